@@ -1,0 +1,1 @@
+"""FIFO and priority queues in FoundationDB for Django projects."""

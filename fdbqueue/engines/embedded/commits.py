@@ -1,0 +1,318 @@
+"""Commit transactions: the check for conflicts, group commit, and the version clock.
+
+A commit waits for the writer's turn, fails with 1020 if a range it read was written by a
+commit newer than its read version, applies its mutations and makes them durable. The
+threads of one process form groups: whoever comes first commits for all that have asked
+by then, in one SQLite transaction and one fsync. Each group has one version; the order
+within the group is the last two bytes of the versionstamp.
+"""
+
+from __future__ import annotations
+
+import collections
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
+
+from fdbqueue.engines.embedded.atomic import OPERATIONS
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
+from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
+from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.writes import Mutation, stamped
+from fdbqueue.exceptions import EngineUnavailable
+
+_MAX_GROUP_BYTES = 16_000_000
+_QUIESCE_POLL_SECONDS = 0.001
+_KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
+_SET = "INSERT INTO kv VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
+
+class CommitRequest:
+    """One transaction's commit: what it read, what it writes, and how it ended.
+
+    ``version`` and ``stamp`` are set when it took effect, ``error`` when it did not.
+    """
+
+    __slots__ = (
+        "deadline",
+        "done",
+        "error",
+        "mutations",
+        "read_ranges",
+        "read_version",
+        "size",
+        "stamp",
+        "version",
+        "waiter",
+        "write_ranges",
+    )
+
+    def __init__(
+        self,
+        *,
+        read_version: int | None,
+        read_ranges: list[Range],
+        write_ranges: list[Range],
+        mutations: list[Mutation],
+        size: int,
+        deadline: float | None,
+    ) -> None:
+        self.read_version = read_version
+        self.read_ranges = read_ranges
+        self.write_ranges = write_ranges
+        self.mutations = mutations
+        self.size = size
+        self.deadline = deadline
+        self.done = False
+        self.error: Exception | None = None
+        self.version = -1
+        self.stamp = b""
+        self.waiter: threading.Lock | None = None
+
+    def wake(self) -> None:
+        """Let the thread that waits for this commit look again; the caller holds the mutex."""
+        if self.waiter is not None and self.waiter.locked():
+            self.waiter.release()
+
+
+class Committer:
+    """Commit the requests of one process, in groups.
+
+    There is no thread of its own: a thread that waits for its commit either does the work
+    for every request there is, or waits for the one that does.
+
+    Args:
+        store: Where to write.
+        committed: Called after each group that took effect.
+    """
+
+    def __init__(self, store: Store, committed: Callable[[], None]) -> None:
+        self._store = store
+        self._committed = committed
+        self._mutex = threading.Lock()
+        self._requests: collections.deque[CommitRequest] = collections.deque()
+        self._leading = False
+        self._last_commit_at = time.monotonic()
+        self._pruned_at = 0
+
+    def submit(self, request: CommitRequest) -> None:
+        """Ask for a commit; it runs when somebody waits for it or for another one."""
+        with self._mutex:
+            self._requests.append(request)
+
+    def withdraw(self, request: CommitRequest, error: Exception) -> None:
+        """Report ``error`` for a commit, which then runs only if it was running already."""
+        with self._mutex:
+            if request in self._requests:
+                self._requests.remove(request)
+            if not request.done:
+                request.error, request.done = error, True
+
+    def wait(self, request: CommitRequest) -> None:
+        """Return when the request is done, having done the work if nobody else was."""
+        while not request.done:
+            with self._mutex:
+                leader = not self._leading
+                self._leading = True
+                if not leader and request.waiter is None:
+                    request.waiter = threading.Lock()
+                    request.waiter.acquire()
+            if leader:
+                try:
+                    self._lead(request)
+                finally:
+                    self._pass_on()
+            else:
+                self._follow(request)
+
+    def quiesce(self) -> None:
+        """Keep every thread from committing until :meth:`resume`; for a fork."""
+        while True:
+            with self._mutex:
+                if not self._leading:
+                    self._leading = True
+                    return
+            time.sleep(_QUIESCE_POLL_SECONDS)
+
+    def resume(self) -> None:
+        """Let commits run again after :meth:`quiesce`."""
+        self._pass_on()
+
+    def _follow(self, request: CommitRequest) -> None:
+        waiter = request.waiter
+        if waiter is None or request.done:
+            return
+        if request.deadline is None:
+            waiter.acquire()
+        elif not waiter.acquire(timeout=max(0.0, request.deadline - time.monotonic())):
+            self.withdraw(request, FDBError(1031))
+
+    def _pass_on(self) -> None:
+        with self._mutex:
+            self._leading = False
+            for request in self._requests:
+                if request.waiter is not None:
+                    request.wake()
+                    return
+
+    def _lead(self, request: CommitRequest) -> None:
+        try:
+            with self._store.writer(request.deadline) as connection:
+                group = self._take_group()
+                self._run(connection, group)
+        except (FDBError, EngineUnavailable) as error:  # its turn did not come
+            self.withdraw(request, error)
+        except BaseException:
+            self.withdraw(request, FDBError(1021))
+            raise
+
+    def _take_group(self) -> list[CommitRequest]:
+        group: list[CommitRequest] = []
+        size = 0
+        with self._mutex:
+            while self._requests and size < _MAX_GROUP_BYTES:
+                group.append(self._requests.popleft())
+                size += group[-1].size
+        return group
+
+    def _run(self, connection: sqlite3.Connection, group: list[CommitRequest]) -> None:
+        """Commit a group, and tell each of its requests how it ended."""
+        failure: int | None = 1020  # for an interrupt before anything took effect
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            accepted = self._apply_group(connection, group)
+            failure = 1021
+            connection.execute("COMMIT" if accepted else "ROLLBACK")
+            failure = None
+        except sqlite3.Error:
+            failure = 1510 if failure == 1020 or connection.in_transaction else 1021
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            with self._mutex:
+                for request in group:
+                    if failure is not None:
+                        request.error = FDBError(failure)
+                    request.done = True
+                    request.wake()
+        if failure is None and accepted:
+            self._committed()
+
+    def _apply_group(
+        self, connection: sqlite3.Connection, group: list[CommitRequest]
+    ) -> list[CommitRequest]:
+        (newest,) = connection.execute("SELECT max(version) FROM commits").fetchone()
+        version = self._next_version(newest)
+        history = _History(connection, newest)
+        written: list[Range] = []
+        earlier: list[RangeSet] = []
+        accepted: list[CommitRequest] = []
+        for request in group:
+            code = history.conflict(request) or _conflict(earlier, request.read_ranges)
+            if code:
+                request.error = FDBError(code)
+                continue
+            request.version = version
+            request.stamp = version.to_bytes(8, "big") + len(accepted).to_bytes(2, "big")
+            _apply(connection, request)
+            accepted.append(request)
+            written.extend(request.write_ranges)
+            if len(group) > 1:
+                earlier.append(RangeSet.of(request.write_ranges))
+        if accepted:
+            encoded = RangeSet.of(written).encode()
+            connection.execute("INSERT INTO commits VALUES (?, ?)", (version, encoded))
+            self._prune(connection, version)
+        return accepted
+
+    def _next_version(self, newest: int) -> int:
+        """Return a version above the newest that keeps pace with real time.
+
+        Where the clock was set back, time goes on from the newest version, so that old
+        versions still age.
+        """
+        now = time.monotonic()
+        elapsed = int((now - self._last_commit_at) * VERSIONS_PER_SECOND)
+        self._last_commit_at = now
+        clock = self._store.clock()
+        return clock if clock > newest else newest + max(1, elapsed)
+
+    def _prune(self, connection: sqlite3.Connection, version: int) -> None:
+        if version - self._pruned_at < VERSIONS_PER_SECOND:
+            return
+        self._pruned_at = version
+        connection.execute("DELETE FROM commits WHERE version < ?", (version - _KEPT_VERSIONS,))
+
+
+class _History:
+    """The write conflict ranges of recent commits, read from the file when asked for."""
+
+    def __init__(self, connection: sqlite3.Connection, newest: int) -> None:
+        self._connection = connection
+        self._newest = newest
+        self._loaded: dict[int, RangeSet] = {}
+        self._loaded_from = newest
+
+    def conflict(self, request: CommitRequest) -> int | None:
+        """Return the code that refuses the request: 1020, 1007, or None."""
+        read_version = request.read_version
+        if not request.read_ranges or read_version is None or read_version >= self._newest:
+            return None
+        if read_version < self._loaded_from:
+            (oldest,) = self._connection.execute("SELECT min(version) FROM commits").fetchone()
+            if read_version < oldest:
+                return 1007
+            rows = self._connection.execute(
+                "SELECT version, ranges FROM commits WHERE version > ? AND version <= ?",
+                (read_version, self._loaded_from),
+            )
+            self._loaded.update((version, RangeSet.decode(data)) for version, data in rows)
+            self._loaded_from = read_version
+        newer = (ranges for version, ranges in self._loaded.items() if version > read_version)
+        return _conflict(newer, request.read_ranges)
+
+
+def _conflict(written: Iterable[RangeSet], read_ranges: list[Range]) -> int | None:
+    for ranges in written:
+        for begin, end in read_ranges:
+            if ranges.intersects(begin, end):
+                return 1020
+    return None
+
+
+def _apply(connection: sqlite3.Connection, request: CommitRequest) -> None:
+    for name, run in groupby(request.mutations, key=itemgetter(0)):
+        if name == "set":
+            connection.executemany(_SET, [(key, value) for _, key, value in run])
+        elif name == "clear":
+            connection.executemany("DELETE FROM kv WHERE key = ?", [(key,) for _, key, _ in run])
+        elif name == "clear_range":
+            connection.executemany(
+                "DELETE FROM kv WHERE key >= ? AND key < ?", [(begin, end) for _, begin, end in run]
+            )
+        else:
+            for mutation in run:
+                _apply_atomic(connection, request, mutation)
+
+
+def _apply_atomic(
+    connection: sqlite3.Connection, request: CommitRequest, mutation: Mutation
+) -> None:
+    name, key, value = mutation
+    if name == "set_versionstamped_key":
+        key = stamped(key, request.stamp)
+        request.write_ranges.append((key, after(key)))
+        connection.execute(_SET, (key, value))
+    elif name == "set_versionstamped_value":
+        connection.execute(_SET, (key, stamped(value, request.stamp)))
+    else:
+        row = connection.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
+        result = OPERATIONS[name](row[0] if row else None, value)
+        if result is None:
+            connection.execute("DELETE FROM kv WHERE key = ?", (key,))
+        else:
+            connection.execute(_SET, (key, result))

@@ -1,0 +1,199 @@
+"""The database object of the embedded engine, and what a fork does to it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fdbqueue.engines.embedded.commits import Committer
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.futures import KeyValue
+from fdbqueue.engines.embedded.options import DatabaseDefaults, DatabaseOptions
+from fdbqueue.engines.embedded.storage import Snapshot, Store
+from fdbqueue.engines.embedded.transaction import Transaction
+from fdbqueue.engines.embedded.watches import Bells, WatchRegistry
+from fdbqueue.exceptions import ConfigurationError
+
+T = TypeVar("T")
+
+_SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL"}
+_FUTURE_VERSION_SECONDS = 1.0
+_FUTURE_VERSION_POLL_SECONDS = 0.01
+
+
+class Database:
+    """A FoundationDB database in one SQLite file, shared by threads and processes.
+
+    Made by :func:`open`. Its file is opened on first use.
+    """
+
+    def __init__(self, path: str, durability: str) -> None:
+        if durability not in _SYNCHRONOUS:
+            raise ConfigurationError(option="durability", value=durability, allowed="full, normal")
+        self.path = path
+        self.durability = durability
+        self.defaults = DatabaseDefaults()
+        self._store = Store(path, _SYNCHRONOUS[durability])
+        self._bells = Bells(self._store.sync_directory)
+        self.watches = WatchRegistry(self._store)
+        self.committer = Committer(self._store, self._bells.ring)
+
+    def __repr__(self) -> str:
+        return f"<embedded Database {self.path!r}>"
+
+    @property
+    def options(self) -> DatabaseOptions:
+        """Defaults for the transactions created from now on."""
+        return DatabaseOptions(self.defaults)
+
+    def create_transaction(self) -> Transaction:
+        """Return a new transaction; it gets its read version when it first reads."""
+        return Transaction(self)
+
+    def open_snapshot(self, version: int | None) -> Snapshot:
+        """Open what a transaction reads from: the newest version, or a given one."""
+        give_up_at = time.monotonic() + _FUTURE_VERSION_SECONDS
+        while True:
+            try:
+                return self._store.snapshot(version)
+            except FDBError as error:
+                if error.code != 1009 or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(_FUTURE_VERSION_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Close the file and end all watches; the next use opens it again.
+
+        Transactions under way fail with 1007, which they may retry.
+        """
+        self.watches.abandon(FDBError(1101))
+        self.before_fork()
+        self.after_fork_in_parent()
+
+    # As with the binding, single operations in a transaction of their own.
+
+    def get(self, key: Any) -> bytes | None:
+        """Read one key, None where it is absent."""
+        return self._transact(lambda tr: tr.get(key).value)
+
+    def get_range(
+        self, begin: Any, end: Any, limit: int = 0, reverse: bool = False
+    ) -> list[KeyValue]:
+        """Read the rows of a range."""
+        return self._transact(lambda tr: tr.get_range(begin, end, limit, reverse).to_list())
+
+    def set(self, key: Any, value: Any) -> None:
+        """Set one key."""
+        self._transact(lambda tr: tr.set(key, value))
+
+    def clear(self, key: Any) -> None:
+        """Clear one key."""
+        self._transact(lambda tr: tr.clear(key))
+
+    def clear_range(self, begin: Any, end: Any) -> None:
+        """Clear a range."""
+        self._transact(lambda tr: tr.clear_range(begin, end))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self.get_range(key.start, key.stop, reverse=(key.step == -1))
+        return self.get(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.set(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        if isinstance(key, slice):
+            self.clear_range(key.start, key.stop)
+        else:
+            self.clear(key)
+
+    def _transact(self, function: Callable[[Transaction], T]) -> T:
+        transaction = self.create_transaction()
+        while True:
+            try:
+                result = function(transaction)
+                transaction.commit().wait()
+                return result
+            except FDBError as error:
+                transaction.on_error(error).wait()
+
+    # A process that forks must hand no SQLite connection and no lock to its child.
+
+    def before_fork(self) -> None:
+        """Let no commit run, and close the file."""
+        self.committer.quiesce()
+        self._store.close()
+        self._bells.close()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self.committer.resume()
+
+    def after_fork_in_child(self) -> None:
+        """Start with nothing of the parent's threads, watches and commits."""
+        self.watches.forget()
+        self.committer = Committer(self._store, self._bells.ring)
+
+
+_databases: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()
+_databases_lock = threading.Lock()
+_forking: list[Database] = []
+
+
+def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
+    """Open the embedded engine on a file, which is created on first use.
+
+    A process has one database object for each file. Any number of processes of one
+    machine may have the same file open; it must not be on a network file system.
+
+    Args:
+        path: Where the file is; ``-wal``, ``-shm`` and ``-sync`` beside it belong to it.
+        durability: ``"full"``: a commit survives a power cut once acknowledged.
+            ``"normal"``: faster; a power cut may take the last commits back, a crash of
+            the process does not.
+
+    Raises:
+        ConfigurationError: Another durability, or a path that is no file's.
+    """
+    name = os.fspath(path)
+    if not name or name.startswith((":memory:", "file:")):
+        raise ConfigurationError(option="path", value=name, reason="a file's path is needed")
+    key = (os.path.realpath(name), durability)
+    with _databases_lock:
+        database = _databases.get(key)
+        if database is None:
+            database = _databases[key] = Database(*key)
+        return database
+
+
+def _before_fork() -> None:
+    _databases_lock.acquire()
+    _forking[:] = list(_databases.values())
+    for database in _forking:
+        database.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for database in _forking:
+        database.after_fork_in_parent()
+    _forking.clear()
+    _databases_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for database in _forking:
+        database.after_fork_in_child()
+    _forking.clear()
+    _databases_lock.release()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

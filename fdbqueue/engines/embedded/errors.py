@@ -1,0 +1,91 @@
+"""Errors of the embedded engine, with FoundationDB's own codes and meanings.
+
+Codes and texts follow FoundationDB's documentation ("Error Codes"); which of them
+``on_error`` retries, and the three predicates, are what a 7.3 cluster answered.
+"""
+
+from __future__ import annotations
+
+_DESCRIPTIONS = {
+    1007: "Transaction is too old to perform reads or be committed",
+    1009: "Request for future version",
+    1020: "Transaction not committed due to conflict with another transaction",
+    1021: "Transaction may or may not have committed",
+    1025: "Operation aborted because the transaction was cancelled",
+    1031: "Operation aborted because the transaction timed out",
+    1032: "Too many watches currently set",
+    1034: "Watches cannot be set if read your writes is disabled",
+    1036: "Read or wrote an unreadable key",
+    1037: "Storage process does not have recent mutations",
+    1038: "Database is locked",
+    1039: "The protocol version of the cluster has changed",
+    1042: "Commit request queued too long",
+    1051: "Batch GRV request rate limit exceeded",
+    1078: "GRV request queued too long",
+    1101: "Asynchronous operation cancelled",
+    1213: "Transaction tag is being throttled",
+    1510: "Disk i/o operation failed",
+    2000: "Invalid API call",
+    2002: "Commit with incomplete read",
+    2004: "Key outside legal range",
+    2005: "Range begin key larger than end key",
+    2006: "Option set with an invalid value",
+    2012: "Value not valid for option",
+    2015: "Future not set",
+    2017: "Operation issued while a commit was outstanding",
+    2021: "No commit version for a read-only transaction",
+    2101: "Transaction exceeds byte limit",
+    2102: "Key length exceeds limit",
+    2103: "Value length exceeds limit",
+    2210: "Exact streaming mode requires limits, but none were given",
+}
+
+#: ``on_error`` backs off and lets the caller run the transaction again.
+BACKED_OFF = frozenset({1020, 1021, 1037, 1038, 1042, 1051, 1078, 1213})
+#: ``on_error`` waits a moment for the cluster to catch up, without growing the back-off.
+VERSION_ERRORS = frozenset({1007, 1009})
+
+_MAYBE_COMMITTED = frozenset({1021, 1039})
+_RETRYABLE = frozenset({1007, 1009, 1020, 1037, 1038, 1042, 1051, 1078, 1213}) | _MAYBE_COMMITTED
+
+
+class FDBError(Exception):
+    """Report what FoundationDB would report, under the same code.
+
+    Args:
+        code: FoundationDB's error code, for instance 1020 for a conflict.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+    @property
+    def description(self) -> str:
+        """FoundationDB's text for the code."""
+        return _DESCRIPTIONS.get(self.code, "Unknown error")
+
+    def __str__(self) -> str:
+        return f"{self.description} ({self.code})"
+
+    def __repr__(self) -> str:
+        return f"FDBError({self.code})"
+
+
+class Predicates:
+    """Classify errors as ``fdb.predicates`` does."""
+
+    def is_retryable(self, error: FDBError) -> bool:
+        """Tell whether running the transaction again may succeed."""
+        return error.code in _RETRYABLE
+
+    def is_maybe_committed(self, error: FDBError) -> bool:
+        """Tell whether the commit may have taken effect all the same."""
+        return error.code in _MAYBE_COMMITTED
+
+    def is_retryable_not_committed(self, error: FDBError) -> bool:
+        """Tell whether a retry may succeed and the commit certainly had no effect."""
+        return error.code in _RETRYABLE and error.code not in _MAYBE_COMMITTED
+
+
+predicates = Predicates()

@@ -1,0 +1,325 @@
+"""The results of calls, shaped as the FoundationDB Python binding shapes them.
+
+The embedded engine reads at once, so a read's future is ready when it is made; its error,
+if any, is raised when the result is first used, as with the binding. A commit runs when
+its future is first used.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from fdbqueue.engines.embedded.errors import FDBError
+
+T = TypeVar("T")
+
+
+class Future(Generic[T]):
+    """A result that is known already, or the error that took its place."""
+
+    def __init__(self, result: T | None = None, error: Exception | None = None) -> None:
+        self._result = result
+        self._error = error
+
+    def wait(self) -> T:
+        """Return the result, or raise the error."""
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # None is a result of Future[None]
+
+    def is_ready(self) -> bool:
+        """Tell whether :meth:`wait` would return at once."""
+        return True
+
+    def block_until_ready(self) -> None:
+        """Return when the future is ready, raising no error of its own."""
+
+    def cancel(self) -> None:
+        """Give the result up; without effect once it is there."""
+
+    def on_ready(self, callback: Callable[[Future[T]], object]) -> None:
+        """Call ``callback(self)`` once ready: now, or later from another thread."""
+        self.block_until_ready()
+        callback(self)
+
+    done = is_ready
+
+    def result(self) -> T:
+        """Return the result, or raise the error."""
+        return self.wait()
+
+    def exception(self) -> Exception | None:
+        """Return the error, or None when there is a result."""
+        self.block_until_ready()
+        return self._error
+
+
+class WorkFuture(Future[T]):
+    """A result that is worked out by the first thread to ask for it."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__()
+        self._work: Callable[[], T] | None = work
+        self._lock = threading.RLock()
+
+    def wait(self) -> T:
+        """Return the result, or raise the error."""
+        self.block_until_ready()
+        return super().wait()
+
+    def is_ready(self) -> bool:
+        """Do the work, and say so."""
+        self.block_until_ready()
+        return True
+
+    def block_until_ready(self) -> None:
+        """Do the work, unless it is done."""
+        with self._lock:
+            if self._work is None:
+                return
+            try:
+                self._result = self._work()
+            except Exception as error:  # noqa: BLE001  # a future carries whatever went wrong
+                self._error = error
+            self._work = None
+
+    done = is_ready
+
+
+class SignalledFuture(Future[None]):
+    """A future that another thread completes: a watch, or a delay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._condition = threading.Condition()
+        self._ready = False
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    def complete(self, error: Exception | None = None) -> None:
+        """Make the future ready; only the first call counts."""
+        with self._condition:
+            if self._ready:
+                return
+            self._error, self._ready = error, True
+            callbacks, self._callbacks = self._callbacks, []
+            self._condition.notify_all()
+        for callback in callbacks:
+            callback(self)
+
+    def wait(self) -> None:
+        """Return when the future is completed, or raise its error."""
+        self.block_until_ready()
+        return super().wait()
+
+    def is_ready(self) -> bool:
+        """Tell whether :meth:`wait` would return at once."""
+        return self._ready
+
+    def block_until_ready(self) -> None:
+        """Return when the future is completed."""
+        with self._condition:
+            self._condition.wait_for(self.is_ready)
+
+    def cancel(self) -> None:
+        """Stop waiting: the future ends with error 1101."""
+        self.complete(FDBError(1101))
+
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call ``callback(self)`` once completed, from the thread that completes it."""
+        with self._condition:
+            if not self._ready:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    done = is_ready
+
+
+class Delay(Future[None]):
+    """A future that is ready after some time; ``on_error`` returns one."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._ready_at = time.monotonic() + seconds
+
+    def wait(self) -> None:
+        """Sleep until the time has come."""
+        self.block_until_ready()
+
+    def is_ready(self) -> bool:
+        """Tell whether the time has come."""
+        return time.monotonic() >= self._ready_at
+
+    def block_until_ready(self) -> None:
+        """Sleep until the time has come."""
+        remaining = self._ready_at - time.monotonic()
+        if remaining > 0:
+            time.sleep(remaining)
+
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call ``callback(self)`` when the time has come, from a thread of its own."""
+        remaining = max(0.0, self._ready_at - time.monotonic())
+        timer = threading.Timer(remaining, callback, [self])
+        timer.daemon = True
+        timer.start()
+
+    done = is_ready
+
+
+class Value(Future["Value"]):
+    """A value or key read from the database, usable wherever its bytes are.
+
+    As with the binding it is not ``bytes``: convert with ``bytes(value)`` where the bytes
+    themselves are needed. An absent value equals None, and :meth:`present` says so.
+    """
+
+    @property
+    def value(self) -> bytes | None:
+        """The bytes read, or None; raises the read's error."""
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # holds the bytes, not the future
+
+    def wait(self) -> Value:
+        """Return this object, its value known, or raise the read's error."""
+        _ = self.value
+        return self
+
+    def present(self) -> bool:
+        """Tell whether the key has a value."""
+        return self.value is not None
+
+    def as_foundationdb_key(self) -> bytes | None:
+        """Let the value be used as a key."""
+        return self.value
+
+    def as_foundationdb_value(self) -> bytes | None:
+        """Let the value be written as a value."""
+        return self.value
+
+    def __bytes__(self) -> bytes:
+        return self._present()
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __len__(self) -> int:
+        return len(self._present())
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._present())
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._present()[index]
+
+    def __contains__(self, part: Any) -> bool:
+        return part in self._present()
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == _plain(other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._present() < _plain(other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._present() <= _plain(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._present() > _plain(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._present() >= _plain(other)
+
+    def __add__(self, other: Any) -> bytes:
+        return self._present() + _plain(other)
+
+    def __radd__(self, other: Any) -> bytes:
+        return _plain(other) + self._present()
+
+    def __mul__(self, count: int) -> bytes:
+        return self._present() * count
+
+    def __int__(self) -> int:
+        return int(self._present())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._present(), name)
+
+    def _present(self) -> bytes:
+        value = self.value
+        if value is None:
+            raise TypeError("the key has no value")
+        return value
+
+
+def _plain(other: Any) -> Any:
+    return other.value if isinstance(other, Value) else other
+
+
+class KeyValue:
+    """A row of a range read: ``row.key``, ``row.value``, or ``key, value = row``."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: bytes, value: bytes) -> None:
+        self.key = key
+        self.value = value
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.key
+        yield self.value
+
+    def __repr__(self) -> str:
+        return f"{self.key!r}: {self.value!r}"
+
+
+class Versionstamp(Value):
+    """The ten bytes of a commit's versionstamp, known once it has taken effect."""
+
+    __hash__ = Value.__hash__
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = threading.Event()
+        self._commit: Future[None] | None = None
+
+    def attach(self, commit: Future[None]) -> None:
+        """Let the stamp be awaited by running the commit."""
+        self._commit = commit
+
+    def end(self, stamp: bytes | None = None, error: Exception | None = None) -> None:
+        """Make the stamp known, or that there is none."""
+        self._result, self._error = stamp, error  # type: ignore[assignment]  # holds the bytes
+        self._ended.set()
+
+    @property
+    def value(self) -> bytes | None:
+        """The stamp; waits for the commit."""
+        self.block_until_ready()
+        return super().value
+
+    def is_ready(self) -> bool:
+        """Tell whether the commit has ended."""
+        return self._ended.is_set()
+
+    def block_until_ready(self) -> None:
+        """Return when the commit has ended."""
+        if self._commit is not None:
+            self._commit.block_until_ready()
+        self._ended.wait()
+
+    done = is_ready

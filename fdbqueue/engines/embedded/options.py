@@ -1,0 +1,239 @@
+"""The options of databases and transactions, under the binding's names.
+
+Options that ask a cluster for something a single file has no notion of (priorities,
+tracing, locality) are accepted and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.limits import (
+    KEYS_END,
+    SYSTEM_KEYS_END,
+    TRANSACTION_SIZE_LIMIT,
+)
+
+_INT_MAX = 2**31 - 1
+_MIN_SIZE_LIMIT = 32
+
+_WITHOUT_EFFECT = frozenset(
+    f"set_{name}"
+    for name in (
+        "authorization_token",
+        "auto_throttle_tag",
+        "automatic_idempotency",
+        "bypass_storage_quota",
+        "causal_read_disable",
+        "causal_read_risky",
+        "causal_write_risky",
+        "debug_retry_logging",
+        "debug_transaction_identifier",
+        "durability_datacenter",
+        "durability_dev_null_is_web_scale",
+        "durability_risky",
+        "expensive_clear_cost_estimation_enable",
+        "include_port_in_address",
+        "lock_aware",
+        "log_transaction",
+        "priority_batch",
+        "priority_system_immediate",
+        "raw_access",
+        "read_ahead_disable",
+        "read_lock_aware",
+        "read_priority_high",
+        "read_priority_low",
+        "read_priority_normal",
+        "read_server_side_cache_disable",
+        "read_server_side_cache_enable",
+        "report_conflicting_keys",
+        "server_request_tracing",
+        "span_parent",
+        "special_key_space_relaxed",
+        "tag",
+        "transaction_logging_enable",
+        "transaction_logging_max_field_length",
+        "use_grv_cache",
+        "use_provisional_proxies",
+    )
+)
+
+_DATABASE_WITHOUT_EFFECT = frozenset(
+    f"set_{name}"
+    for name in (
+        "datacenter_id",
+        "location_cache_size",
+        "machine_id",
+        "max_watches",
+        "transaction_automatic_idempotency",
+        "transaction_causal_read_risky",
+        "transaction_include_port_in_address",
+        "transaction_logging_max_field_length",
+        "transaction_report_conflicting_keys",
+        "use_config_database",
+    )
+)
+
+
+@dataclass(slots=True)
+class Persistent:
+    """The options that outlive ``on_error``, and that a database sets as defaults."""
+
+    timeout_ms: int = 0
+    retry_limit: int = -1
+    max_retry_delay_ms: int = 1000
+    size_limit: int = TRANSACTION_SIZE_LIMIT
+
+
+@dataclass(slots=True)
+class OptionValues:
+    """The options in force for one transaction."""
+
+    persistent: Persistent
+    read_your_writes: bool = True
+    snapshot_read_your_writes: int = 1
+    skip_next_write_conflict: bool = False
+    used_during_commit_protection: bool = True
+    keys_end: bytes = KEYS_END
+    write_end: bytes = KEYS_END
+
+
+@dataclass(slots=True)
+class DatabaseDefaults:
+    """What a new transaction starts with."""
+
+    persistent: Persistent = field(default_factory=Persistent)
+    snapshot_read_your_writes: int = 1
+
+    def start(self) -> OptionValues:
+        """Return a new transaction's options."""
+        return OptionValues(
+            persistent=replace(self.persistent),
+            snapshot_read_your_writes=self.snapshot_read_your_writes,
+        )
+
+
+def checked(value: int, low: int, high: int = _INT_MAX) -> int:
+    """Return an option's integer.
+
+    Raises:
+        FDBError: 2006 when it is out of range.
+    """
+    if not low <= value <= high:
+        raise FDBError(2006)
+    return value
+
+
+def _nothing(*_: Any) -> None:
+    """Accept an option that a single file has no use for."""
+
+
+class DatabaseOptions:
+    """``database.options``: defaults for the transactions created from now on."""
+
+    __slots__ = ("_defaults",)
+
+    def __init__(self, defaults: DatabaseDefaults) -> None:
+        self._defaults = defaults
+
+    def set_transaction_timeout(self, milliseconds: int) -> None:
+        """Set how long a transaction may take, 0 for ever."""
+        self._defaults.persistent.timeout_ms = checked(milliseconds, 0)
+
+    def set_transaction_retry_limit(self, retries: int) -> None:
+        """Set how often ``on_error`` lets a transaction be run again, -1 for ever."""
+        self._defaults.persistent.retry_limit = checked(retries, -1)
+
+    def set_transaction_max_retry_delay(self, milliseconds: int) -> None:
+        """Set the longest pause of ``on_error``."""
+        self._defaults.persistent.max_retry_delay_ms = checked(milliseconds, 0)
+
+    def set_transaction_size_limit(self, size: int) -> None:
+        """Set the most bytes a transaction may have."""
+        self._defaults.persistent.size_limit = checked(
+            size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT
+        )
+
+    def set_snapshot_ryw_enable(self) -> None:
+        """Let snapshot reads see the transaction's own writes (the default)."""
+        self._defaults.snapshot_read_your_writes += 1
+
+    def set_snapshot_ryw_disable(self) -> None:
+        """Keep the transaction's own writes from its snapshot reads."""
+        self._defaults.snapshot_read_your_writes -= 1
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name in _DATABASE_WITHOUT_EFFECT:
+            return _nothing
+        raise AttributeError(name)
+
+
+class TransactionOptions:
+    """``transaction.options``: they hold until the transaction is reset.
+
+    A timeout, a retry limit, a retry delay and a size limit also outlive ``on_error``.
+    """
+
+    __slots__ = ("_transaction",)
+
+    def __init__(self, transaction: Any) -> None:
+        self._transaction = transaction
+
+    @property
+    def _values(self) -> OptionValues:
+        return self._transaction.option_values
+
+    def set_timeout(self, milliseconds: int) -> None:
+        """Fail with 1031 once this much time has passed since creation, 0 for never.
+
+        It gives no guarantee: a commit that timed out may take effect all the same.
+        """
+        self._values.persistent.timeout_ms = checked(milliseconds, 0)
+
+    def set_retry_limit(self, retries: int) -> None:
+        """Let ``on_error`` fail after this many retries, -1 for never."""
+        self._values.persistent.retry_limit = checked(retries, -1)
+
+    def set_max_retry_delay(self, milliseconds: int) -> None:
+        """Set the longest pause of ``on_error``."""
+        self._values.persistent.max_retry_delay_ms = checked(milliseconds, 0)
+
+    def set_size_limit(self, size: int) -> None:
+        """Set the most bytes the transaction may have."""
+        self._values.persistent.size_limit = checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT)
+
+    def set_read_your_writes_disable(self) -> None:
+        """Read past the transaction's own writes; 2000 after a read or a write."""
+        self._transaction.disable_read_your_writes()
+
+    def set_snapshot_ryw_enable(self) -> None:
+        """Let snapshot reads see the transaction's own writes (the default)."""
+        self._values.snapshot_read_your_writes += 1
+
+    def set_snapshot_ryw_disable(self) -> None:
+        """Keep the transaction's own writes from its snapshot reads."""
+        self._values.snapshot_read_your_writes -= 1
+
+    def set_next_write_no_write_conflict_range(self) -> None:
+        """Let the next write conflict with nobody's reads."""
+        self._values.skip_next_write_conflict = True
+
+    def set_used_during_commit_protection_disable(self) -> None:
+        """Let a use during the commit fail alone, without failing the commit."""
+        self._values.used_during_commit_protection = False
+
+    def set_read_system_keys(self) -> None:
+        r"""Allow reads of the keys from ``\xff`` on."""
+        self._values.keys_end = SYSTEM_KEYS_END
+
+    def set_access_system_keys(self) -> None:
+        r"""Allow reads and writes of the keys from ``\xff`` on."""
+        self._values.keys_end = self._values.write_end = SYSTEM_KEYS_END
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name in _WITHOUT_EFFECT:
+            return _nothing
+        raise AttributeError(name)

@@ -1,0 +1,140 @@
+"""Sets of half-open key ranges: what was cleared, what may not be read, what conflicts."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+Range = tuple[bytes, bytes]
+
+_POINT = 0xFFFFFFFF
+
+
+def after(key: bytes) -> bytes:
+    """Return the first key after ``key``, so that ``[key, after(key))`` holds it alone."""
+    return key + b"\x00"
+
+
+class RangeSet:
+    """Hold disjoint, sorted, half-open ranges of keys.
+
+    ``begins[i]`` and ``ends[i]`` bound the i-th range. Ranges that touch are merged.
+    """
+
+    __slots__ = ("begins", "ends")
+
+    def __init__(self) -> None:
+        self.begins: list[bytes] = []
+        self.ends: list[bytes] = []
+
+    @classmethod
+    def of(cls, ranges: Iterable[Range]) -> RangeSet:
+        """Build a set from ranges in any order, overlapping or not; empty ones are dropped."""
+        merged = cls()
+        begins, ends = merged.begins, merged.ends
+        for begin, end in sorted(ranges):
+            if begin >= end:
+                continue
+            if ends and begin <= ends[-1]:
+                ends[-1] = max(ends[-1], end)
+            else:
+                begins.append(begin)
+                ends.append(end)
+        return merged
+
+    def __bool__(self) -> bool:
+        return bool(self.begins)
+
+    def __iter__(self) -> Iterator[Range]:
+        return zip(self.begins, self.ends, strict=True)
+
+    def __contains__(self, key: bytes) -> bool:
+        index = bisect_right(self.begins, key) - 1
+        return index >= 0 and key < self.ends[index]
+
+    def intersects(self, begin: bytes, end: bytes) -> bool:
+        """Tell whether any key of ``[begin, end)`` is in the set."""
+        index = bisect_left(self.begins, end) - 1
+        return index >= 0 and self.ends[index] > begin
+
+    def within(self, begin: bytes, end: bytes) -> list[Range]:
+        """Return the parts of ``[begin, end)`` that are in the set, in order."""
+        parts = []
+        for index in range(bisect_right(self.ends, begin), len(self.begins)):
+            if self.begins[index] >= end:
+                break
+            parts.append((max(begin, self.begins[index]), min(end, self.ends[index])))
+        return parts
+
+    def outside(self, begin: bytes, end: bytes) -> list[Range]:
+        """Return the parts of ``[begin, end)`` that are not in the set, in order."""
+        gaps = []
+        for covered_begin, covered_end in self.within(begin, end):
+            if begin < covered_begin:
+                gaps.append((begin, covered_begin))
+            begin = covered_end
+        if begin < end:
+            gaps.append((begin, end))
+        return gaps
+
+    def add(self, begin: bytes, end: bytes) -> None:
+        """Put ``[begin, end)`` into the set; an empty range changes nothing."""
+        if begin >= end:
+            return
+        first = bisect_left(self.ends, begin)
+        last = bisect_right(self.begins, end)
+        if first < last:
+            begin = min(begin, self.begins[first])
+            end = max(end, self.ends[last - 1])
+        self.begins[first:last] = [begin]
+        self.ends[first:last] = [end]
+
+    def remove(self, begin: bytes, end: bytes) -> None:
+        """Take ``[begin, end)`` out of the set, splitting what it cuts."""
+        if begin >= end:
+            return
+        first = bisect_right(self.ends, begin)
+        last = bisect_left(self.begins, end)
+        if first >= last:
+            return
+        kept = []
+        if self.begins[first] < begin:
+            kept.append((self.begins[first], begin))
+        if self.ends[last - 1] > end:
+            kept.append((end, self.ends[last - 1]))
+        self.begins[first:last] = [kept_begin for kept_begin, _ in kept]
+        self.ends[first:last] = [kept_end for _, kept_end in kept]
+
+    def encode(self) -> bytes:
+        """Return the set as bytes: a count, the lengths, then the keys one after another."""
+        lengths: list[int] = []
+        keys: list[bytes] = []
+        for begin, end in self:
+            lengths.append(len(begin))
+            keys.append(begin)
+            if end == after(begin):
+                lengths.append(_POINT)
+            else:
+                lengths.append(len(end))
+                keys.append(end)
+        return struct.pack(f">{len(lengths) + 1}I", len(lengths), *lengths) + b"".join(keys)
+
+    @classmethod
+    def decode(cls, data: bytes) -> RangeSet:
+        """Return the set that :meth:`encode` made ``data`` from."""
+        decoded = cls()
+        (count,) = struct.unpack_from(">I", data)
+        lengths = struct.unpack_from(f">{count}I", data, 4)
+        position = 4 + 4 * count
+        for index in range(0, count, 2):
+            begin = data[position : position + lengths[index]]
+            position += lengths[index]
+            if lengths[index + 1] == _POINT:
+                end = after(begin)
+            else:
+                end = data[position : position + lengths[index + 1]]
+                position += lengths[index + 1]
+            decoded.begins.append(begin)
+            decoded.ends.append(end)
+        return decoded

@@ -1,0 +1,363 @@
+"""The SQLite file: its schema, its connections, snapshots of it, and the writer's turn.
+
+``kv`` holds the keys, ``commits`` the write conflict ranges of recent commits under their
+versions, ``epoch`` the moment that versions count their microseconds from. Write-ahead
+logging lets any number of snapshots be read while one commit is written; the files
+``-wal`` and ``-shm`` beside the database belong to it. The directory ``-sync`` holds what
+the processes share besides: two lock files that order their writers, and the pipes that
+wake those who watch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
+from fdbqueue.exceptions import EngineUnavailable
+
+Row = tuple[bytes, bytes]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: ``PRAGMA application_id`` of an fdbqueue file: "fdbq".
+APPLICATION_ID = 0x66646271
+#: ``PRAGMA user_version``: the schema below.
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+    BEGIN IMMEDIATE;
+    CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE commits (version INTEGER PRIMARY KEY, ranges BLOB NOT NULL);
+    CREATE TABLE epoch (unix_microseconds INTEGER NOT NULL);
+    INSERT INTO commits VALUES (1, x'00000000');
+    INSERT INTO epoch VALUES ({now});
+    PRAGMA application_id = {application_id};
+    PRAGMA user_version = {schema_version};
+    COMMIT;
+"""
+
+_BUSY_TIMEOUT_SECONDS = 30.0
+_IDLE_CONNECTIONS = 64
+_CHECKPOINT_PAGES = 4000
+_LOCK_POLL_SECONDS = 0.002
+
+
+def disk_errors(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function so that SQLite's failures come out as FDBError 1510."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except sqlite3.Error as error:
+            raise FDBError(1510) from error
+
+    return run
+
+
+class Snapshot:
+    """Read the database as it was at one version, for at most five seconds.
+
+    Wraps a SQLite read transaction. Many transactions may share one; the last to release
+    it gives the connection back.
+    """
+
+    __slots__ = ("_connection", "_lock", "_store", "_users", "opened_at", "version")
+
+    def __init__(self, store: Store, connection: sqlite3.Connection, version: int) -> None:
+        self._store = store
+        self._connection: sqlite3.Connection | None = connection
+        self._lock = threading.RLock()  # a finalizer may release while this thread reads
+        self._users = 1
+        self.version = version
+        self.opened_at = time.monotonic()
+
+    @property
+    def expired(self) -> bool:
+        """Whether the five seconds a transaction may read are over."""
+        return time.monotonic() - self.opened_at > TRANSACTION_LIFE_SECONDS
+
+    @disk_errors
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key, or None."""
+        row = self._query("SELECT value FROM kv WHERE key = ?", (key,))
+        return row[0][0] if row else None
+
+    @disk_errors
+    def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Row]:
+        """Return up to ``limit`` rows of ``[begin, end)`` from either end."""
+        order = "DESC" if reverse else "ASC"
+        sql = f"SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key {order} LIMIT ?"
+        return self._query(sql, (begin, end, limit))
+
+    @disk_errors
+    def commits_since(self, version: int) -> list[tuple[int, bytes]]:
+        """Return the version and write conflict ranges of each later commit still kept."""
+        return self._query(
+            "SELECT version, ranges FROM commits WHERE version > ? ORDER BY version",
+            (version,),
+        )
+
+    @disk_errors
+    def oldest_commit(self) -> int:
+        """Return the version from which on the commits are kept without a gap."""
+        return self._query("SELECT min(version) FROM commits")[0][0]
+
+    def share(self) -> bool:
+        """Count one more user; False when the snapshot was given back already."""
+        with self._lock:
+            if self._connection is None:
+                return False
+            self._users += 1
+            return True
+
+    def release(self) -> None:
+        """Count one user less; the last gives the connection back."""
+        with self._lock:
+            self._users -= 1
+            if self._users or self._connection is None:
+                return
+            connection, self._connection = self._connection, None
+        self._store.give_back(self, connection)
+
+    def expire(self) -> None:
+        """Give the connection back now; further reads fail with 1007."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            self._store.give_back(self, connection)
+
+    def _query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
+        with self._lock:
+            if self._connection is None:
+                raise FDBError(1007)
+            return self._connection.execute(sql, parameters).fetchall()
+
+
+class Store:
+    """Open one SQLite file and hand out snapshots and the writer's turn.
+
+    Nothing is opened before it is needed, and after :meth:`close` everything is opened
+    anew when needed again; so a fork is safe between the two.
+
+    Args:
+        path: Where the file is, or is to be created.
+        synchronous: SQLite's ``FULL`` (an acknowledged commit survives a power cut) or
+            ``NORMAL`` (it survives a crash of the process, but may be lost in a power cut).
+    """
+
+    def __init__(self, path: str, synchronous: str) -> None:
+        self.path = path
+        self.sync_directory = path + "-sync"
+        self._synchronous = synchronous
+        self._lock = threading.Lock()
+        self._ready = False
+        self._idle: list[sqlite3.Connection] = []
+        self._snapshots: dict[Snapshot, None] = {}
+        self._writer: sqlite3.Connection | None = None
+        self._epoch = 0
+        self._turnstile: int | None = None
+        self._turn: int | None = None
+
+    # Snapshots
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Open a snapshot at the newest version, or share one open at ``version``.
+
+        Raises:
+            FDBError: 1007 when the version is past and no snapshot of this process holds
+                it, 1009 when it is still to come.
+            EngineUnavailable: The file cannot be opened.
+        """
+        self._expire_old()
+        if version is not None:
+            for snapshot in list(self._snapshots):
+                if snapshot.version == version and snapshot.share():
+                    return snapshot
+        snapshot = self._open_snapshot()
+        if version is not None and version != snapshot.version:
+            newest = snapshot.version
+            snapshot.release()
+            raise FDBError(1007 if version < newest else 1009)
+        return snapshot
+
+    @disk_errors
+    def _open_snapshot(self) -> Snapshot:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.connect()
+        connection.execute("BEGIN")
+        version = connection.execute("SELECT max(version) FROM commits").fetchone()[0]
+        snapshot = Snapshot(self, connection, version)
+        self._snapshots[snapshot] = None
+        return snapshot
+
+    def give_back(self, snapshot: Snapshot, connection: sqlite3.Connection) -> None:
+        """End a snapshot and keep its connection for the next one.
+
+        Takes no lock: a finalizer may call it at any moment.
+        """
+        self._snapshots.pop(snapshot, None)
+        connection.execute("COMMIT")
+        if len(self._idle) < _IDLE_CONNECTIONS:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _expire_old(self) -> None:
+        for snapshot in list(self._snapshots):  # the oldest first
+            if not snapshot.expired:
+                return
+            snapshot.expire()
+
+    # Writing
+
+    @contextlib.contextmanager
+    def writer(self, deadline: float | None) -> Iterator[sqlite3.Connection]:
+        """Wait for this process's turn to write, and yield the connection that may.
+
+        Processes take turns: whoever waits goes before the one that has just written,
+        because each holds the turnstile until it has the turn.
+
+        Args:
+            deadline: When to stop waiting, on the monotonic clock; None to wait for ever.
+
+        Raises:
+            FDBError: 1031 when the deadline passed first.
+        """
+        self._prepare()
+        turnstile, turn = self._turnstile, self._turn
+        if turnstile is None or turn is None:
+            raise EngineUnavailable(path=self.path, reason="it was closed")
+        _take(turnstile, deadline)
+        try:
+            _take(turn, deadline)
+        finally:
+            fcntl.flock(turnstile, fcntl.LOCK_UN)
+        try:
+            if self._writer is None:
+                self._writer = self.connect()
+            yield self._writer
+        finally:
+            fcntl.flock(turn, fcntl.LOCK_UN)
+
+    def clock(self) -> int:
+        """Return the microseconds since the file was created, by the wall clock."""
+        return time.time_ns() // 1000 - self._epoch
+
+    # Opening and closing
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a connection to the file, creating or checking it first.
+
+        Raises:
+            EngineUnavailable: The file cannot be opened, or is not an fdbqueue file.
+        """
+        self._prepare()
+        try:
+            return self._connection()
+        except sqlite3.Error as error:
+            raise EngineUnavailable(path=self.path, reason=str(error)) from error
+
+    def _connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=_BUSY_TIMEOUT_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        return connection
+
+    def _prepare(self) -> None:
+        if self._ready:
+            return
+        with self._lock:
+            if self._ready:
+                return
+            try:
+                os.makedirs(self.sync_directory, exist_ok=True)
+                self._turnstile = self._open_lock("turnstile")
+                self._turn = self._open_lock("turn")
+                fcntl.flock(self._turn, fcntl.LOCK_EX)
+                try:
+                    self._check_or_create()
+                finally:
+                    fcntl.flock(self._turn, fcntl.LOCK_UN)
+            except (OSError, sqlite3.Error) as error:
+                self._close_locks()
+                raise EngineUnavailable(path=self.path, reason=str(error)) from error
+            self._ready = True
+
+    def _open_lock(self, name: str) -> int:
+        return os.open(os.path.join(self.sync_directory, name), os.O_RDWR | os.O_CREAT, 0o666)
+
+    def _check_or_create(self) -> None:
+        with contextlib.closing(self._connection()) as connection:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (schema,) = connection.execute("PRAGMA user_version").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if not tables and not application:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.executescript(
+                    _SCHEMA.format(
+                        application_id=APPLICATION_ID,
+                        schema_version=SCHEMA_VERSION,
+                        now=time.time_ns() // 1000,
+                    )
+                )
+            elif application != APPLICATION_ID:
+                raise sqlite3.DatabaseError("it is another program's SQLite file")
+            elif schema != SCHEMA_VERSION:
+                raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
+            (self._epoch,) = connection.execute("SELECT unix_microseconds FROM epoch").fetchone()
+
+    def close(self) -> None:
+        """Close every connection and lock; reads of open snapshots fail with 1007.
+
+        The caller makes sure that no thread is writing.
+        """
+        for snapshot in list(self._snapshots):
+            snapshot.expire()
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self._close_locks()
+            self._ready = False
+
+    def _close_locks(self) -> None:
+        for descriptor in (self._turnstile, self._turn):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._turnstile = self._turn = None
+
+
+def _take(descriptor: int, deadline: float | None) -> None:
+    """Take a file lock, in the kernel's queue where there is no deadline."""
+    if deadline is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise FDBError(1031) from None
+            time.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return

@@ -1,0 +1,647 @@
+"""Transactions of the embedded engine: the methods and meanings of ``fdb.Transaction``."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from fdbqueue.engines.embedded.commits import CommitRequest
+from fdbqueue.engines.embedded.errors import BACKED_OFF, VERSION_ERRORS, FDBError
+from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp, WorkFuture
+from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT, VALUE_SIZE_LIMIT
+from fdbqueue.engines.embedded.options import OptionValues, TransactionOptions
+from fdbqueue.engines.embedded.ranges import Range, after
+from fdbqueue.engines.embedded.reads import Reads, SnapshotReads
+from fdbqueue.engines.embedded.selectors import (
+    KeySelector,
+    as_key,
+    as_value,
+    first_after_prefix,
+)
+from fdbqueue.engines.embedded.storage import Snapshot
+from fdbqueue.engines.embedded.view import RangeRead, View
+from fdbqueue.engines.embedded.watches import Watch
+from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
+from fdbqueue.exceptions import EngineUnavailable
+
+if TYPE_CHECKING:
+    from fdbqueue.engines.embedded.database import Database
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_FIRST_BACKOFF_SECONDS = 0.01
+_VERSION_DELAY_SECONDS = 0.01
+#: What FoundationDB's client counts for a mutation and for a conflict range.
+_MUTATION_BYTES = 40
+_RANGE_BYTES = 24
+
+
+class Transaction(Reads):
+    """One transaction: reads at one version, buffers writes, commits them all or none.
+
+    Serializable reads conflict at commit (1020) with what others wrote since; reads
+    through :attr:`snapshot` do not. An error of a write is raised by the next read or by
+    the commit, as with the binding. Threads may share a transaction.
+    """
+
+    _snapshot = False
+
+    def __init__(self, database: Database) -> None:
+        self._transaction = self
+        self._database = database
+        self._lock = threading.RLock()
+        self.option_values: OptionValues = database.defaults.start()
+        self._created_at = time.monotonic()
+        self._retries = 0
+        self._backoff_seconds = _FIRST_BACKOFF_SECONDS
+        self._view_source: Snapshot | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._requested_version: int | None = None
+        self._read_version: int | None = None
+        self._writes = WriteBuffer()
+        self._read_conflicts: list[Range] = []
+        self._write_conflicts: list[Range] = []
+        self._approximate_size = 0
+        self._has_read = False
+        self._deferred: FDBError | None = None  # of a write
+        self._read_failure: Exception | None = None
+        self._failure: FDBError | None = None  # ends every use until a reset
+        self._commit: CommitRequest | None = None
+        self._commit_started = False
+        self._committed_version = -1
+        self._watches: list[Watch] = []
+        self._stamps: list[Versionstamp] = []
+
+    def __del__(self) -> None:
+        if self._view_source is not None:
+            self._view_source.release()
+
+    @property
+    def snapshot(self) -> SnapshotReads:
+        """The same reads, adding no read conflicts."""
+        return SnapshotReads(self)
+
+    @property
+    def options(self) -> TransactionOptions:
+        """The transaction's options, as ``set_...`` methods."""
+        return TransactionOptions(self)
+
+    # Reading
+
+    def read_key(self, key: bytes, snapshot: bool) -> Value:
+        """Read a key, for :class:`Reads`."""
+
+        def read(view: View) -> bytes | None:
+            value = view.get(key) if len(key) <= KEY_SIZE_LIMIT else None
+            if not snapshot:
+                self._depend_on(key, after(key))
+            return value
+
+        return self._reading(Value, snapshot, key < self.option_values.keys_end, read)
+
+    def read_selector(self, selector: KeySelector, snapshot: bool) -> Value:
+        """Resolve a selector, for :class:`Reads`."""
+
+        def read(view: View) -> bytes:
+            found = view.get_key(selector).key
+            if not snapshot and selector.offset > 0:
+                self._depend_on(selector.key, after(found))
+            elif not snapshot:
+                self._depend_on(found, selector.key)
+            return found
+
+        return self._reading(Value, snapshot, selector.key <= self.option_values.keys_end, read)
+
+    def read_range(
+        self,
+        begin: KeySelector,
+        end: KeySelector,
+        limit: int,
+        wanted: int,
+        reverse: bool,
+        snapshot: bool,
+    ) -> Future[RangeRead]:
+        """Read one part of a range, for :class:`Reads`."""
+
+        def read(view: View) -> RangeRead:
+            part = view.get_range(begin, end, limit, wanted, reverse=reverse)
+            if part.conflict is not None and not snapshot:
+                self._depend_on(*part.conflict)
+            return part
+
+        legal = max(begin.key, end.key) <= self.option_values.keys_end
+        return self._reading(Future, snapshot, legal, read)
+
+    def read_version(self) -> Future[int]:
+        """Return the version all reads are of, getting it where there is none yet."""
+        with self._lock:
+            try:
+                if self._deferred is not None:
+                    raise self._deferred
+                self._check_failure()
+                return Future(self._source().version)
+            except (FDBError, EngineUnavailable) as error:
+                return Future(error=error)
+
+    def _reading(
+        self, future: Callable[..., Any], snapshot: bool, legal: bool, read: Callable[[View], Any]
+    ) -> Any:
+        with self._lock:
+            try:
+                self._check_usable()
+                if not legal:
+                    raise FDBError(2004)
+            except FDBError as error:
+                return future(error=error)
+            try:
+                return future(read(self._view(snapshot)))
+            except (FDBError, EngineUnavailable) as error:
+                self._read_failure = error
+                return future(error=error)
+
+    def _view(self, snapshot: bool) -> View:
+        self._has_read = True
+        values = self.option_values
+        own_writes = values.read_your_writes and (
+            not snapshot or values.snapshot_read_your_writes > 0
+        )
+        return View(self._source(), self._writes if own_writes else None, values.keys_end)
+
+    def _source(self) -> Snapshot:
+        if self._view_source is None:
+            if self._read_version is not None:
+                raise FDBError(1007)
+            self._view_source = self._database.open_snapshot(self._requested_version)
+            self._read_version = self._view_source.version
+        elif self._view_source.expired:
+            raise FDBError(1007)
+        return self._view_source
+
+    def _depend_on(self, begin: bytes, end: bytes) -> None:
+        self._approximate_size += len(begin) + len(end) + _RANGE_BYTES
+        if self.option_values.read_your_writes and self._writes:
+            self._read_conflicts.extend(self._writes.undetermined(begin, end))
+        elif begin < end:
+            self._read_conflicts.append((begin, end))
+
+    # Writing
+
+    def set(self, key: Any, value: Any) -> None:
+        """Set a key."""
+        self._write(self._set, as_key(key), as_value(value))
+
+    def clear(self, key: Any) -> None:
+        """Clear a key, or the key a selector stands for."""
+        self._write(self._clear, self._key_of(key))
+
+    def clear_range(self, begin: Any, end: Any) -> None:
+        """Clear the keys of ``[begin, end)``; None stands for either end."""
+        end = self.option_values.write_end if end is None else end
+        self._write(self._clear_range, self._key_of(begin or b""), self._key_of(end))
+
+    def clear_range_startswith(self, prefix: Any) -> None:
+        """Clear the keys that start with ``prefix``."""
+        prefix = as_key(prefix)
+        self.clear_range(prefix, first_after_prefix(prefix))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.set(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        if isinstance(key, slice):
+            self.clear_range(key.start, key.stop)
+        else:
+            self.clear(key)
+
+    def add(self, key: Any, param: Any) -> None:
+        """Add a little-endian integer to the value when the commit is applied."""
+        self._write(self._atomic, as_key(key), as_value(param), "add")
+
+    def bit_and(self, key: Any, param: Any) -> None:
+        """Keep the value's bits that are set in ``param``."""
+        self._write(self._atomic, as_key(key), as_value(param), "bit_and")
+
+    def bit_or(self, key: Any, param: Any) -> None:
+        """Set the value's bits that are set in ``param``."""
+        self._write(self._atomic, as_key(key), as_value(param), "bit_or")
+
+    def bit_xor(self, key: Any, param: Any) -> None:
+        """Flip the value's bits that are set in ``param``."""
+        self._write(self._atomic, as_key(key), as_value(param), "bit_xor")
+
+    def max(self, key: Any, param: Any) -> None:
+        """Keep the larger little-endian integer."""
+        self._write(self._atomic, as_key(key), as_value(param), "max")
+
+    def min(self, key: Any, param: Any) -> None:
+        """Keep the smaller little-endian integer."""
+        self._write(self._atomic, as_key(key), as_value(param), "min")
+
+    def byte_max(self, key: Any, param: Any) -> None:
+        """Keep the string that sorts last."""
+        self._write(self._atomic, as_key(key), as_value(param), "byte_max")
+
+    def byte_min(self, key: Any, param: Any) -> None:
+        """Keep the string that sorts first."""
+        self._write(self._atomic, as_key(key), as_value(param), "byte_min")
+
+    def append_if_fits(self, key: Any, param: Any) -> None:
+        """Append to the value, unless it would grow over the limit."""
+        self._write(self._atomic, as_key(key), as_value(param), "append_if_fits")
+
+    def compare_and_clear(self, key: Any, param: Any) -> None:
+        """Clear the key if it holds ``param`` when the commit is applied."""
+        self._write(self._atomic, as_key(key), as_value(param), "compare_and_clear")
+
+    def set_versionstamped_key(self, key: Any, value: Any) -> None:
+        """Set a key that holds the commit's stamp, at the offset in its last four bytes."""
+        self._write(self._set_versionstamped_key, as_key(key), as_value(value))
+
+    def set_versionstamped_value(self, key: Any, param: Any) -> None:
+        """Set a value that holds the commit's stamp, at the offset in its last four bytes."""
+        self._write(self._set_versionstamped_value, as_key(key), as_value(param))
+
+    def add_read_conflict_range(self, begin: Any, end: Any) -> None:
+        """Conflict as if ``[begin, end)`` had been read.
+
+        Raises:
+            FDBError: 2005 when the range is inverted.
+        """
+        self._conflict(self._depend_on, as_key(begin), as_key(end))
+
+    def add_read_conflict_key(self, key: Any) -> None:
+        """Conflict as if the key had been read."""
+        self.add_read_conflict_range(key, after(as_key(key)))
+
+    def add_write_conflict_range(self, begin: Any, end: Any) -> None:
+        """Make others conflict as if ``[begin, end)`` had been written.
+
+        Raises:
+            FDBError: 2005 when the range is inverted.
+        """
+        self._conflict(self._written, as_key(begin), as_key(end))
+
+    def add_write_conflict_key(self, key: Any) -> None:
+        """Make others conflict as if the key had been written."""
+        self.add_write_conflict_range(key, after(as_key(key)))
+
+    def _key_of(self, key: Any) -> bytes:
+        if hasattr(key, "or_equal"):
+            key = self.get_key(key)
+        return as_key(key)
+
+    def _write(self, apply: Callable[..., None], key: bytes, *arguments: Any) -> None:
+        """Apply a write, and keep its error for the next read or the commit."""
+        with self._lock:
+            if self._deferred is not None:
+                return
+            conflicts = not self.option_values.skip_next_write_conflict
+            self.option_values.skip_next_write_conflict = False
+            try:
+                self._check_not_committing()
+                apply(conflicts, key, *arguments)
+            except FDBError as error:
+                self._deferred = error
+
+    def _conflict(self, apply: Callable[[bytes, bytes], None], begin: bytes, end: bytes) -> None:
+        if begin > end:
+            raise FDBError(2005)
+        with self._lock:
+            if self._deferred is None:
+                try:
+                    self._check_not_committing()
+                    if end > self.option_values.keys_end:
+                        raise FDBError(2004)
+                    if begin < end:
+                        apply(begin, end)
+                except FDBError as error:
+                    self._deferred = error
+
+    def _set(self, conflicts: bool, key: bytes, value: bytes) -> None:
+        self._check_write(key, value)
+        self._mutated(conflicts, ("set", key, value))
+        if self.option_values.read_your_writes:
+            self._writes.set(key, value)
+
+    def _clear(self, conflicts: bool, key: bytes) -> None:
+        if key >= self.option_values.write_end:
+            raise FDBError(2004)
+        if len(key) > KEY_SIZE_LIMIT:
+            return
+        self._mutated(conflicts, ("clear", key, b""))
+        if self.option_values.read_your_writes:
+            self._writes.clear(key)
+
+    def _clear_range(self, conflicts: bool, begin: bytes, end: bytes) -> None:
+        if begin > end:
+            raise FDBError(2005)
+        if end > self.option_values.write_end:
+            raise FDBError(2004)
+        if begin == end:
+            return
+        self._mutated(False, ("clear_range", begin, end))
+        if conflicts:
+            self._written(begin, end)
+        if self.option_values.read_your_writes:
+            self._writes.clear_range(begin, end)
+
+    def _atomic(self, conflicts: bool, key: bytes, param: bytes, name: str) -> None:
+        self._check_write(key, param)
+        self._mutated(conflicts, (name, key, param))
+        if self.option_values.read_your_writes:
+            self._writes.mutate(name, key, param)
+
+    def _set_versionstamped_key(self, _: bool, key: bytes, value: bytes) -> None:
+        self._check_write(key, value)
+        stamp_position(key)
+        self._mutated(False, ("set_versionstamped_key", key, value))
+        if self.option_values.read_your_writes:
+            self._writes.set_versionstamped_key(key, value, self._read_version or 0)
+
+    def _set_versionstamped_value(self, conflicts: bool, key: bytes, param: bytes) -> None:
+        self._check_write(key, param)
+        stamp_position(param)
+        self._mutated(conflicts, ("set_versionstamped_value", key, param))
+        if self.option_values.read_your_writes:
+            self._writes.set_versionstamped_value(key, param)
+
+    def _check_write(self, key: bytes, value: bytes) -> None:
+        if key >= self.option_values.write_end:
+            raise FDBError(2004)
+        if len(key) > KEY_SIZE_LIMIT:
+            raise FDBError(2102)
+        if len(value) > VALUE_SIZE_LIMIT:
+            raise FDBError(2103)
+
+    def _mutated(self, conflicts: bool, mutation: Mutation) -> None:
+        _, key, param = mutation
+        self._approximate_size += len(key) + len(param) + _MUTATION_BYTES
+        if not self.option_values.read_your_writes:
+            self._writes.early.append(mutation)
+        if conflicts:
+            self._written(key, after(key))
+
+    def _written(self, begin: bytes, end: bytes) -> None:
+        self._approximate_size += len(begin) + len(end) + _RANGE_BYTES
+        self._write_conflicts.append((begin, end))
+
+    # Committing
+
+    def commit(self) -> Future[None]:
+        """Commit; the returned future tells how it went.
+
+        The commit runs when the future is first used, or together with another commit of
+        the process. It is durable when :meth:`Future.wait` returns. 1020 means that it had
+        no effect because of a conflict, 1021 that the disk failed at the last moment and
+        it is not known whether it had.
+        """
+        with self._lock:
+            try:
+                self._check_usable()
+            except FDBError as error:
+                return Future(error=error)
+            self._commit_started = True
+            try:
+                request = self._commit_request()
+            except (FDBError, EngineUnavailable) as error:
+                self._end_stamps(error=error)
+                return Future(error=error)
+            if request is None:
+                self._end_stamps(error=FDBError(2021))
+                self._activate_watches()
+                return Future()
+            self._commit = request
+            self._database.committer.submit(request)
+            future = WorkFuture(lambda: self._run_commit(request))
+            for stamp in self._stamps:
+                stamp.attach(future)
+            return future
+
+    def _commit_request(self) -> CommitRequest | None:
+        """Return what to commit, None when nothing was written."""
+        if self._read_failure is not None:
+            raise self._read_failure
+        mutations = self._writes.mutations()
+        size = _size_of(mutations, self._read_conflicts, self._write_conflicts)
+        if size > self.option_values.persistent.size_limit:
+            raise FDBError(2101)
+        source, self._view_source = self._view_source, None
+        if source is not None:
+            expired = source.expired
+            source.release()
+            if expired and self._read_conflicts and (mutations or self._write_conflicts):
+                raise FDBError(1007)
+        if not mutations and not self._write_conflicts:
+            return None
+        return CommitRequest(
+            read_version=self._read_version or self._requested_version,
+            read_ranges=self._read_conflicts,
+            write_ranges=self._write_conflicts,
+            mutations=mutations,
+            size=size,
+            deadline=self._deadline(),
+        )
+
+    def _run_commit(self, request: CommitRequest) -> None:
+        self._database.committer.wait(request)
+        with self._lock:
+            if request.error is not None:
+                self._end_stamps(error=request.error)
+                raise request.error
+            self._committed_version = request.version
+            self._end_stamps(stamp=request.stamp)
+            self._activate_watches()
+
+    def on_error(self, error: Any) -> Delay | Future[None]:
+        """Prepare to run again after an error, or raise it where that would not help.
+
+        The returned future is ready after a growing, random pause. It resets the
+        transaction, keeping the options that persist.
+        """
+        code = getattr(error, "code", error)
+        if not isinstance(code, int):
+            raise error
+        with self._lock:
+            try:
+                self._check_failure()
+                return self._retry(code)
+            except FDBError as failure:
+                self._fail(FDBError(1025))
+                return Future(error=failure)
+
+    def _retry(self, code: int) -> Delay:
+        persistent = self.option_values.persistent
+        self._retries += 1
+        if persistent.retry_limit != -1 and self._retries > persistent.retry_limit:
+            raise FDBError(code)
+        longest = persistent.max_retry_delay_ms / 1000
+        if code in BACKED_OFF:
+            pause = min(self._backoff_seconds, longest) * random.random()
+            self._backoff_seconds = min(self._backoff_seconds * 2, longest)
+        elif code in VERSION_ERRORS:
+            pause = min(_VERSION_DELAY_SECONDS, longest)
+        else:
+            raise FDBError(code or 2000)
+        self._drop_attempt()
+        self.option_values = self._database.defaults.start()
+        self.option_values.persistent = persistent
+        self._start()
+        return Delay(pause)
+
+    def reset(self) -> None:
+        """Start anew, as if just created."""
+        with self._lock:
+            self._drop_attempt()
+            self.option_values = self._database.defaults.start()
+            self._created_at = time.monotonic()
+            self._retries = 0
+            self._backoff_seconds = _FIRST_BACKOFF_SECONDS
+            self._start()
+
+    def cancel(self) -> None:
+        """Fail everything under way and to come with 1025, until a reset."""
+        with self._lock:
+            self._fail(FDBError(1025))
+
+    def set_read_version(self, version: int) -> None:
+        """Read at a version got from another transaction.
+
+        This engine keeps a past version only while a transaction of the process is
+        reading at it; otherwise reads fail with 1007, as at any version too old.
+        """
+        with self._lock:
+            if self._deferred is None:
+                if self._read_version is not None or self._requested_version is not None:
+                    self._deferred = FDBError(2010)
+                elif version <= 0:
+                    self._deferred = FDBError(2011)
+                else:
+                    self._requested_version = version
+
+    def get_committed_version(self) -> int:
+        """Return the version of the commit, -1 before it and where nothing was written."""
+        return self._committed_version
+
+    def get_versionstamp(self) -> Versionstamp:
+        """Return the future of the commit's stamp; ask before committing.
+
+        It ends with 2021 where nothing was written.
+        """
+        with self._lock:
+            stamp = Versionstamp()
+            try:
+                self._check_usable()
+            except FDBError as error:
+                stamp.end(error=error)
+            else:
+                self._stamps.append(stamp)
+            return stamp
+
+    def get_approximate_size(self) -> Future[int]:
+        """Return about how many bytes the commit would send."""
+        with self._lock:
+            try:
+                self._check_usable()
+            except FDBError as error:
+                return Future(error=error)
+            return Future(self._approximate_size)
+
+    def watch(self, key: Any) -> Watch | Future[None]:
+        """Return a future that is ready once the key's value has changed.
+
+        The watch is set by the commit. Creating it reads the key. It may miss a change
+        that is undone at once; cancel it when it is no longer wanted.
+        """
+        key = as_key(key)
+        with self._lock:
+            try:
+                self._check_usable()
+                if not self.option_values.read_your_writes:
+                    raise FDBError(1034)
+                if key < self.option_values.keys_end and len(key) > KEY_SIZE_LIMIT:
+                    raise FDBError(2102)
+                watch = self._database.watches.create(key, self.read_key(key, False).value)
+            except (FDBError, EngineUnavailable) as error:
+                return Future(error=error)
+            self._watches.append(watch)
+            return watch
+
+    def disable_read_your_writes(self) -> None:
+        """Set the option, for :class:`TransactionOptions`."""
+        with self._lock:
+            if self._deferred is not None:
+                return
+            values = self.option_values
+            has_written = values.read_your_writes and (self._writes or self._write_conflicts)
+            if self._has_read or has_written:
+                self._deferred = FDBError(2000)
+            else:
+                values.read_your_writes = False
+
+    # The state of the attempt
+
+    def _deadline(self) -> float | None:
+        timeout_ms = self.option_values.persistent.timeout_ms
+        return self._created_at + timeout_ms / 1000 if timeout_ms else None
+
+    def _check_failure(self) -> None:
+        deadline = self._deadline()
+        if self._failure is None and deadline is not None and time.monotonic() > deadline:
+            self._fail(FDBError(1031))
+        if self._failure is not None:
+            raise self._failure
+
+    def _check_not_committing(self) -> None:
+        if self._commit_started:
+            if self.option_values.used_during_commit_protection:
+                self._fail(FDBError(2017))
+            raise FDBError(2017)
+
+    def _check_usable(self) -> None:
+        if self._deferred is not None:
+            raise self._deferred
+        self._check_not_committing()
+        self._check_failure()
+
+    def _fail(self, error: FDBError) -> None:
+        if self._failure is not None:
+            return
+        self._failure = error
+        if self._commit is not None:
+            self._database.committer.withdraw(self._commit, error)
+        self._end_attempt(error)
+
+    def _drop_attempt(self) -> None:
+        if self._commit is not None:
+            self._database.committer.withdraw(self._commit, FDBError(1025))
+        self._end_attempt(FDBError(1025))
+        source, self._view_source = self._view_source, None
+        if source is not None:
+            source.release()
+
+    def _end_attempt(self, error: FDBError) -> None:
+        self._end_stamps(error=error)
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.complete(error)
+
+    def _end_stamps(self, *, stamp: bytes | None = None, error: Exception | None = None) -> None:
+        stamps, self._stamps = self._stamps, []
+        for future in stamps:
+            future.end(stamp, error)
+
+    def _activate_watches(self) -> None:
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            self._database.watches.activate(watch)
+
+
+def _size_of(mutations: list[Mutation], reads: list[Range], writes: list[Range]) -> int:
+    size = sum([len(key) + len(param) for _, key, param in mutations])
+    return size + sum([len(begin) + len(end) for pairs in (reads, writes) for begin, end in pairs])

@@ -1,0 +1,287 @@
+"""Watches: tell those who wait that a key has changed, whichever process changed it.
+
+A process with watches owns a pipe in the file's ``-sync`` directory. Whoever commits
+writes one byte into every pipe there; the byte wakes the owner's watching thread, which
+reads from the commit history which keys changed and compares their values. Nothing polls,
+and where nobody watches a commit pays for one ``stat``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.futures import SignalledFuture
+from fdbqueue.engines.embedded.limits import MAX_WATCHES
+from fdbqueue.engines.embedded.ranges import RangeSet
+from fdbqueue.engines.embedded.storage import Snapshot, Store
+from fdbqueue.exceptions import EngineUnavailable
+
+_PIPE_PREFIX = "watch-"
+_LINGER_SECONDS = 1.0
+#: A directory's time stamps may stand still this long while its content changes.
+_STAMP_GRANULARITY_NS = 50_000_000
+
+
+class Bells:
+    """Wake every process that watches the file.
+
+    A pipe whose owner died is removed by the next commit.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._pipes: dict[str, int] = {}
+        self._changed_at = -1
+
+    def ring(self) -> None:
+        """Write a byte into each pipe; a full one wakes its owner all the same."""
+        self._look()
+        for name, pipe in list(self._pipes.items()):
+            try:
+                os.write(pipe, b"!")
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._drop(name)
+
+    def close(self) -> None:
+        """Close every pipe; they are opened again when needed."""
+        while self._pipes:
+            os.close(self._pipes.popitem()[1])
+        self._changed_at = -1
+
+    def _look(self) -> None:
+        try:
+            changed_at = os.stat(self._directory).st_mtime_ns
+        except FileNotFoundError:
+            return
+        if changed_at == self._changed_at:
+            return
+        settled = time.time_ns() - changed_at > _STAMP_GRANULARITY_NS
+        self._changed_at = changed_at if settled else -1
+        names = {n for n in os.listdir(self._directory) if n.startswith(_PIPE_PREFIX)}
+        for name in self._pipes.keys() - names:
+            os.close(self._pipes.pop(name))
+        for name in names - self._pipes.keys():
+            try:
+                path = os.path.join(self._directory, name)
+                self._pipes[name] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        pipe = self._pipes.pop(name, None)
+        if pipe is not None:
+            os.close(pipe)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._directory, name))
+
+
+class Watch(SignalledFuture):
+    """Becomes ready when the key no longer holds ``value``.
+
+    As with the binding, a watch that nobody refers to any more is cancelled.
+
+    Args:
+        registry: Where it is kept once its transaction has committed.
+        key: The key watched.
+        value: What the transaction saw there, None where it saw nothing.
+    """
+
+    def __init__(self, registry: WatchRegistry, key: bytes, value: bytes | None) -> None:
+        super().__init__()
+        self.key = key
+        self.value = value
+        self._registry = registry
+
+    def complete(self, error: Exception | None = None) -> None:
+        """Make the watch ready and forget it."""
+        self._registry.remove(self)
+        super().complete(error)
+
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call ``callback(self)`` once completed, and stay alive until then."""
+        self._registry.keep(self)
+        super().on_ready(callback)
+
+
+class WatchRegistry:
+    """The watches of one process on one file, and the thread that tends them.
+
+    The thread runs while there is something to watch, and a second longer.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        self._lock = threading.RLock()
+        self._watches: dict[bytes, weakref.WeakSet[Watch]] = {}
+        self._all: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._kept: set[Watch] = set()
+        self._pipe: _Pipe | None = None
+
+    def create(self, key: bytes, value: bytes | None) -> Watch:
+        """Return a watch that is not set yet.
+
+        Raises:
+            FDBError: 1032 when 10,000 are in use already.
+        """
+        with self._lock:
+            if len(self._all) >= MAX_WATCHES:
+                raise FDBError(1032)
+            watch = Watch(self, key, value)
+            self._all.add(watch)
+            return watch
+
+    def activate(self, watch: Watch) -> None:
+        """Set a watch whose transaction has committed; it may be ready at once."""
+        with self._lock:
+            if watch.is_ready():
+                return
+            self._watches.setdefault(watch.key, weakref.WeakSet()).add(watch)
+            if self._pipe is None:
+                self._pipe = _Pipe(self._store.sync_directory)
+                threading.Thread(
+                    target=self._tend, args=(self._pipe,), name="fdbqueue-watches", daemon=True
+                ).start()
+        snapshot = self._store.snapshot()
+        try:
+            self._compare(snapshot, [watch.key])
+        finally:
+            snapshot.release()
+
+    def keep(self, watch: Watch) -> None:
+        """Hold on to a watch that somebody awaits by callback."""
+        with self._lock:
+            if not watch.is_ready():
+                self._kept.add(watch)
+
+    def remove(self, watch: Watch) -> None:
+        """Forget a watch; without effect where it is not known."""
+        with self._lock:
+            self._all.discard(watch)
+            self._kept.discard(watch)
+            if watch.key in self._watches:
+                self._watches[watch.key].discard(watch)
+                self._prune([watch.key])
+
+    def abandon(self, error: Exception) -> None:
+        """End every watch with an error, and the thread with them."""
+        with self._lock:
+            watches = list(self._all)
+            pipe, self._pipe = self._pipe, None
+        for watch in watches:
+            watch.complete(error)
+        if pipe is not None:
+            pipe.wake()
+
+    def forget(self) -> None:
+        """Drop everything without a word: in a forked child it is its parent's."""
+        if self._pipe is not None:
+            self._pipe.close()
+        self._start_empty()
+
+    def _prune(self, keys: list[bytes]) -> None:
+        for key in keys:
+            if not self._watches[key]:
+                del self._watches[key]
+
+    def _tend(self, pipe: _Pipe) -> None:
+        seen = 0
+        try:
+            while self._pipe is pipe:
+                if pipe.wait(_LINGER_SECONDS):
+                    seen = self._look(seen)
+                    continue
+                with self._lock:
+                    self._prune(list(self._watches))
+                    if not self._watches and self._pipe is pipe:
+                        self._pipe = None
+        finally:
+            pipe.remove()
+
+    def _look(self, seen: int) -> int:
+        """Compare the keys that commits after version ``seen`` may have changed.
+
+        Returns the version up to which everything has been compared.
+        """
+        try:
+            snapshot = self._store.snapshot()
+        except (FDBError, EngineUnavailable):
+            return 0
+        try:
+            with self._lock:
+                keys = list(self._watches)
+            if snapshot.oldest_commit() <= seen:
+                history = [RangeSet.decode(data) for _, data in snapshot.commits_since(seen)]
+                keys = [key for key in keys if any(key in written for written in history)]
+            self._compare(snapshot, keys)
+            return snapshot.version
+        except FDBError:
+            return 0
+        finally:
+            snapshot.release()
+
+    def _compare(self, snapshot: Snapshot, keys: list[bytes]) -> None:
+        for key in keys:
+            value = snapshot.get(key)
+            with self._lock:
+                changed = [watch for watch in self._watches.get(key, ()) if watch.value != value]
+            for watch in changed:
+                watch.complete()
+
+
+class _Pipe:
+    """The pipe whose bytes say that something was committed."""
+
+    def __init__(self, directory: str) -> None:
+        name = f"{_PIPE_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        self._path = os.path.join(directory, name)
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._open = True
+        os.mkfifo(self._path, 0o666)
+        self._reader = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+        self._writer = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+
+    def wait(self, seconds: float) -> bool:
+        """Tell whether a byte came within the time, and take all that came."""
+        ready, _, _ = select.select([self._reader], [], [], seconds)
+        if not ready:
+            return False
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 65536)
+        return True
+
+    def wake(self) -> None:
+        """Make :meth:`wait` return."""
+        with self._lock:
+            if self._open:
+                with contextlib.suppress(BlockingIOError):
+                    os.write(self._writer, b"!")
+
+    def remove(self) -> None:
+        """Take the pipe away, for good."""
+        if self._owner == os.getpid():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+            self.close()
+
+    def close(self) -> None:
+        """Close this process's ends."""
+        with self._lock:
+            if self._open:
+                self._open = False
+                os.close(self._reader)
+                os.close(self._writer)

@@ -1,0 +1,286 @@
+"""The writes of one transaction, as its own reads see them and as its commit sends them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Final
+
+from fdbqueue.engines.embedded.atomic import OPERATIONS
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.ranges import RangeSet, after
+
+#: What a commit applies, in order: the operation's name, the key, and its parameter (the
+#: end of the range for ``clear_range``).
+Mutation = tuple[str, bytes, bytes]
+
+_STAMP_BYTES = 10
+_INDEPENDENT = frozenset({"set", "clear", "set_versionstamped_value", "set_versionstamped_key"})
+_FEW = 8
+
+
+class Pending:
+    """The operations waiting on one key whose value is not known before the commit.
+
+    ``unreadable`` is set once the key's value depends on the versionstamp of the commit,
+    and stays until the key is cleared.
+    """
+
+    __slots__ = ("operations", "unreadable")
+
+    def __init__(self, *, unreadable: bool) -> None:
+        self.operations: list[Mutation] = []
+        self.unreadable = unreadable
+
+    @property
+    def independent(self) -> bool:
+        """Whether the outcome does not depend on what is stored."""
+        return self.operations[0][0] in _INDEPENDENT
+
+    def over(self, stored: bytes | None) -> bytes | None:
+        """Return what the key holds when the operations run over ``stored``."""
+        for name, _, param in self.operations:
+            if name == "set":
+                stored = param
+            elif name == "clear":
+                stored = None
+            else:
+                stored = OPERATIONS[name](stored, param)
+        return stored
+
+
+#: What the buffer holds for a key: the bytes set, None when cleared, or what is pending.
+Entry = bytes | None | Pending
+
+
+class Unmodified:
+    """The answer of :meth:`WriteBuffer.get` for a key this transaction has not written."""
+
+
+UNMODIFIED: Final = Unmodified()
+
+
+def stamp_position(param: bytes) -> int:
+    """Return where the versionstamp goes: the little-endian offset in the last four bytes.
+
+    Raises:
+        FDBError: 2000 when the ten bytes of the stamp do not fit there.
+    """
+    position = int.from_bytes(param[-4:], "little", signed=True)
+    if len(param) < 4 or position < 0 or position + _STAMP_BYTES > len(param) - 4:
+        raise FDBError(2000)
+    return position
+
+
+def stamped(param: bytes, stamp: bytes) -> bytes:
+    """Return ``param`` with the stamp in its place and the offset cut off."""
+    position = stamp_position(param)
+    return param[:position] + stamp + param[position + _STAMP_BYTES : -4]
+
+
+class WriteBuffer:
+    """Hold what a transaction wrote, keyed, and say what its reads see of it.
+
+    Later writes of a key replace or extend earlier ones, as in FoundationDB's client;
+    ``early`` holds what must be applied before everything else, in order.
+    """
+
+    __slots__ = ("_new_keys", "_sorted_keys", "cleared", "early", "entries", "unreadable")
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, Entry] = {}
+        self.cleared = RangeSet()
+        self.unreadable = RangeSet()
+        self.early: list[Mutation] = []
+        self._sorted_keys: list[bytes] = []
+        self._new_keys: list[bytes] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.early or self.cleared)
+
+    # Writing
+
+    def set(self, key: bytes, value: bytes) -> None:
+        """Set a key; one that cannot be read before the commit stays so."""
+        if self._is_unreadable(key):
+            self._push("set", key, value, unreadable=True)
+        else:
+            self._store(key, value)
+
+    def clear(self, key: bytes) -> None:
+        """Clear one key, which makes it readable."""
+        if self.unreadable:
+            self.unreadable.remove(key, after(key))
+        self._store(key, None)
+
+    def clear_range(self, begin: bytes, end: bytes) -> None:
+        """Clear ``[begin, end)``, dropping what was written there before."""
+        self._forget(begin, end)
+        self.unreadable.remove(begin, end)
+        self.cleared.add(begin, end)
+
+    def mutate(self, name: str, key: bytes, param: bytes) -> None:
+        """Apply an atomic operation at once where the value is known, else keep it."""
+        entry = self.get(key)
+        if isinstance(entry, Pending):
+            entry.operations.append((name, key, param))
+        elif isinstance(entry, Unmodified):
+            self._push(name, key, param, unreadable=key in self.unreadable)
+        else:
+            result = OPERATIONS[name](entry, param)
+            self._store(key, result)
+            if result is None:  # cleared by comparison: selectors still count the key
+                self._store(key, Pending(unreadable=False))
+                self._push("clear", key, b"", unreadable=False)
+
+    def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
+        """Set a key to a value that holds the commit's stamp; unreadable until then."""
+        stamp_position(param)
+        if not self._is_unreadable(key):
+            self._store(key, Pending(unreadable=True))
+        self._push("set_versionstamped_value", key, param, unreadable=True)
+
+    def set_versionstamped_key(self, key: bytes, value: bytes, read_version: int) -> None:
+        """Set a key that will hold the commit's stamp.
+
+        Every key it may become, from the one stamped just past ``read_version``, is
+        unreadable from now on.
+        """
+        position = stamp_position(key)
+        head, tail = key[:position], key[position + _STAMP_BYTES : -4]
+        first = head + (read_version + 1).to_bytes(8, "big") + b"\x00\x00" + tail
+        self._make_unreadable(first, after(head + b"\xff" * _STAMP_BYTES + tail))
+        placeholder = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail + key[-4:]
+        entry = self.entries.get(placeholder, UNMODIFIED)
+        if not isinstance(entry, Pending):
+            self._store(placeholder, entry := Pending(unreadable=True))
+        entry.unreadable = True
+        entry.operations.append(("set_versionstamped_key", key, value))
+
+    def _push(self, name: str, key: bytes, param: bytes, *, unreadable: bool) -> None:
+        entry = self.entries.get(key, UNMODIFIED)
+        if not isinstance(entry, Pending):
+            self._store(key, entry := Pending(unreadable=unreadable))
+        entry.operations.append((name, key, param))
+
+    def _store(self, key: bytes, entry: Entry) -> None:
+        if key not in self.entries:
+            self._new_keys.append(key)
+        self.entries[key] = entry
+
+    def _is_unreadable(self, key: bytes) -> bool:
+        entry = self.entries.get(key)
+        if isinstance(entry, Pending):
+            return entry.unreadable
+        return bool(self.unreadable) and key in self.unreadable
+
+    def _make_unreadable(self, begin: bytes, end: bytes) -> None:
+        for cleared_begin, cleared_end in self.cleared.within(begin, end):
+            self.early.append(("clear_range", cleared_begin, cleared_end))
+        for key in self.keys(begin, end):
+            self.early.extend(_mutations(key, self.entries[key]))
+        self._forget(begin, end)
+        self.cleared.remove(begin, end)
+        self.unreadable.add(begin, end)
+
+    def _forget(self, begin: bytes, end: bytes) -> None:
+        if not self.entries:
+            return
+        keys = self._sort()
+        first, last = bisect_left(keys, begin), bisect_left(keys, end)
+        for key in keys[first:last]:
+            del self.entries[key]
+        del keys[first:last]
+
+    # Reading
+
+    def get(self, key: bytes) -> Entry | Unmodified:
+        """Return what this transaction wrote to the key, or UNMODIFIED."""
+        entry = self.entries.get(key, UNMODIFIED)
+        if entry is UNMODIFIED and self.cleared and key in self.cleared:
+            return None
+        return entry
+
+    def touches(self, begin: bytes, end: bytes) -> bool:
+        """Tell whether a read of ``[begin, end)`` sees anything of this buffer."""
+        if self.cleared.intersects(begin, end) or self.unreadable.intersects(begin, end):
+            return True
+        if not self.entries:
+            return False
+        keys = self._sort()
+        return bisect_left(keys, begin) < bisect_left(keys, end)
+
+    def keys(self, begin: bytes, end: bytes) -> list[bytes]:
+        """Return the keys in ``[begin, end)`` that have an entry, in order."""
+        keys = self._sort()
+        return keys[bisect_left(keys, begin) : bisect_left(keys, end)]
+
+    def readable_from(self, begin: bytes, end: bytes) -> bytes | None:
+        """Return the first unreadable key of ``[begin, end)``, or None."""
+        found = self.unreadable.within(begin, end)[:1]
+        first = found[0][0] if found else None
+        for key in self.keys(begin, end if first is None else first):
+            entry = self.entries[key]
+            if isinstance(entry, Pending) and entry.unreadable:
+                return key
+        return first
+
+    def readable_down_to(self, begin: bytes, end: bytes) -> bytes | None:
+        """Return the end of the last unreadable keys of ``[begin, end)``, or None."""
+        found = self.unreadable.within(begin, end)[-1:]
+        last = found[0][1] if found else None
+        for key in reversed(self.keys(begin if last is None else last, end)):
+            entry = self.entries[key]
+            if isinstance(entry, Pending) and entry.unreadable:
+                return after(key)
+        return last
+
+    def undetermined(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the parts of ``[begin, end)`` whose content depends on what is stored.
+
+        Only these conflict with other transactions when the range is read: what this
+        transaction set or cleared itself is known to it.
+        """
+        known = [
+            (key, after(key)) for key in self.keys(begin, end) if _independent(self.entries[key])
+        ]
+        if not known:
+            yield from self.cleared.outside(begin, end)
+            return
+        yield from RangeSet.of([*known, *self.cleared.within(begin, end)]).outside(begin, end)
+
+    def _sort(self) -> list[bytes]:
+        if self._new_keys:
+            if len(self._new_keys) <= _FEW:
+                for key in self._new_keys:
+                    insort(self._sorted_keys, key)
+            else:
+                self._sorted_keys.extend(self._new_keys)
+                self._sorted_keys.sort()
+            self._new_keys = []
+        return self._sorted_keys
+
+    # Committing
+
+    def mutations(self) -> list[Mutation]:
+        """Return what the commit applies, in order: clears of ranges before keys."""
+        mutations = list(self.early)
+        for begin, end in self.cleared:
+            mutations.append(("clear_range", begin, end))
+        for key in self._sort():
+            entry = self.entries[key]
+            if isinstance(entry, bytes):
+                mutations.append(("set", key, entry))
+            else:
+                mutations.extend(_mutations(key, entry))
+        return mutations
+
+
+def _mutations(key: bytes, entry: Entry) -> list[Mutation]:
+    if isinstance(entry, Pending):
+        return entry.operations
+    return [("clear", key, b"") if entry is None else ("set", key, entry)]
+
+
+def _independent(entry: Entry) -> bool:
+    return not isinstance(entry, Pending) or entry.independent

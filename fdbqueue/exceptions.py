@@ -1,0 +1,132 @@
+"""Every error this package raises, in one tree.
+
+    FdbQueueError
+    ├── ConfigurationError          configuration_error
+    ├── QueueNotFound               queue_not_found
+    ├── InvalidInput                invalid_input
+    │   ├── InvalidPriority         invalid_priority
+    │   ├── InvalidValue            invalid_value
+    │   ├── ValueTooLarge           value_too_large
+    │   └── KeyTooLarge             key_too_large
+    ├── CorruptItem                 corrupt_item
+    ├── PushInterrupted             push_interrupted
+    └── EngineError                 engine_error
+        ├── EngineUnavailable       engine_unavailable     retryable
+        ├── ClientLibraryMissing    client_library_missing
+        └── ForkedEngine            forked_engine
+
+An error of FoundationDB itself (a conflict that outlived its retries, a timeout) is not
+wrapped: it is the engine's own ``FDBError``, with FoundationDB's code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class FdbQueueError(Exception):
+    """Something fdbqueue could not do.
+
+    The first line of a class's docstring is the text of its message; the context given to
+    the constructor follows it, and is kept in :attr:`context`.
+    """
+
+    #: A permanent name for programs, shown by the REST API and the commands.
+    code: ClassVar[str] = "error"
+    #: Whether the very same call may succeed a moment later.
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, **context: Any) -> None:
+        super().__init__(context)
+        self.context = context
+
+    def __str__(self) -> str:
+        text = (type(self).__doc__ or "").partition("\n")[0].rstrip(".")
+        details = ", ".join(f"{name}={value!r}" for name, value in self.context.items())
+        return f"{text}: {details}" if details else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.context)
+
+
+def _rebuild(kind: type[FdbQueueError], context: dict[str, Any]) -> FdbQueueError:
+    return kind(**context)
+
+
+class ConfigurationError(FdbQueueError):
+    """The FDBQUEUE setting is wrong."""
+
+    code = "configuration_error"
+
+
+class QueueNotFound(FdbQueueError):
+    """No queue has this name."""
+
+    code = "queue_not_found"
+
+
+class InvalidInput(FdbQueueError):
+    """An argument is not acceptable; nothing was written."""
+
+    code = "invalid_input"
+
+
+class InvalidPriority(InvalidInput):
+    """The priority does not fit the queue's priority type; nothing was written."""
+
+    code = "invalid_priority"
+
+
+class InvalidValue(InvalidInput):
+    """The value cannot be stored by the queue's codec; nothing was written."""
+
+    code = "invalid_value"
+
+
+class ValueTooLarge(InvalidInput):
+    """The encoded value is over the limit; nothing was written."""
+
+    code = "value_too_large"
+
+
+class KeyTooLarge(InvalidInput):
+    """The key would be over the limit; nothing was written."""
+
+    code = "key_too_large"
+
+
+class CorruptItem(FdbQueueError):
+    """A stored item cannot be decoded; it was left where it is."""
+
+    code = "corrupt_item"
+
+
+class PushInterrupted(FdbQueueError):
+    """A push of many items stopped part way; ``pushed`` of them are in the queue."""
+
+    code = "push_interrupted"
+
+
+class EngineError(FdbQueueError):
+    """The engine cannot be used."""
+
+    code = "engine_error"
+
+
+class EngineUnavailable(EngineError):
+    """The engine does not answer."""
+
+    code = "engine_unavailable"
+    retryable = True
+
+
+class ClientLibraryMissing(EngineError):
+    """FoundationDB's client library is missing; install its foundationdb-clients package."""
+
+    code = "client_library_missing"
+
+
+class ForkedEngine(EngineError):
+    """This process was forked from one that had opened the cluster; open it after the fork."""
+
+    code = "forked_engine"

@@ -1,0 +1,82 @@
+"""What every test may ask for: the engines, and a place in them of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.engines import embedded
+
+
+class Engine(NamedTuple):
+    """A database to test on, and what its engine calls its classes."""
+
+    name: str
+    database: Any
+    key_selector: Any
+    error: type[Exception]
+
+
+def _cluster() -> Engine:
+    cluster_file = os.environ.get("FDB_CLUSTER_FILE")
+    if not cluster_file:
+        message = "no cluster: FDB_CLUSTER_FILE is not set"
+        if os.environ.get("FDBQUEUE_REQUIRE_FDB"):
+            pytest.fail(message)
+        pytest.skip(message)
+    from fdbqueue.engines import foundationdb
+
+    database = foundationdb.open(cluster_file)
+    database.create_transaction().get_read_version().wait()
+    import fdb
+
+    return Engine("foundationdb", database, fdb.KeySelector, fdb.FDBError)
+
+
+@pytest.fixture(scope="session")
+def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file the tests of a session share."""
+    return str(tmp_path_factory.mktemp("embedded") / "queues.sqlite3")
+
+
+@pytest.fixture(params=["embedded", "foundationdb"])
+def engine(request: pytest.FixtureRequest, embedded_path: str) -> Engine:
+    """Each engine in turn: the embedded one always, a cluster where there is one."""
+    if request.param == "foundationdb":
+        return _cluster()
+    database = embedded.open(embedded_path, durability="normal")
+    return Engine("embedded", database, embedded.KeySelector, embedded.FDBError)
+
+
+@pytest.fixture
+def database(engine: Engine) -> Any:
+    """The database of the engine under test."""
+    return engine.database
+
+
+@pytest.fixture
+def subspace(database: Any) -> Iterator[Subspace]:
+    """A random subspace, emptied at the end."""
+    space = Subspace(("fdbqueue-test", secrets.token_hex(8)))
+    yield space
+    transaction = database.create_transaction()
+    while True:
+        try:
+            transaction.clear_range(space.key(), space.key() + b"\xff\xff")
+            transaction.commit().wait()
+            return
+        except Exception as error:
+            if not isinstance(getattr(error, "code", None), int):
+                raise
+            transaction.on_error(error).wait()
+
+
+@pytest.fixture
+def prefix(subspace: Subspace) -> bytes:
+    """The bytes all keys of a test start with."""
+    return subspace.key()
