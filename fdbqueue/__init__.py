@@ -1,1 +1,45 @@
-"""FIFO and priority queues in FoundationDB for Django projects."""
+"""FIFO and priority queues in FoundationDB for Django projects.
+
+    quakes = fdbqueue.queue("quakes")
+    quakes.push({"place": "Hualian"}, priority=6.4)
+    quakes.pop_max()
+
+Importing this package reads no settings and needs no client library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from fdbqueue.exceptions import FdbQueueError
+
+if TYPE_CHECKING:
+    from fdbqueue import service
+    from fdbqueue.service import Item, transactional
+
+__all__ = ["FdbQueueError", "Item", "queue", "service", "transactional"]
+
+_FROM_SERVICE = frozenset({"Item", "transactional"})
+
+
+def queue(name: str) -> service.Queue:
+    """Return the queue with a name, as the ``FDBQUEUE`` setting describes it.
+
+    Cheap: nothing is read or opened before the queue is used.
+
+    Raises:
+        QueueNotFound: The setting has no such queue, and no pattern that fits the name.
+        ConfigurationError: The setting is wrong.
+    """
+    from fdbqueue import conf
+
+    return conf.catalog().queue(name)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "service":
+        return importlib.import_module("fdbqueue.service")
+    if name in _FROM_SERVICE:
+        return getattr(importlib.import_module("fdbqueue.service"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

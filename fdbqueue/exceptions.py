@@ -8,8 +8,10 @@
     │   ├── InvalidValue            invalid_value
     │   ├── ValueTooLarge           value_too_large
     │   └── KeyTooLarge             key_too_large
+    ├── ItemNotFound                item_not_found
     ├── CorruptItem                 corrupt_item
     ├── PushInterrupted             push_interrupted
+    ├── OutcomeUnknown              outcome_unknown
     └── EngineError                 engine_error
         ├── EngineUnavailable       engine_unavailable     retryable
         ├── ClientLibraryMissing    client_library_missing
@@ -95,6 +97,12 @@ class KeyTooLarge(InvalidInput):
     code = "key_too_large"
 
 
+class ItemNotFound(FdbQueueError):
+    """The queue holds no such item."""
+
+    code = "item_not_found"
+
+
 class CorruptItem(FdbQueueError):
     """A stored item cannot be decoded; it was left where it is."""
 
@@ -105,6 +113,12 @@ class PushInterrupted(FdbQueueError):
     """A push of many items stopped part way; ``pushed`` of them are in the queue."""
 
     code = "push_interrupted"
+
+
+class OutcomeUnknown(FdbQueueError):
+    """The commit may or may not have taken effect."""
+
+    code = "outcome_unknown"
 
 
 class EngineError(FdbQueueError):
@@ -121,7 +135,7 @@ class EngineUnavailable(EngineError):
 
 
 class ClientLibraryMissing(EngineError):
-    """FoundationDB's client library is missing; install its foundationdb-clients package."""
+    """Install FoundationDB's foundationdb-clients package: its library is missing or too old."""
 
     code = "client_library_missing"
 

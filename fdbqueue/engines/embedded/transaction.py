@@ -8,23 +8,22 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from fdbqueue.engines.embedded.attempt import Attempt
 from fdbqueue.engines.embedded.commits import CommitRequest
 from fdbqueue.engines.embedded.errors import BACKED_OFF, VERSION_ERRORS, FDBError
 from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp, WorkFuture
-from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT, VALUE_SIZE_LIMIT
+from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
+from fdbqueue.engines.embedded.mutators import Writes
 from fdbqueue.engines.embedded.options import OptionValues, TransactionOptions
-from fdbqueue.engines.embedded.ranges import Range, after
+from fdbqueue.engines.embedded.ranges import after
 from fdbqueue.engines.embedded.reads import Reads, SnapshotReads
 from fdbqueue.engines.embedded.selectors import (
     KeySelector,
     as_key,
-    as_value,
-    first_after_prefix,
 )
 from fdbqueue.engines.embedded.storage import Snapshot
 from fdbqueue.engines.embedded.view import RangeRead, View
 from fdbqueue.engines.embedded.watches import Watch
-from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
 from fdbqueue.exceptions import EngineUnavailable
 
 if TYPE_CHECKING:
@@ -35,12 +34,9 @@ T = TypeVar("T")
 
 _FIRST_BACKOFF_SECONDS = 0.01
 _VERSION_DELAY_SECONDS = 0.01
-#: What FoundationDB's client counts for a mutation and for a conflict range.
-_MUTATION_BYTES = 40
-_RANGE_BYTES = 24
 
 
-class Transaction(Reads):
+class Transaction(Reads, Writes):
     """One transaction: reads at one version, buffers writes, commits them all or none.
 
     Serializable reads conflict at commit (1020) with what others wrote since; reads
@@ -62,13 +58,8 @@ class Transaction(Reads):
         self._start()
 
     def _start(self) -> None:
+        self._attempt = Attempt(self.option_values)
         self._requested_version: int | None = None
-        self._read_version: int | None = None
-        self._writes = WriteBuffer()
-        self._read_conflicts: list[Range] = []
-        self._write_conflicts: list[Range] = []
-        self._approximate_size = 0
-        self._has_read = False
         self._deferred: FDBError | None = None  # of a write
         self._read_failure: Exception | None = None
         self._failure: FDBError | None = None  # ends every use until a reset
@@ -100,7 +91,7 @@ class Transaction(Reads):
         def read(view: View) -> bytes | None:
             value = view.get(key) if len(key) <= KEY_SIZE_LIMIT else None
             if not snapshot:
-                self._depend_on(key, after(key))
+                self._attempt.depend_on(key, after(key))
             return value
 
         return self._reading(Value, snapshot, key < self.option_values.keys_end, read)
@@ -111,9 +102,9 @@ class Transaction(Reads):
         def read(view: View) -> bytes:
             found = view.get_key(selector).key
             if not snapshot and selector.offset > 0:
-                self._depend_on(selector.key, after(found))
+                self._attempt.depend_on(selector.key, after(found))
             elif not snapshot:
-                self._depend_on(found, selector.key)
+                self._attempt.depend_on(found, selector.key)
             return found
 
         return self._reading(Value, snapshot, selector.key <= self.option_values.keys_end, read)
@@ -132,7 +123,7 @@ class Transaction(Reads):
         def read(view: View) -> RangeRead:
             part = view.get_range(begin, end, limit, wanted, reverse=reverse)
             if part.conflict is not None and not snapshot:
-                self._depend_on(*part.conflict)
+                self._attempt.depend_on(*part.conflict)
             return part
 
         legal = max(begin.key, end.key) <= self.option_values.keys_end
@@ -166,137 +157,31 @@ class Transaction(Reads):
                 return future(error=error)
 
     def _view(self, snapshot: bool) -> View:
-        self._has_read = True
+        self._attempt.has_read = True
         values = self.option_values
         own_writes = values.read_your_writes and (
             not snapshot or values.snapshot_read_your_writes > 0
         )
-        return View(self._source(), self._writes if own_writes else None, values.keys_end)
+        return View(self._source(), self._attempt.writes if own_writes else None, values.keys_end)
 
     def _source(self) -> Snapshot:
         if self._view_source is None:
-            if self._read_version is not None:
+            if self._attempt.read_version is not None:
                 raise FDBError(1007)
             self._view_source = self._database.open_snapshot(self._requested_version)
-            self._read_version = self._view_source.version
+            self._attempt.read_version = self._view_source.version
         elif self._view_source.expired:
             raise FDBError(1007)
         return self._view_source
 
-    def _depend_on(self, begin: bytes, end: bytes) -> None:
-        self._approximate_size += len(begin) + len(end) + _RANGE_BYTES
-        if self.option_values.read_your_writes and self._writes:
-            self._read_conflicts.extend(self._writes.undetermined(begin, end))
-        elif begin < end:
-            self._read_conflicts.append((begin, end))
-
     # Writing
-
-    def set(self, key: Any, value: Any) -> None:
-        """Set a key."""
-        self._write(self._set, as_key(key), as_value(value))
-
-    def clear(self, key: Any) -> None:
-        """Clear a key, or the key a selector stands for."""
-        self._write(self._clear, self._key_of(key))
-
-    def clear_range(self, begin: Any, end: Any) -> None:
-        """Clear the keys of ``[begin, end)``; None stands for either end."""
-        end = self.option_values.write_end if end is None else end
-        self._write(self._clear_range, self._key_of(begin or b""), self._key_of(end))
-
-    def clear_range_startswith(self, prefix: Any) -> None:
-        """Clear the keys that start with ``prefix``."""
-        prefix = as_key(prefix)
-        self.clear_range(prefix, first_after_prefix(prefix))
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.set(key, value)
-
-    def __delitem__(self, key: Any) -> None:
-        if isinstance(key, slice):
-            self.clear_range(key.start, key.stop)
-        else:
-            self.clear(key)
-
-    def add(self, key: Any, param: Any) -> None:
-        """Add a little-endian integer to the value when the commit is applied."""
-        self._write(self._atomic, as_key(key), as_value(param), "add")
-
-    def bit_and(self, key: Any, param: Any) -> None:
-        """Keep the value's bits that are set in ``param``."""
-        self._write(self._atomic, as_key(key), as_value(param), "bit_and")
-
-    def bit_or(self, key: Any, param: Any) -> None:
-        """Set the value's bits that are set in ``param``."""
-        self._write(self._atomic, as_key(key), as_value(param), "bit_or")
-
-    def bit_xor(self, key: Any, param: Any) -> None:
-        """Flip the value's bits that are set in ``param``."""
-        self._write(self._atomic, as_key(key), as_value(param), "bit_xor")
-
-    def max(self, key: Any, param: Any) -> None:
-        """Keep the larger little-endian integer."""
-        self._write(self._atomic, as_key(key), as_value(param), "max")
-
-    def min(self, key: Any, param: Any) -> None:
-        """Keep the smaller little-endian integer."""
-        self._write(self._atomic, as_key(key), as_value(param), "min")
-
-    def byte_max(self, key: Any, param: Any) -> None:
-        """Keep the string that sorts last."""
-        self._write(self._atomic, as_key(key), as_value(param), "byte_max")
-
-    def byte_min(self, key: Any, param: Any) -> None:
-        """Keep the string that sorts first."""
-        self._write(self._atomic, as_key(key), as_value(param), "byte_min")
-
-    def append_if_fits(self, key: Any, param: Any) -> None:
-        """Append to the value, unless it would grow over the limit."""
-        self._write(self._atomic, as_key(key), as_value(param), "append_if_fits")
-
-    def compare_and_clear(self, key: Any, param: Any) -> None:
-        """Clear the key if it holds ``param`` when the commit is applied."""
-        self._write(self._atomic, as_key(key), as_value(param), "compare_and_clear")
-
-    def set_versionstamped_key(self, key: Any, value: Any) -> None:
-        """Set a key that holds the commit's stamp, at the offset in its last four bytes."""
-        self._write(self._set_versionstamped_key, as_key(key), as_value(value))
-
-    def set_versionstamped_value(self, key: Any, param: Any) -> None:
-        """Set a value that holds the commit's stamp, at the offset in its last four bytes."""
-        self._write(self._set_versionstamped_value, as_key(key), as_value(param))
-
-    def add_read_conflict_range(self, begin: Any, end: Any) -> None:
-        """Conflict as if ``[begin, end)`` had been read.
-
-        Raises:
-            FDBError: 2005 when the range is inverted.
-        """
-        self._conflict(self._depend_on, as_key(begin), as_key(end))
-
-    def add_read_conflict_key(self, key: Any) -> None:
-        """Conflict as if the key had been read."""
-        self.add_read_conflict_range(key, after(as_key(key)))
-
-    def add_write_conflict_range(self, begin: Any, end: Any) -> None:
-        """Make others conflict as if ``[begin, end)`` had been written.
-
-        Raises:
-            FDBError: 2005 when the range is inverted.
-        """
-        self._conflict(self._written, as_key(begin), as_key(end))
-
-    def add_write_conflict_key(self, key: Any) -> None:
-        """Make others conflict as if the key had been written."""
-        self.add_write_conflict_range(key, after(as_key(key)))
 
     def _key_of(self, key: Any) -> bytes:
         if hasattr(key, "or_equal"):
             key = self.get_key(key)
         return as_key(key)
 
-    def _write(self, apply: Callable[..., None], key: bytes, *arguments: Any) -> None:
+    def _write(self, apply: Callable[..., None], *arguments: Any) -> None:
         """Apply a write, and keep its error for the next read or the commit."""
         with self._lock:
             if self._deferred is not None:
@@ -305,11 +190,13 @@ class Transaction(Reads):
             self.option_values.skip_next_write_conflict = False
             try:
                 self._check_not_committing()
-                apply(conflicts, key, *arguments)
+                apply(self._attempt, conflicts, *arguments)
             except FDBError as error:
                 self._deferred = error
 
-    def _conflict(self, apply: Callable[[bytes, bytes], None], begin: bytes, end: bytes) -> None:
+    def _conflict(
+        self, apply: Callable[[Attempt, bytes, bytes], None], begin: bytes, end: bytes
+    ) -> None:
         if begin > end:
             raise FDBError(2005)
         with self._lock:
@@ -319,77 +206,9 @@ class Transaction(Reads):
                     if end > self.option_values.keys_end:
                         raise FDBError(2004)
                     if begin < end:
-                        apply(begin, end)
+                        apply(self._attempt, begin, end)
                 except FDBError as error:
                     self._deferred = error
-
-    def _set(self, conflicts: bool, key: bytes, value: bytes) -> None:
-        self._check_write(key, value)
-        self._mutated(conflicts, ("set", key, value))
-        if self.option_values.read_your_writes:
-            self._writes.set(key, value)
-
-    def _clear(self, conflicts: bool, key: bytes) -> None:
-        if key >= self.option_values.write_end:
-            raise FDBError(2004)
-        if len(key) > KEY_SIZE_LIMIT:
-            return
-        self._mutated(conflicts, ("clear", key, b""))
-        if self.option_values.read_your_writes:
-            self._writes.clear(key)
-
-    def _clear_range(self, conflicts: bool, begin: bytes, end: bytes) -> None:
-        if begin > end:
-            raise FDBError(2005)
-        if end > self.option_values.write_end:
-            raise FDBError(2004)
-        if begin == end:
-            return
-        self._mutated(False, ("clear_range", begin, end))
-        if conflicts:
-            self._written(begin, end)
-        if self.option_values.read_your_writes:
-            self._writes.clear_range(begin, end)
-
-    def _atomic(self, conflicts: bool, key: bytes, param: bytes, name: str) -> None:
-        self._check_write(key, param)
-        self._mutated(conflicts, (name, key, param))
-        if self.option_values.read_your_writes:
-            self._writes.mutate(name, key, param)
-
-    def _set_versionstamped_key(self, _: bool, key: bytes, value: bytes) -> None:
-        self._check_write(key, value)
-        stamp_position(key)
-        self._mutated(False, ("set_versionstamped_key", key, value))
-        if self.option_values.read_your_writes:
-            self._writes.set_versionstamped_key(key, value, self._read_version or 0)
-
-    def _set_versionstamped_value(self, conflicts: bool, key: bytes, param: bytes) -> None:
-        self._check_write(key, param)
-        stamp_position(param)
-        self._mutated(conflicts, ("set_versionstamped_value", key, param))
-        if self.option_values.read_your_writes:
-            self._writes.set_versionstamped_value(key, param)
-
-    def _check_write(self, key: bytes, value: bytes) -> None:
-        if key >= self.option_values.write_end:
-            raise FDBError(2004)
-        if len(key) > KEY_SIZE_LIMIT:
-            raise FDBError(2102)
-        if len(value) > VALUE_SIZE_LIMIT:
-            raise FDBError(2103)
-
-    def _mutated(self, conflicts: bool, mutation: Mutation) -> None:
-        _, key, param = mutation
-        self._approximate_size += len(key) + len(param) + _MUTATION_BYTES
-        if not self.option_values.read_your_writes:
-            self._writes.early.append(mutation)
-        if conflicts:
-            self._written(key, after(key))
-
-    def _written(self, begin: bytes, end: bytes) -> None:
-        self._approximate_size += len(begin) + len(end) + _RANGE_BYTES
-        self._write_conflicts.append((begin, end))
 
     # Committing
 
@@ -427,22 +246,23 @@ class Transaction(Reads):
         """Return what to commit, None when nothing was written."""
         if self._read_failure is not None:
             raise self._read_failure
-        mutations = self._writes.mutations()
-        size = _size_of(mutations, self._read_conflicts, self._write_conflicts)
+        attempt = self._attempt
+        mutations = attempt.writes.mutations()
+        size = attempt.size(mutations)
         if size > self.option_values.persistent.size_limit:
             raise FDBError(2101)
         source, self._view_source = self._view_source, None
         if source is not None:
             expired = source.expired
             source.release()
-            if expired and self._read_conflicts and (mutations or self._write_conflicts):
+            if expired and attempt.read_conflicts and attempt.has_written:
                 raise FDBError(1007)
-        if not mutations and not self._write_conflicts:
+        if not attempt.has_written:
             return None
         return CommitRequest(
-            read_version=self._read_version or self._requested_version,
-            read_ranges=self._read_conflicts,
-            write_ranges=self._write_conflicts,
+            read_version=self._attempt.read_version or self._requested_version,
+            read_ranges=attempt.read_conflicts,
+            write_ranges=attempt.write_conflicts,
             mutations=mutations,
             size=size,
             deadline=self._deadline(),
@@ -517,7 +337,7 @@ class Transaction(Reads):
         """
         with self._lock:
             if self._deferred is None:
-                if self._read_version is not None or self._requested_version is not None:
+                if self._attempt.read_version is not None or self._requested_version is not None:
                     self._deferred = FDBError(2010)
                 elif version <= 0:
                     self._deferred = FDBError(2011)
@@ -550,7 +370,7 @@ class Transaction(Reads):
                 self._check_usable()
             except FDBError as error:
                 return Future(error=error)
-            return Future(self._approximate_size)
+            return Future(self._attempt.approximate_size)
 
     def watch(self, key: Any) -> Watch | Future[None]:
         """Return a future that is ready once the key's value has changed.
@@ -575,14 +395,11 @@ class Transaction(Reads):
     def disable_read_your_writes(self) -> None:
         """Set the option, for :class:`TransactionOptions`."""
         with self._lock:
-            if self._deferred is not None:
-                return
-            values = self.option_values
-            has_written = values.read_your_writes and (self._writes or self._write_conflicts)
-            if self._has_read or has_written:
-                self._deferred = FDBError(2000)
-            else:
-                values.read_your_writes = False
+            if self._deferred is None:
+                try:
+                    self._attempt.disable_read_your_writes()
+                except FDBError as error:
+                    self._deferred = error
 
     # The state of the attempt
 
@@ -640,8 +457,3 @@ class Transaction(Reads):
         watches, self._watches = self._watches, []
         for watch in watches:
             self._database.watches.activate(watch)
-
-
-def _size_of(mutations: list[Mutation], reads: list[Range], writes: list[Range]) -> int:
-    size = sum([len(key) + len(param) for _, key, param in mutations])
-    return size + sum([len(begin) + len(end) for pairs in (reads, writes) for begin, end in pairs])

@@ -1,0 +1,208 @@
+"""The ``FDBQUEUE`` setting: what may be in it, what is wrong with it, and what it makes.
+
+The setting is read when it is needed, and read anew after ``override_settings``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import fdb.tuple
+from django.conf import settings
+from django.core.signals import setting_changed
+
+from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
+from fdbqueue.service.codecs import CODECS
+
+SETTING = "FDBQUEUE"
+EMBEDDED = "fdbqueue.engines.embedded"
+
+_KEYS = frozenset({"ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
+_KINDS = {
+    "fifo": frozenset({"kind", "codec", "subspace"}),
+    "priority": frozenset({"kind", "codec", "subspace", "priority_type"}),
+}
+_CHOICES = {"codec": tuple(CODECS), "priority_type": ("int", "float")}
+
+
+class Problem(NamedTuple):
+    """Something wrong with the setting, under the permanent id of its system check."""
+
+    id: str
+    message: str
+    hint: str
+
+
+def catalog() -> Catalog:
+    """Return the catalog of the queues in the setting.
+
+    Raises:
+        ConfigurationError: The setting is wrong; it names the first problem.
+    """
+    return _catalog()
+
+
+def database() -> Any:
+    """Return the database of the setting's engine; it is opened when it is used.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    return _catalog().database
+
+
+@functools.lru_cache(maxsize=1)
+def _catalog() -> Catalog:
+    setting = _setting()
+    for problem in problems(setting):
+        raise ConfigurationError(id=problem.id, problem=problem.message, hint=problem.hint)
+    engine = importlib.import_module(setting.get("ENGINE", EMBEDDED))
+    return Catalog(
+        engine.open(**setting.get("OPTIONS", {})),
+        tuple(setting.get("PREFIX", ("fdbqueue",))),
+        [QueueSpec(name=name, **options) for name, options in setting["QUEUES"].items()],
+    )
+
+
+def _setting() -> Any:
+    return getattr(settings, SETTING, {})
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == SETTING:
+        _catalog.cache_clear()
+
+
+setting_changed.connect(_forget)
+
+
+def problems(setting: Any = None) -> Iterator[Problem]:
+    """Yield what is wrong with the setting, without connecting to anything.
+
+    Args:
+        setting: The value to look at; None for the project's own.
+    """
+    setting = _setting() if setting is None else setting
+    if not isinstance(setting, Mapping):
+        yield Problem("fdbqueue.E001", f"{SETTING} is not a dictionary.", "See docs/settings.md.")
+        return
+    for key in sorted(setting.keys() - _KEYS, key=str):
+        yield Problem(
+            "fdbqueue.E002",
+            f"{SETTING} has an unknown key, {key!r}.",
+            f"The keys are {', '.join(sorted(_KEYS))}.",
+        )
+    yield from _engine_problems(setting)
+    yield from _prefix_problems(setting.get("PREFIX", ()))
+    queues = setting.get("QUEUES", {})
+    if not isinstance(queues, Mapping):
+        yield Problem("fdbqueue.E005", "QUEUES is not a dictionary.", "Map names to options.")
+        return
+    found = [problem for name, options in queues.items() for problem in _queue(name, options)]
+    yield from found
+    if not found:
+        yield from _overlaps(setting, queues)
+
+
+def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
+    path, options = setting.get("ENGINE", EMBEDDED), setting.get("OPTIONS", {})
+    try:
+        engine = importlib.import_module(path)
+    except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
+        yield Problem(
+            "fdbqueue.E003",
+            f"ENGINE {path!r} cannot be imported: {error}",
+            f"Use {EMBEDDED!r} or 'fdbqueue.engines.foundationdb'.",
+        )
+        return
+    if not callable(getattr(engine, "open", None)):
+        yield Problem(
+            "fdbqueue.E003",
+            f"ENGINE {path!r} has no function open().",
+            f"Use {EMBEDDED!r} or 'fdbqueue.engines.foundationdb'.",
+        )
+        return
+    try:
+        engine.open(**options)
+    except Exception as error:  # noqa: BLE001  # a project's own engine may raise anything
+        yield Problem(
+            "fdbqueue.E004",
+            f"The engine refuses OPTIONS: {error}",
+            "The embedded engine needs 'path', FoundationDB 'cluster_file'.",
+        )
+
+
+def _prefix_problems(prefix: Any) -> Iterator[Problem]:
+    if not _is_tuple(prefix):
+        yield Problem(
+            "fdbqueue.E006",
+            f"PREFIX {prefix!r} is not a tuple that FoundationDB can encode.",
+            "Use a tuple of strings, for instance ('fdbqueue',).",
+        )
+
+
+def _queue(name: Any, options: Any) -> Iterator[Problem]:
+    if not isinstance(name, str) or not (NAME.fullmatch(name) or PATTERN.fullmatch(name)):
+        yield Problem(
+            "fdbqueue.E007",
+            f"{name!r} is no queue name.",
+            "A name is 1 to 100 letters, digits, '_', '-' and '.', the first a letter or "
+            "digit; a '*' in it makes it a pattern.",
+        )
+    kind = options.get("kind") if isinstance(options, Mapping) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        yield Problem(
+            "fdbqueue.E008",
+            f"Queue {name!r} has no valid kind.",
+            "Give it {'kind': 'fifo'} or {'kind': 'priority'}.",
+        )
+        return
+    for key in sorted(options.keys() - _KINDS[kind], key=str):
+        yield Problem(
+            "fdbqueue.E009",
+            f"Queue {name!r} has an unknown option, {key!r}.",
+            f"The options of a {kind} queue are {', '.join(sorted(_KINDS[kind]))}.",
+        )
+    for option, choices in _CHOICES.items():
+        if option in options and options[option] not in choices:
+            yield Problem(
+                "fdbqueue.E010",
+                f"Queue {name!r} has the {option} {options[option]!r}.",
+                f"It may be {', '.join(choices)}.",
+            )
+    subspace = options.get("subspace")
+    if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
+        yield Problem(
+            "fdbqueue.E011",
+            f"Queue {name!r} cannot be in the subspace {subspace!r}.",
+            "Use a tuple that is not empty, and no pattern as the name.",
+        )
+
+
+def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[Problem]:
+    prefix = tuple(setting.get("PREFIX", ("fdbqueue",)))
+    places = [(fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX")]
+    for name, options in queues.items():
+        if options.get("subspace") is not None:
+            places.append((fdb.tuple.pack(tuple(options["subspace"])), f"queue {name!r}"))
+    places.sort()
+    for (first, one), (second, other) in itertools.pairwise(places):
+        if second.startswith(first):
+            yield Problem(
+                "fdbqueue.E012",
+                f"The subspaces of {one} and {other} overlap.",
+                "Give each queue a subspace of its own, none the beginning of another.",
+            )
+
+
+def _is_tuple(value: Any) -> bool:
+    try:
+        fdb.tuple.pack(tuple(value))
+    except Exception:  # noqa: BLE001  # the tuple layer raises whatever foreign values make it
+        return False
+    return isinstance(value, tuple | list)

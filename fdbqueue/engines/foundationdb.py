@@ -1,0 +1,113 @@
+"""A FoundationDB cluster, through FoundationDB's own Python binding.
+
+The binding runs one network thread a process and cannot run it again: so the cluster is
+opened on first use, never at import, once for each cluster file, and never in a child of
+a process that had opened it. Transactions are the binding's own objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from typing import Any
+
+import fdb
+
+from fdbqueue.exceptions import ClientLibraryMissing, EngineUnavailable, ForkedEngine
+
+#: The version of the API that fdbqueue is written against. A host project may have
+#: selected another one before; then that one is used.
+API_VERSION = 730
+
+_TIMED_OUT = 1031
+_lock = threading.Lock()
+_opened_by: int | None = None
+
+
+class Database:
+    """A cluster, opened when the first transaction is created.
+
+    Made by :func:`open`.
+    """
+
+    def __init__(self, cluster_file: str | None, connect_timeout_seconds: float) -> None:
+        self.cluster_file = cluster_file
+        self.connect_timeout_seconds = connect_timeout_seconds
+        self._database: Any = None
+
+    def __repr__(self) -> str:
+        return f"<FoundationDB Database {self.cluster_file or 'default cluster file'}>"
+
+    def create_transaction(self) -> Any:
+        """Return a new transaction, an ``fdb.Transaction``.
+
+        Raises:
+            ClientLibraryMissing: FoundationDB's client library is not installed.
+            EngineUnavailable: The cluster did not answer the first transaction in time.
+            ForkedEngine: A parent process had opened a cluster before it forked this one.
+        """
+        if self._database is None or _opened_by != os.getpid():
+            self._open()
+        return self._database.create_transaction()
+
+    def _open(self) -> None:
+        global _opened_by  # noqa: PLW0603  # the network thread is one a process
+        process = os.getpid()
+        if _opened_by not in {None, process}:
+            raise ForkedEngine(opened_by=_opened_by, process=process)
+        load_binding()
+        _opened_by = process
+        with _lock:
+            if self._database is None:
+                database = self._handle()
+                self._check_answers(database)
+                self._database = database
+
+    def _handle(self) -> Any:
+        try:
+            return fdb.open(self.cluster_file)
+        except fdb.FDBError as error:
+            raise EngineUnavailable(
+                cluster_file=self.cluster_file, reason=error.description.decode()
+            ) from error
+
+    def _check_answers(self, database: Any) -> None:
+        transaction = database.create_transaction()
+        transaction.options.set_timeout(int(self.connect_timeout_seconds * 1000))
+        try:
+            transaction.get_read_version().wait()
+        except fdb.FDBError as error:
+            if error.code != _TIMED_OUT:
+                raise
+            raise EngineUnavailable(
+                cluster_file=self.cluster_file,
+                reason=f"no answer within {self.connect_timeout_seconds} seconds",
+            ) from error
+
+
+def load_binding() -> None:
+    """Load FoundationDB's client library, and select the API version if nobody has.
+
+    Raises:
+        ClientLibraryMissing: It cannot be loaded, or is older than the binding.
+    """
+    try:
+        import fdb.impl  # loads the library
+
+        if not fdb.is_api_version_selected():
+            fdb.api_version(API_VERSION)
+    except Exception as error:  # the binding raises nothing more precise
+        raise ClientLibraryMissing(reason=str(error)) from error
+
+
+@functools.cache
+def open(cluster_file: str | None = None, *, connect_timeout_seconds: float = 5.0) -> Database:
+    """Return the database of a cluster; nothing is opened yet.
+
+    Args:
+        cluster_file: The path of its cluster file; None for the platform's default.
+        connect_timeout_seconds: How long the cluster may take to answer when it is opened.
+            Later operations wait until it answers, unless their transaction has a timeout.
+    """
+    return Database(os.fspath(cluster_file) if cluster_file else None, connect_timeout_seconds)

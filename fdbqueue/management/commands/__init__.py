@@ -1,0 +1,1 @@
+"""Thin commands: parse, one call of the service, print."""

@@ -1,0 +1,124 @@
+"""The catalog: names to queues, those that are configured and those that exist."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
+from fdbqueue.service.transactions import run
+
+#: What a queue may be called; fits a URL, a file name and a command line as it is.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+#: The same with ``*`` for any characters: a pattern of names.
+PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9_.*-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """How a queue, or every queue whose name fits a pattern, is stored.
+
+    Attributes:
+        name: The queue's name, or a pattern with ``*``.
+        kind: ``"fifo"`` or ``"priority"``.
+        codec: ``"json"``, ``"bytes"`` or ``"tuple"``.
+        priority_type: ``"int"`` or ``"float"``, for a priority queue.
+        subspace: The tuple of its subspace where that is not under the catalog's prefix.
+    """
+
+    name: str
+    kind: str
+    codec: str = "json"
+    priority_type: str = "int"
+    subspace: tuple[Any, ...] | None = None
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it stands for every queue whose name fits."""
+        return "*" in self.name
+
+    def open(self, database: Any, subspace: Subspace, name: str) -> Queue:
+        """Return the queue of that name in a subspace."""
+        if self.kind == "fifo":
+            return FifoQueue(database, subspace, codec=self.codec, name=name)
+        return PriorityQueue(
+            database, subspace, codec=self.codec, priority_type=self.priority_type, name=name
+        )
+
+
+class Catalog:
+    """Open queues by name.
+
+    A queue is at ``prefix["queue"][name]``, or in the subspace its spec names. A name is
+    looked up among the plain names first, then among the patterns in their order.
+
+    Args:
+        database: Where the queues are.
+        prefix: The tuple their subspaces start with.
+        specs: The queues and patterns there may be.
+    """
+
+    def __init__(self, database: Any, prefix: tuple[Any, ...], specs: Iterable[QueueSpec]) -> None:
+        self.database = database
+        self._subspace = Subspace((*prefix, "queue"))
+        specs = list(specs)
+        self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
+        self._patterns = [spec for spec in specs if spec.is_pattern]
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue with a name; one named by a pattern exists once pushed to.
+
+        Raises:
+            QueueNotFound: No spec has this name, and no pattern fits it.
+        """
+        spec = self._spec(name)
+        subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
+        return spec.open(self.database, subspace, name)
+
+    def names(self) -> list[str]:
+        """Return the names of all queues, sorted.
+
+        These are the plain names, and the names that fit a pattern under which something
+        is stored; the latter cost one read each.
+        """
+        return sorted({*self._named, *self._existing()})
+
+    def queues(self) -> list[Queue]:
+        """Return all queues, sorted by name."""
+        return [self.queue(name) for name in self.names()]
+
+    def _spec(self, name: str) -> QueueSpec:
+        if name in self._named:
+            return self._named[name]
+        if NAME.fullmatch(name):
+            for spec in self._patterns:
+                if fnmatch.fnmatchcase(name, spec.name):
+                    return spec
+        raise QueueNotFound(name=name)
+
+    def _existing(self) -> Iterator[str]:
+        if not self._patterns:
+            return
+        begin, end = self._subspace.range().start, self._subspace.range().stop
+        while True:
+            key = run(self.database, functools.partial(_first_key, begin=begin, end=end))
+            if key is None:
+                return
+            name = self._subspace.unpack(key)[0]
+            if any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns):
+                yield name
+            begin = self._subspace[name].key() + b"\xff\xff"
+
+
+def _first_key(tr: Any, begin: bytes, end: bytes) -> bytes | None:
+    for row in tr.snapshot.get_range(begin, end, limit=1):
+        key: bytes = row.key
+        return key
+    return None

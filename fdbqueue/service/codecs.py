@@ -1,0 +1,178 @@
+"""Codecs: how a queue's values become bytes.
+
+``json``
+    Any JSON value, exactly: integers of any size, unicode, nesting. Stored as the FDB tuple
+    ``(text, pushed_at, attempts)``, so that the Java recipe's reader, which takes element
+    0, gets the JSON text.
+``bytes``
+    Bytes as they are, as the Python recipe stores them.
+``tuple``
+    What the FDB tuple layer can hold, packed alone in a tuple, as the Java recipe does.
+
+``bytes`` and ``tuple`` keep no metadata. No codec runs code that comes from the queue.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, Protocol
+
+import fdb.tuple
+
+
+class Stored(NamedTuple):
+    """A decoded value and the metadata stored with it.
+
+    ``pushed_at`` is in microseconds since the Unix epoch, None where it is not kept.
+    """
+
+    value: Any
+    pushed_at: int | None = None
+    attempts: int = 0
+
+
+class Codec(Protocol):
+    """Encode and decode the values of a queue.
+
+    Both may raise ``ValueError`` or ``TypeError``; the queue reports it under its name.
+    """
+
+    name: str
+    #: Does what is stored include when it was pushed, and the attempts?
+    keeps_metadata: bool
+
+    def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
+        """Return the bytes to store for a value."""
+
+    def decode(self, data: bytes) -> Stored:
+        """Return what :meth:`encode` was given, as far as it was kept."""
+
+
+class JsonCodec:
+    """JSON values, with metadata. Tuples come back as lists."""
+
+    name = "json"
+    keeps_metadata = True
+
+    def __init__(self) -> None:
+        self._encode = json.JSONEncoder(
+            ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode
+        self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+    def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
+        """Return the packed tuple of the JSON text and the metadata.
+
+        Raises:
+            TypeError: JSON has no such type, or an object's key is not a string.
+            ValueError: NaN, an infinity, a cycle, a lone surrogate, too deep a nesting.
+        """
+        try:
+            _check_keys(value)
+            return fdb.tuple.pack((self._encode(value), pushed_at, attempts))
+        except RecursionError:
+            raise ValueError("it is nested too deeply, or contains itself") from None
+
+    def decode(self, data: bytes) -> Stored:
+        """Return the value and its metadata; a tuple of the text alone will do.
+
+        Raises:
+            ValueError: The bytes are no such tuple, or its text is no JSON.
+        """
+        text, *metadata = _unpack(data)
+        if not isinstance(text, str):
+            raise TypeError("the first element is not a string")
+        try:
+            value = self._decode(text)
+        except RecursionError:
+            raise ValueError("the JSON is nested too deeply") from None
+        return Stored(value, *_metadata(metadata))
+
+
+class BytesCodec:
+    """Bytes as they are."""
+
+    name = "bytes"
+    keeps_metadata = False
+
+    def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
+        """Return the bytes.
+
+        Raises:
+            TypeError: The value is not bytes, a bytearray or a memoryview.
+        """
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"bytes are needed, not {type(value).__name__}")
+        return bytes(value)
+
+    def decode(self, data: bytes) -> Stored:
+        """Return the bytes."""
+        return Stored(data)
+
+
+class TupleCodec:
+    """One value of the FDB tuple layer. Lists come back as tuples."""
+
+    name = "tuple"
+    keeps_metadata = False
+
+    def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
+        """Return the value packed alone in a tuple.
+
+        Raises:
+            ValueError: The tuple layer has no such type.
+        """
+        try:
+            return fdb.tuple.pack((value,))
+        except RecursionError:
+            raise ValueError("it is nested too deeply, or contains itself") from None
+
+    def decode(self, data: bytes) -> Stored:
+        """Return the first element of the packed tuple.
+
+        Raises:
+            ValueError: The bytes are no tuple.
+        """
+        return Stored(_unpack(data)[0])
+
+
+#: The codecs that a queue may name.
+CODECS: dict[str, type[Codec]] = {
+    codec.name: codec for codec in (JsonCodec, BytesCodec, TupleCodec)
+}
+
+
+def _unpack(data: bytes) -> tuple[Any, ...]:
+    try:
+        elements: tuple[Any, ...] = fdb.tuple.unpack(data)
+    except Exception as error:  # the tuple layer raises whatever foreign bytes make it raise
+        raise ValueError("the bytes are no FDB tuple") from error
+    if not elements:
+        raise ValueError("the FDB tuple is empty")
+    return elements
+
+
+def _metadata(elements: list[Any]) -> tuple[int | None, int]:
+    pushed_at, attempts = [*elements, None, None][:2]
+    return (
+        pushed_at if isinstance(pushed_at, int) else None,
+        attempts if isinstance(attempts, int) else 0,
+    )
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _check_keys(value: Any) -> None:
+    """Refuse what ``json`` would silently turn into strings."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
+            if isinstance(member, dict | list | tuple):
+                _check_keys(member)
+    elif isinstance(value, list | tuple):
+        for member in value:
+            if isinstance(member, dict | list | tuple):
+                _check_keys(member)

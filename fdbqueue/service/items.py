@@ -1,0 +1,64 @@
+"""What queues hand out."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+Priority = int | float
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """The value of an item that the queue's codec cannot read, in a page of items.
+
+    Attributes:
+        raw: The bytes stored.
+        reason: Why they cannot be read.
+    """
+
+    raw: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a queue, as it was when it was read.
+
+    Attributes:
+        value: What was pushed.
+        priority: Its priority, of the queue's priority type; None in a FIFO queue.
+        id: Names the item in its queue for as long as it is there.
+        pushed_at: When it was pushed, by the clock of the client that pushed it, in UTC;
+            None where the codec keeps no such record.
+        attempts: How often it was leased and given up.
+        size_bytes: The length of the stored value.
+    """
+
+    value: Any
+    priority: Priority | None
+    id: str
+    pushed_at: datetime.datetime | None = None
+    attempts: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some items of a queue, in order.
+
+    Attributes:
+        items: The items; the value of one that cannot be decoded is :class:`Undecodable`.
+        cursor: Where the next page starts, None where there is nothing more.
+    """
+
+    items: list[Item]
+    cursor: str | None
+
+
+def moment(microseconds: int) -> datetime.datetime:
+    """Return the UTC time that many microseconds after the Unix epoch."""
+    return _EPOCH + datetime.timedelta(microseconds=microseconds)

@@ -1,0 +1,170 @@
+r"""Keys: the only place where they are built or parsed.
+
+The layouts are those of FoundationDB's recipes, byte for byte, directly under the queue's
+subspace, so that a queue written by a recipe is a queue here:
+
+    priority queue   subspace[priority][count][random] = value     recipe "Priority Queues"
+    FIFO queue       subspace[index][random] = value               recipe "Queues"
+
+``count`` starts at 0 for each priority, ``index`` at 1, and ``random`` is 20 bytes; all as
+in the recipes. An item's id is what follows the subspace's prefix, in URL-safe base64: a
+place in this queue, meaningless in any other.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import NamedTuple
+
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.items import Priority
+
+RANDOM_BYTES = 20
+
+Bounds = tuple[bytes, bytes]
+
+
+class Position(NamedTuple):
+    """Where an item is: its priority (None in a FIFO queue), then its place among equals."""
+
+    priority: Priority | None
+    sequence: int
+
+
+def random_suffix() -> bytes:
+    """Return the bytes that tell items pushed at the same moment apart."""
+    return os.urandom(RANDOM_BYTES)
+
+
+class ItemKeys:
+    """The keys of one queue's items.
+
+    Args:
+        subspace: The queue's own subspace.
+    """
+
+    #: The index of the first item of an empty queue, or of an unused priority.
+    first_index: int
+
+    def __init__(self, subspace: Subspace) -> None:
+        self.subspace = subspace
+        self._prefix: bytes = subspace.key()
+
+    def bounds(self) -> Bounds:
+        """Return the range of all items."""
+        return _bounds(self.subspace)
+
+    def level(self, priority: Priority | None) -> Bounds:
+        """Return the range of the items that a push of this priority is put behind."""
+        raise NotImplementedError
+
+    def between(self, low: Priority | None, high: Priority | None) -> Bounds:
+        """Return the range of the items with priorities from ``low`` to ``high``."""
+        raise NotImplementedError
+
+    def key(self, priority: Priority | None, index: int, random: bytes) -> bytes:
+        """Return the key of an item."""
+        raise NotImplementedError
+
+    def position(self, key: bytes) -> Position:
+        """Return where a key is.
+
+        Raises:
+            ValueError: It is not the key of an item.
+        """
+        raise NotImplementedError
+
+    def id_of(self, key: bytes) -> str:
+        """Return the id of the item at a key."""
+        return base64.urlsafe_b64encode(key[len(self._prefix) :]).rstrip(b"=").decode()
+
+    def key_of(self, item_id: str) -> bytes:
+        """Return the key of the item with an id, which need not exist.
+
+        Raises:
+            InvalidInput: It is not the id of an item of such a queue.
+        """
+        try:
+            padded = item_id.encode("ascii") + b"=" * (-len(item_id) % 4)
+            suffix = base64.b64decode(padded, altchars=b"-_", validate=True)
+            key = self._prefix + suffix
+            self.position(key)
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(id=item_id, reason="it is no item's id in this queue") from error
+        return key
+
+    def _unpack(self, key: bytes, length: int) -> tuple[object, ...]:
+        try:
+            elements: tuple[object, ...] = self.subspace.unpack(key)
+        except Exception as error:  # the tuple layer raises whatever foreign bytes make it raise
+            raise ValueError("the key is no FDB tuple") from error
+        if len(elements) != length:
+            raise ValueError(f"the key has {len(elements)} elements, not {length}")
+        return elements
+
+
+class PriorityKeys(ItemKeys):
+    """``subspace[priority][count][random]``."""
+
+    first_index = 0
+
+    def level(self, priority: Priority | None) -> Bounds:
+        """Return the range of one priority."""
+        return _bounds(self.subspace[priority])
+
+    def between(self, low: Priority | None, high: Priority | None) -> Bounds:
+        """Return the range of the priorities from ``low`` to ``high``, None for no bound."""
+        begin, end = self.bounds()
+        if low is not None:
+            begin = self.level(low)[0]
+        if high is not None:
+            end = self.level(high)[1]
+        return begin, end
+
+    def key(self, priority: Priority | None, index: int, random: bytes) -> bytes:
+        """Return the key of an item."""
+        return self.subspace.pack((priority, index, random))
+
+    def position(self, key: bytes) -> Position:
+        """Return the priority and the count of a key."""
+        priority, index, _ = self._unpack(key, 3)
+        if not isinstance(priority, int | float) or not isinstance(index, int):
+            raise TypeError("the key is not (number, count, random)")
+        return Position(priority, index)
+
+
+class FifoKeys(ItemKeys):
+    """``subspace[index][random]``."""
+
+    first_index = 1
+
+    def level(self, priority: Priority | None) -> Bounds:
+        """Return the range of all items: there are no priorities."""
+        assert priority is None
+        return self.bounds()
+
+    def between(self, low: Priority | None, high: Priority | None) -> Bounds:
+        """Return the range of all items: there are no priorities."""
+        assert low is None
+        assert high is None
+        return self.bounds()
+
+    def key(self, priority: Priority | None, index: int, random: bytes) -> bytes:
+        """Return the key of an item."""
+        assert priority is None
+        return self.subspace.pack((index, random))
+
+    def position(self, key: bytes) -> Position:
+        """Return the index of a key."""
+        index, _ = self._unpack(key, 2)
+        if not isinstance(index, int):
+            raise TypeError("the key is not (index, random)")
+        return Position(None, index)
+
+
+def _bounds(subspace: Subspace) -> Bounds:
+    found = subspace.range()
+    return found.start, found.stop

@@ -1,0 +1,67 @@
+"""Priorities: one type a queue, because of how the tuple layer sorts.
+
+The FDB tuple layer sorts every integer before every float, whatever their values: 2 comes
+before 0.31. So a queue keeps its priorities in one type, and coerces to it what fits.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+from fdbqueue.exceptions import ConfigurationError, InvalidPriority
+from fdbqueue.service.items import Priority
+
+MIN_INTEGER = -(2**63)
+MAX_INTEGER = 2**63 - 1
+
+
+class PriorityType:
+    """Coerce the priorities of one queue to ``int`` or ``float``.
+
+    Args:
+        name: ``"int"`` or ``"float"``, or the type itself.
+        queue: The queue's name, for errors.
+    """
+
+    def __init__(self, name: str | type, queue: str) -> None:
+        text = name.__name__ if isinstance(name, type) else name
+        if text not in {"int", "float"}:
+            raise ConfigurationError(queue=queue, priority_type=name, allowed="int, float")
+        self.name: str = text
+        self._queue = queue
+
+    def coerce(self, priority: Any) -> Priority:
+        """Return the priority in the queue's type.
+
+        Raises:
+            InvalidPriority: It is no number, a boolean, not finite, an integer beyond 64
+                bits, a fraction in an int queue, or an integer that no float equals.
+        """
+        if isinstance(priority, bool) or not isinstance(priority, numbers.Real):
+            raise self._invalid(priority, "it is not a number")
+        if isinstance(priority, numbers.Integral):
+            return self._from_integer(int(priority))
+        value = float(priority)
+        if not math.isfinite(value):
+            raise self._invalid(priority, "it is not finite")
+        if self.name == "float":
+            return value + 0.0  # the tuple layer sorts -0.0 before 0.0
+        if not value.is_integer():
+            raise self._invalid(priority, "it is a fraction, and the queue's type is int")
+        return int(self._from_integer(int(value)))
+
+    def _from_integer(self, value: int) -> Priority:
+        if not MIN_INTEGER <= value <= MAX_INTEGER:
+            raise self._invalid(value, "it is beyond 64 bits")
+        if self.name == "int":
+            return value
+        if int(float(value)) != value:
+            raise self._invalid(value, "no float equals it, and the queue's type is float")
+        return float(value)
+
+    def _invalid(self, priority: Any, reason: str) -> InvalidPriority:
+        return InvalidPriority(
+            queue=self._queue, priority=priority, priority_type=self.name, reason=reason
+        )

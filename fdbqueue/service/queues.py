@@ -1,0 +1,429 @@
+"""Queues over FoundationDB transactions: the recipes "Queues" and "Priority Queues".
+
+Each operation runs in a transaction of its own, or takes part in the caller's when given
+``tr``: then nothing is committed here, the operation sees the transaction's own writes,
+and its effect is the caller's to commit, with whatever else that transaction writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.exceptions import ConfigurationError, InvalidInput, InvalidPriority, ItemNotFound
+from fdbqueue.service.codecs import CODECS, Codec
+from fdbqueue.service.items import Item, Page, Priority, moment
+from fdbqueue.service.keyspace import FifoKeys, ItemKeys, PriorityKeys
+from fdbqueue.service.priorities import PriorityType
+from fdbqueue.service.pushing import Entry, Pusher
+from fdbqueue.service.reading import End, ItemReader
+from fdbqueue.service.transactions import run
+
+T = TypeVar("T")
+
+#: One operation returns no more items than this.
+MAX_ITEMS = 10_000
+
+_ITERATION_ITEMS = 500
+
+
+class Queue:
+    """What FIFO queues and priority queues have in common.
+
+    Args:
+        database: Anything with ``create_transaction()``: either engine's database, or one
+            opened with the FoundationDB binding.
+        subspace: The queue's own place: its items are directly under it, as in the recipes.
+        codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
+        name: What errors call the queue.
+    """
+
+    #: ``"fifo"`` or ``"priority"``, as in the settings.
+    kind: str
+
+    def __init__(
+        self,
+        database: Any,
+        keys: ItemKeys,
+        *,
+        codec: str | Codec = "json",
+        name: str | None = None,
+    ) -> None:
+        self.database = database
+        self.subspace = keys.subspace
+        self.name = name if name is not None else repr(keys.subspace.key())
+        if isinstance(codec, str) and codec not in CODECS:
+            raise ConfigurationError(queue=self.name, codec=codec, allowed=", ".join(CODECS))
+        self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
+        self._keys = keys
+        self._reader = ItemReader(keys, self.codec, self.name)
+        self._pusher = Pusher(keys, self.codec, self._reader, self.name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    # Pushing
+
+    def push(self, value: Any, priority: Any = None, *, tr: Any = None) -> Item:
+        """Put a value into the queue; the subclasses say where."""
+        raise NotImplementedError
+
+    def push_many(self, items: Iterable[Any], *, tr: Any = None) -> int:
+        """Put many into the queue; the subclasses say what they are."""
+        raise NotImplementedError
+
+    # Taking
+
+    def pop(self, *, tr: Any = None) -> Item | None:
+        """Take the item at the min end, as :meth:`pop_min` does."""
+        return self.pop_min(tr=tr)
+
+    def pop_min(self, *, tr: Any = None) -> Item | None:
+        """Take the first item: the earliest pushed of the lowest priority.
+
+        Strict: it was the first when the pop was committed. Two pops at one end conflict,
+        and one of them runs again.
+
+        Args:
+            tr: The transaction to take part in.
+
+        Returns:
+            The item, or None when the queue is empty.
+
+        Raises:
+            CorruptItem: The item cannot be decoded; it stays where it is.
+            OutcomeUnknown: It is not known whether the item was taken.
+        """
+        return _one(self.pop_many(1, end="min", tr=tr))
+
+    def pop_max(self, *, tr: Any = None) -> Item | None:
+        """Take the last item: the latest pushed of the highest priority.
+
+        The other end of the order of :meth:`pop_min`, with the same promises.
+        """
+        return _one(self.pop_many(1, end="max", tr=tr))
+
+    def pop_many(self, count: int, *, end: End = "min", tr: Any = None) -> list[Item]:
+        """Take items from one end in one transaction: all of them, or none.
+
+        Args:
+            count: The most to take, up to 10,000.
+            end: ``"min"`` or ``"max"``.
+            tr: The transaction to take part in.
+
+        Returns:
+            The items in the order single pops would have given; empty when the queue is.
+            Fewer than asked when the queue holds fewer, or after 5,000,000 stored bytes.
+
+        Raises:
+            CorruptItem: One of them cannot be decoded; all stay where they are.
+        """
+        self._check_count(count)
+        return self._transact(tr, lambda transaction: self._take(transaction, count, end))
+
+    # Looking
+
+    def peek(self, *, tr: Any = None) -> Item | None:
+        """Return the item at the min end, as :meth:`peek_min` does."""
+        return self.peek_min(tr=tr)
+
+    def peek_min(self, *, tr: Any = None) -> Item | None:
+        """Return the item :meth:`pop_min` would take, None when the queue is empty."""
+        return _one(self.peek_many(1, end="min", tr=tr))
+
+    def peek_max(self, *, tr: Any = None) -> Item | None:
+        """Return the item :meth:`pop_max` would take, None when the queue is empty."""
+        return _one(self.peek_many(1, end="max", tr=tr))
+
+    def peek_many(self, count: int, *, end: End = "min", tr: Any = None) -> list[Item]:
+        """Return the items :meth:`pop_many` would take, leaving them where they are."""
+        self._check_count(count)
+        return self._transact(
+            tr, lambda transaction: [item for _, item in self._reader.ends(transaction, count, end)]
+        )
+
+    def get(self, item_id: str, *, tr: Any = None) -> Item:
+        """Return the item with an id.
+
+        Returns:
+            The item; its value is :class:`Undecodable` where the codec cannot read it.
+
+        Raises:
+            InvalidInput: It is no item's id in this queue.
+            ItemNotFound: The item is not there, or no longer.
+        """
+        key = self._keys.key_of(item_id)
+
+        def read(transaction: Any) -> Item:
+            value = transaction[key]
+            if not value.present():
+                raise ItemNotFound(queue=self.name, id=item_id)
+            return self._reader.shown(key, bytes(value))
+
+        return self._transact(tr, read)
+
+    def page(
+        self,
+        *,
+        end: End = "min",
+        after: str | None = None,
+        limit: int = 100,
+        min_priority: Any = None,
+        max_priority: Any = None,
+        tr: Any = None,
+    ) -> Page:
+        """Return some items in order, starting from one end or behind a given item.
+
+        Its cost depends on the number of items returned, not on the length of the queue.
+        Pages stay right while others push and pop: an item is on the page its place falls
+        on when the page is read.
+
+        Args:
+            end: Which end the order starts from.
+            after: The id of the item before the first, or the cursor of the page before;
+                the item need not exist any more.
+            limit: The most items, up to 10,000; a page ends after 5,000,000 stored bytes.
+            min_priority: The lowest priority to show, itself included.
+            max_priority: The highest priority to show, itself included.
+            tr: The transaction to take part in.
+
+        Raises:
+            InvalidInput: ``after`` is no id of this queue, or a FIFO queue was given a
+                priority.
+            InvalidPriority: A bound does not fit the queue's priority type.
+        """
+        self._check_count(limit)
+        begin, stop = self._keys.between(self._coerce(min_priority), self._coerce(max_priority))
+        if after is not None and end == "min":
+            begin = max(begin, self._keys.key_of(after) + b"\x00")
+        elif after is not None:
+            stop = min(stop, self._keys.key_of(after))
+        if begin >= stop:
+            return Page([], None)
+
+        return self._transact(
+            tr, lambda transaction: self._reader.page(transaction, begin, stop, limit, end)
+        )
+
+    def iterate(
+        self, *, end: End = "min", after: str | None = None, **bounds: Any
+    ) -> Iterator[Item]:
+        """Yield all items in order, a page at a time, each in a transaction of its own.
+
+        The whole is no snapshot: it shows each place as it was when it was reached. Takes
+        the bounds of :meth:`page`.
+        """
+        while True:
+            page = self.page(end=end, after=after, limit=_ITERATION_ITEMS, **bounds)
+            yield from page.items
+            if page.cursor is None:
+                return
+            after = page.cursor
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.iterate()
+
+    # Removing
+
+    def clear(self, *, tr: Any = None) -> None:
+        """Remove all items, however many, in one transaction."""
+        begin, stop = self._keys.bounds()
+        self._transact(tr, lambda transaction: transaction.clear_range(begin, stop))
+
+    def _coerce(self, priority: Any) -> Priority | None:
+        """Return a priority in the queue's type, None where there is none."""
+        raise NotImplementedError
+
+    def _push(self, value: Any, priority: Priority | None, tr: Any) -> Item:
+        entry = self._pusher.entry(value, priority)
+        (key,) = self._transact(tr, lambda transaction: self._pusher.put(transaction, [entry]))
+        return Item(
+            value=value,
+            priority=priority,
+            id=self._keys.id_of(key),
+            pushed_at=moment(entry.pushed_at) if self.codec.keeps_metadata else None,
+            size_bytes=len(entry.value),
+        )
+
+    def _push_all(self, entries: Iterable[Entry], tr: Any) -> int:
+        if tr is not None:
+            return len(self._pusher.put(tr, list(entries)))
+        return self._pusher.put_all(self.database, entries)
+
+    def _take(self, transaction: Any, count: int, end: End) -> list[Item]:
+        taken = self._reader.ends(transaction, count, end)
+        if len(taken) == 1:
+            transaction.clear(taken[0][0])
+        elif taken:
+            keys = (taken[0][0], taken[-1][0])
+            transaction.clear_range(min(keys), max(keys) + b"\x00")
+        return [item for _, item in taken]
+
+    def _check_count(self, count: int) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_ITEMS:
+            raise InvalidInput(queue=self.name, count=count, allowed=f"1 to {MAX_ITEMS}")
+
+    def _transact(self, tr: Any, function: Callable[[Any], T]) -> T:
+        return run(self.database, function) if tr is None else function(tr)
+
+
+class FifoQueue(Queue):
+    """A queue whose items are taken in the order they were pushed in.
+
+    Pushes never conflict. Those that ran at the same moment have no order among
+    themselves. Recipe: "Queues".
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        subspace: The queue's own place; items are at ``subspace[index][random]``.
+        codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
+        name: What errors call the queue.
+    """
+
+    kind = "fifo"
+
+    def __init__(
+        self,
+        database: Any,
+        subspace: Subspace,
+        *,
+        codec: str | Codec = "json",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(database, FifoKeys(subspace), codec=codec, name=name)
+
+    def _coerce(self, priority: Any) -> Priority | None:
+        if priority is not None:
+            raise InvalidPriority(
+                queue=self.name, priority=priority, reason="a FIFO queue has no priorities"
+            )
+        return None
+
+    def push(self, value: Any, priority: Any = None, *, tr: Any = None) -> Item:
+        """Put a value at the end of the queue.
+
+        Args:
+            value: What the codec can encode, in up to 100,000 bytes.
+            priority: None; a FIFO queue has no priorities.
+            tr: The transaction to take part in.
+
+        Returns:
+            The item as pushed.
+
+        Raises:
+            InvalidValue: The codec cannot encode the value; nothing was written.
+            ValueTooLarge: The encoded value is too long; nothing was written.
+            OutcomeUnknown: It is not known whether the item was pushed.
+        """
+        return self._push(value, self._coerce(priority), tr)
+
+    def push_many(self, items: Iterable[Any], *, tr: Any = None) -> int:
+        """Put values at the end of the queue, in their order.
+
+        They go in as few transactions as FoundationDB's limits allow, each all or nothing;
+        others may push in between. The values are read as they are needed, so there may
+        be any number.
+
+        Args:
+            items: The values, in order.
+            tr: The transaction to take part in; then all go into that one, and its limits
+                (10,000,000 bytes) are the caller's to keep.
+
+        Returns:
+            How many were pushed.
+
+        Raises:
+            PushInterrupted: Something failed when some were in the queue already;
+                ``context["pushed"]`` says how many: these, from the first on.
+            InvalidValue, ValueTooLarge, OutcomeUnknown: As for :meth:`push`, when none was.
+        """
+        return self._push_all((self._pusher.entry(value, None) for value in items), tr)
+
+
+class PriorityQueue(Queue):
+    """A queue whose items are taken from either end of their priorities.
+
+    ``pop_min`` takes the lowest priority and ``pop_max`` the highest; among equals
+    ``pop_min`` takes the earliest pushed and ``pop_max`` the latest: the two ends of one
+    order. Pushes never conflict. Recipe: "Priority Queues".
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
+        codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
+        priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
+        name: What errors call the queue.
+    """
+
+    kind = "priority"
+
+    def __init__(
+        self,
+        database: Any,
+        subspace: Subspace,
+        *,
+        codec: str | Codec = "json",
+        priority_type: str | type = "int",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(database, PriorityKeys(subspace), codec=codec, name=name)
+        self._priorities = PriorityType(priority_type, self.name)
+
+    @property
+    def priority_type(self) -> str:
+        """``"int"`` or ``"float"``."""
+        return self._priorities.name
+
+    def push(self, value: Any, priority: Any = 0, *, tr: Any = None) -> Item:
+        """Put a value behind those of its priority.
+
+        Args:
+            value: What the codec can encode, in up to 100,000 bytes.
+            priority: A number that fits the queue's priority type: no NaN, infinity or
+                boolean, no integer beyond 64 bits, no fraction in an int queue.
+            tr: The transaction to take part in.
+
+        Returns:
+            The item as pushed, its priority in the queue's type.
+
+        Raises:
+            InvalidPriority: The priority does not fit; nothing was written.
+            InvalidValue: The codec cannot encode the value; nothing was written.
+            ValueTooLarge: The encoded value is too long; nothing was written.
+            OutcomeUnknown: It is not known whether the item was pushed.
+        """
+        return self._push(value, self._priorities.coerce(priority), tr)
+
+    def push_many(self, items: Iterable[tuple[Any, Any]], *, tr: Any = None) -> int:
+        """Put values behind those of their priorities, in their order.
+
+        Args:
+            items: ``(value, priority)`` pairs, in order.
+            tr: The transaction to take part in.
+
+        Returns:
+            How many were pushed.
+
+        Raises:
+            PushInterrupted: Something failed when some were in the queue already;
+                ``context["pushed"]`` says how many: these, from the first on.
+            InvalidInput: Something is no pair, or does not fit, when none was pushed.
+
+        The rest is as for :meth:`FifoQueue.push_many`.
+        """
+        return self._push_all((self._pair(pair) for pair in items), tr)
+
+    def _pair(self, pair: tuple[Any, Any]) -> Entry:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInput(queue=self.name, reason="(value, priority) pairs are needed")
+        value, priority = pair
+        return self._pusher.entry(value, self._priorities.coerce(priority))
+
+    def _coerce(self, priority: Any) -> Priority | None:
+        return None if priority is None else self._priorities.coerce(priority)
+
+
+def _one(items: list[Item]) -> Item | None:
+    return items[0] if items else None

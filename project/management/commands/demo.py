@@ -1,0 +1,52 @@
+"""Make the demo project ready: a user who may do everything, and earthquakes to pop."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.management.base import BaseCommand, CommandError
+
+import fdbqueue
+
+_EARTHQUAKES = Path(__file__).resolve().parents[2] / "sample_data" / "earthquakes.ndjson"
+_NAME = "demo"
+
+
+class Command(BaseCommand):
+    help = "Create the demo user, fill the queue of earthquakes, and print the addresses."
+
+    def handle(self, *_: Any, **__: Any) -> None:
+        if not settings.DEBUG:
+            raise CommandError("The demo user has a known password: only with DEBUG on.")
+        _create_user()
+        quakes = fdbqueue.queue("quakes")
+        if quakes.peek() is None:
+            count = quakes.push_many(_earthquakes())
+            self.stdout.write(f"Pushed {count} earthquakes into the queue 'quakes'.")
+        host = f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
+        self.stdout.write(f"Pages     {host}/admin/   user {_NAME}, password {_NAME}")
+        self.stdout.write(f"REST API  {host}/api/queues/")
+
+
+def _create_user() -> None:
+    user, created = get_user_model().objects.get_or_create(
+        username=_NAME, defaults={"is_staff": True}
+    )
+    if created:
+        user.set_password(_NAME)
+        user.save()
+    user.user_permissions.add(*Permission.objects.filter(content_type__app_label="fdbqueue"))
+
+
+def _earthquakes() -> Iterator[tuple[dict[str, Any], float]]:
+    with _EARTHQUAKES.open(encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            yield record, record["magnitude"]
