@@ -98,15 +98,15 @@ def problems(setting: Any = None) -> Iterator[Problem]:
             f"The keys are {', '.join(sorted(_KEYS))}.",
         )
     yield from _engine_problems(setting)
-    yield from _prefix_problems(setting.get("PREFIX", ()))
+    found = list(_prefix_problems(setting.get("PREFIX", ())))
     queues = setting.get("QUEUES", {})
-    if not isinstance(queues, Mapping):
-        yield Problem("fdbqueue.E005", "QUEUES is not a dictionary.", "Map names to options.")
-        return
-    found = [problem for name, options in queues.items() for problem in _queue(name, options)]
-    yield from found
-    if not found:
-        yield from _overlaps(setting, queues)
+    if isinstance(queues, Mapping):
+        for name, options in queues.items():
+            found.extend(_queue_problems(name, options))
+    else:
+        hint = "Map names to options."
+        found.append(Problem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
+    yield from found or _overlaps(setting, queues)
 
 
 def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
@@ -146,7 +146,7 @@ def _prefix_problems(prefix: Any) -> Iterator[Problem]:
         )
 
 
-def _queue(name: Any, options: Any) -> Iterator[Problem]:
+def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
     if not isinstance(name, str) or not (NAME.fullmatch(name) or PATTERN.fullmatch(name)):
         yield Problem(
             "fdbqueue.E007",

@@ -1,0 +1,163 @@
+"""Pushes: never in conflict, in few transactions, and clear about what failed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from fdbqueue.exceptions import InvalidPriority, InvalidValue, PushInterrupted, ValueTooLarge
+from fdbqueue.service import FifoQueue, PriorityQueue
+
+
+class Counting:
+    """A database that counts the transactions, reads of tails and commits asked of it."""
+
+    def __init__(self, database, fail_after=None):
+        self.database = database
+        self.commits = 0
+        self.tails = 0
+        self.fail_after = fail_after
+
+    def create_transaction(self):
+        return CountingTransaction(self, self.database.create_transaction())
+
+
+class CountingTransaction:
+    """Passes everything on, counting snapshot range reads and commits."""
+
+    def __init__(self, counting, transaction):
+        self._counting = counting
+        self._transaction = transaction
+
+    def __getattr__(self, name):
+        return getattr(self._transaction, name)
+
+    def __setitem__(self, key, value):
+        self._transaction[key] = value
+
+    @property
+    def snapshot(self):
+        self._counting.tails += 1
+        return self._transaction.snapshot
+
+    def commit(self):
+        self._counting.commits += 1
+        if self._counting.commits == self._counting.fail_after:
+            raise OSError("the machine is on fire")
+        return self._transaction.commit()
+
+
+def test_concurrent_pushes_do_not_conflict(database, subspace):
+    """Two pushes prepared at once both commit, and both items are there."""
+    queue = FifoQueue(database, subspace)
+    first, second = database.create_transaction(), database.create_transaction()
+    queue.push("a", tr=first)
+    queue.push("b", tr=second)
+    first.commit().wait()
+    second.commit().wait()
+    assert sorted(item.value for item in queue) == ["a", "b"]
+
+
+def test_many_threads_push_at_once(database, subspace):
+    """Every item of every thread is there once, each thread's in its order."""
+    queue = FifoQueue(database, subspace)
+
+    def push(thread):
+        for number in range(25):
+            queue.push([thread, number])
+
+    threads = [threading.Thread(target=push, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    values = [item.value for item in queue]
+    assert len(values) == 200
+    for thread in range(8):
+        assert [v[1] for v in values if v[0] == thread] == list(range(25))
+
+
+def test_push_many_reads_each_tail_once(database, subspace):
+    """300 items of 3 priorities in one transaction read 3 tails."""
+    counting = Counting(database)
+    queue = PriorityQueue(counting, subspace)
+    assert queue.push_many([(n, n % 3) for n in range(300)]) == 300
+    assert (counting.tails, counting.commits) == (3, 1)
+    assert [item.value for item in queue.pop_many(100)] == list(range(0, 300, 3))
+
+
+def test_push_many_goes_on_where_earlier_pushes_ended(ints):
+    """Items of a second call stand behind those of the first."""
+    ints.push_many([("a", 1), ("b", 2)])
+    ints.push_many([("c", 1), ("d", 2)])
+    assert [item.value for item in ints] == ["a", "c", "b", "d"]
+
+
+def test_push_many_splits_by_bytes(database, subspace):
+    """3 MB of items go in several transactions, none of more than a megabyte or so."""
+    counting = Counting(database)
+    queue = FifoQueue(counting, subspace, codec="bytes")
+    assert queue.push_many(bytes(50_000) for _ in range(60)) == 60
+    assert 3 <= counting.commits <= 5
+    assert len(queue.pop_many(100)) == 60
+
+
+def test_push_many_takes_no_more_than_it_needs(database, subspace):
+    """A source without an end is read a transaction at a time."""
+    queue = FifoQueue(database, subspace, codec="bytes")
+    taken = itertools.count()
+    refused = 25
+
+    def source():
+        for number in taken:
+            if number == refused:
+                raise LookupError
+            yield bytes(90_000)
+
+    with pytest.raises(LookupError):
+        queue.push_many(source())
+    stored = len(list(queue))
+    assert 0 < stored < refused
+
+
+def test_push_many_of_nothing_is_nothing(database, subspace):
+    """No items, no transaction."""
+    counting = Counting(database)
+    assert FifoQueue(counting, subspace).push_many([]) == 0
+    assert counting.commits == 0
+
+
+def test_push_many_says_how_many_were_pushed_before_a_bad_one(database, subspace):
+    """When a later transaction's item is bad, the error counts those already in."""
+    queue = FifoQueue(database, subspace, codec="bytes")
+    values = [bytes(90_000)] * 15 + ["no bytes"]
+    with pytest.raises(PushInterrupted) as caught:
+        queue.push_many(values)
+    pushed = caught.value.context["pushed"]
+    assert 0 < pushed < 15
+    assert isinstance(caught.value.__cause__, InvalidValue)
+    assert len(list(queue)) == pushed
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error"),
+    [
+        ([("a", 1), ("b", float("nan"))], InvalidPriority),
+        ([("a", 1), ({1, 2}, 1)], InvalidValue),
+        ([("a", 1), ("x" * 100_000, 1)], ValueTooLarge),
+    ],
+)
+def test_a_bad_item_in_the_first_transaction_writes_nothing(ints, rows, pairs, error):
+    """The error is the item's own, and the queue stays empty."""
+    with pytest.raises(error):
+        ints.push_many(pairs)
+    assert rows() == []
+
+
+def test_a_foreign_error_is_not_dressed_up(database, subspace):
+    """An error that is neither ours nor the engine's comes through as it is."""
+    queue = FifoQueue(Counting(database, fail_after=2), subspace, codec="bytes")
+    with pytest.raises(OSError, match="on fire"):
+        queue.push_many([bytes(90_000)] * 15)
