@@ -22,20 +22,28 @@ class Engine(NamedTuple):
     error: type[Exception]
 
 
+CLUSTER_FILE = os.environ.get("FDB_CLUSTER_FILE")
+CLUSTER_REQUIRED = os.environ.get("FDBQUEUE_REQUIRE_FDB") == "1"
+ENGINES = ["embedded", "foundationdb"] if CLUSTER_FILE or CLUSTER_REQUIRED else ["embedded"]
+
+
+def pytest_report_header() -> str:
+    """Say which engines the tests run on."""
+    return f"fdbqueue engines: {', '.join(ENGINES)} (FDB_CLUSTER_FILE: {CLUSTER_FILE})"
+
+
 def _cluster() -> Engine:
-    cluster_file = os.environ.get("FDB_CLUSTER_FILE")
-    if not cluster_file:
+    if not CLUSTER_FILE:
         message = "no cluster: FDB_CLUSTER_FILE is not set"
-        if os.environ.get("FDBQUEUE_REQUIRE_FDB"):
+        if CLUSTER_REQUIRED:
             pytest.fail(message)
         pytest.skip(message)
-    from fdbqueue.engines import foundationdb
-
-    database = foundationdb.open(cluster_file)
-    database.create_transaction().get_read_version().wait()
     import fdb
 
-    return Engine("foundationdb", database, fdb.KeySelector, fdb.FDBError)
+    from fdbqueue.engines import foundationdb
+
+    foundationdb.load_binding()
+    return Engine("foundationdb", foundationdb.open(CLUSTER_FILE), fdb.KeySelector, fdb.FDBError)
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +52,7 @@ def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("embedded") / "queues.sqlite3")
 
 
-@pytest.fixture(params=["embedded", "foundationdb"])
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, embedded_path: str) -> Engine:
     """Each engine in turn: the embedded one always, a cluster where there is one."""
     if request.param == "foundationdb":

@@ -60,30 +60,21 @@ class Database:
         _opened_by = process
         with _lock:
             if self._database is None:
-                database = self._handle()
-                self._check_answers(database)
-                self._database = database
+                self._database = self._handle()
 
     def _handle(self) -> Any:
+        """Open the cluster and hear from it once."""
+        reason = f"no answer within {self.connect_timeout_seconds} seconds"
         try:
-            return fdb.open(self.cluster_file)
-        except fdb.FDBError as error:
-            raise EngineUnavailable(
-                cluster_file=self.cluster_file, reason=error.description.decode()
-            ) from error
-
-    def _check_answers(self, database: Any) -> None:
-        transaction = database.create_transaction()
-        transaction.options.set_timeout(int(self.connect_timeout_seconds * 1000))
-        try:
+            database = fdb.open(self.cluster_file)
+            transaction = database.create_transaction()
+            transaction.options.set_timeout(int(self.connect_timeout_seconds * 1000))
             transaction.get_read_version().wait()
         except fdb.FDBError as error:
             if error.code != _TIMED_OUT:
-                raise
-            raise EngineUnavailable(
-                cluster_file=self.cluster_file,
-                reason=f"no answer within {self.connect_timeout_seconds} seconds",
-            ) from error
+                reason = error.description.decode()
+            raise EngineUnavailable(cluster_file=self.cluster_file, reason=reason) from error
+        return database
 
 
 def load_binding() -> None:

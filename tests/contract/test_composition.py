@@ -6,7 +6,17 @@ import pytest
 
 import fdbqueue
 from fdbqueue.exceptions import OutcomeUnknown
-from fdbqueue.service import FifoQueue
+from fdbqueue.service import FifoQueue, run
+
+
+def stored(database, key):
+    """Return the bytes at a key, or None."""
+
+    def read(tr):
+        value = tr[key]
+        return bytes(value) if value.present() else None
+
+    return run(database, read)
 
 
 def test_nothing_is_there_before_the_caller_commits(fifo, database):
@@ -48,7 +58,7 @@ def test_an_item_moves_between_queues_with_the_callers_own_keys(database, subspa
     assert moved.value == "job"
     assert source.peek() is None
     assert target.peek().value == "job"
-    assert bytes(database.create_transaction()[subspace["note"].key()]) == b"moved"
+    assert stored(database, subspace["note"].key()) == b"moved"
 
 
 def test_a_conflict_runs_a_transactional_function_again(database, subspace):
@@ -81,9 +91,9 @@ def test_a_transactional_function_joins_the_callers_transaction(database, subspa
 
     transaction = database.create_transaction()
     write(transaction, b"x")
-    assert not database.create_transaction()[subspace.key()].present()
+    assert stored(database, subspace.key()) is None
     transaction.commit().wait()
-    assert bytes(database.create_transaction()[subspace.key()]) == b"x"
+    assert stored(database, subspace.key()) == b"x"
 
 
 def test_an_error_of_the_function_leaves_nothing(database, subspace):
@@ -96,7 +106,7 @@ def test_an_error_of_the_function_leaves_nothing(database, subspace):
 
     with pytest.raises(LookupError):
         fail(database)
-    assert not database.create_transaction()[subspace.key()].present()
+    assert stored(database, subspace.key()) is None
 
 
 @pytest.mark.parametrize("wrong", ["no_tr", "generator"])

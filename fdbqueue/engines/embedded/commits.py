@@ -10,6 +10,7 @@ within the group is the last two bytes of the versionstamp.
 from __future__ import annotations
 
 import collections
+import contextlib
 import sqlite3
 import threading
 import time
@@ -26,9 +27,15 @@ from fdbqueue.engines.embedded.writes import Mutation, stamped
 from fdbqueue.exceptions import EngineUnavailable
 
 _MAX_GROUP_BYTES = 16_000_000
+_MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 _QUIESCE_POLL_SECONDS = 0.001
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
 _SET = "INSERT INTO kv VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+#: The newest commit before the kept ones stays: it is what the oldest transactions read.
+_PRUNE = """
+    DELETE FROM commits
+    WHERE version < (SELECT max(version) FROM commits WHERE version <= ?)
+"""
 
 
 class CommitRequest:
@@ -111,6 +118,7 @@ class Committer:
                 self._requests.remove(request)
             if not request.done:
                 request.error, request.done = error, True
+                request.wake()
 
     def wait(self, request: CommitRequest) -> None:
         """Return when the request is done, having done the work if nobody else was."""
@@ -141,6 +149,14 @@ class Committer:
     def resume(self) -> None:
         """Let commits run again after :meth:`quiesce`."""
         self._pass_on()
+
+    def disown(self) -> None:
+        """Report 1021 for the commits still to run; a forked child's parent runs them.
+
+        Takes no lock: a thread that did not come along may hold it.
+        """
+        for request in self._requests:
+            request.error, request.done = FDBError(1021), True
 
     def _follow(self, request: CommitRequest) -> None:
         waiter = request.waiter
@@ -174,7 +190,7 @@ class Committer:
         group: list[CommitRequest] = []
         size = 0
         with self._mutex:
-            while self._requests and size < _MAX_GROUP_BYTES:
+            while self._requests and size < _MAX_GROUP_BYTES and len(group) < _MAX_GROUP_COMMITS:
                 group.append(self._requests.popleft())
                 size += group[-1].size
         return group
@@ -192,7 +208,8 @@ class Committer:
             failure = 1510 if failure == 1020 or connection.in_transaction else 1021
         finally:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):  # tried again by the next commit
+                    connection.execute("ROLLBACK")
             with self._mutex:
                 for request in group:
                     if failure is not None:
@@ -245,7 +262,7 @@ class Committer:
         if version - self._pruned_at < VERSIONS_PER_SECOND:
             return
         self._pruned_at = version
-        connection.execute("DELETE FROM commits WHERE version < ?", (version - _KEPT_VERSIONS,))
+        connection.execute(_PRUNE, (version - _KEPT_VERSIONS,))
 
 
 class _History:

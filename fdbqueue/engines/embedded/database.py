@@ -41,6 +41,7 @@ class Database:
         self._bells = Bells(self._store.sync_directory)
         self.watches = WatchRegistry(self._store)
         self.committer = Committer(self._store, self._bells.ring)
+        weakref.finalize(self, _close_unused, self._store, self._bells).atexit = False
 
     def __repr__(self) -> str:
         return f"<embedded Database {self.path!r}>"
@@ -127,17 +128,26 @@ class Database:
     def before_fork(self) -> None:
         """Let no commit run, and close the file."""
         self.committer.quiesce()
-        self._store.close()
+        self._store.pause()
         self._bells.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
+        self._store.resume()
         self.committer.resume()
 
     def after_fork_in_child(self) -> None:
         """Start with nothing of the parent's threads, watches and commits."""
+        self._store.resume()
         self.watches.forget()
+        self.committer.disown()
         self.committer = Committer(self._store, self._bells.ring)
+
+
+def _close_unused(store: Store, bells: Bells) -> None:
+    store.pause()
+    store.resume()
+    bells.close()
 
 
 _databases: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()

@@ -7,6 +7,7 @@ its future is first used.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,16 @@ from typing import Any, Generic, TypeVar
 from fdbqueue.engines.embedded.errors import FDBError
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+def _call(callback: Callable[[Any], object], future: Any) -> None:
+    """Run a callback; as with the binding, what it raises is reported and goes no further."""
+    try:
+        callback(future)
+    except Exception:  # noqa: BLE001  # it is no concern of who completed the future
+        _log.exception("a callback of a future failed")
 
 
 class Future(Generic[T]):
@@ -43,7 +54,7 @@ class Future(Generic[T]):
     def on_ready(self, callback: Callable[[Future[T]], object]) -> None:
         """Call ``callback(self)`` once ready: now, or later from another thread."""
         self.block_until_ready()
-        callback(self)
+        _call(callback, self)
 
     done = is_ready
 
@@ -107,7 +118,7 @@ class SignalledFuture(Future[None]):
             callbacks, self._callbacks = self._callbacks, []
             self._condition.notify_all()
         for callback in callbacks:
-            callback(self)
+            _call(callback, self)
 
     def wait(self) -> None:
         """Return when the future is completed, or raise its error."""
@@ -133,7 +144,7 @@ class SignalledFuture(Future[None]):
             if not self._ready:
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        _call(callback, self)
 
     done = is_ready
 
@@ -162,7 +173,7 @@ class Delay(Future[None]):
     def on_ready(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback(self)`` when the time has come, from a thread of its own."""
         remaining = max(0.0, self._ready_at - time.monotonic())
-        timer = threading.Timer(remaining, callback, [self])
+        timer = threading.Timer(remaining, _call, [callback, self])
         timer.daemon = True
         timer.start()
 

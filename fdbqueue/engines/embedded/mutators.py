@@ -35,8 +35,9 @@ class Writes:
 
     def clear_range(self, begin: Any, end: Any) -> None:
         """Clear the keys of ``[begin, end)``; None stands for either end."""
+        begin = b"" if begin is None else begin
         end = KEYS_END if end is None else end
-        self._write(Attempt.clear_range, self._key_of(begin or b""), self._key_of(end))
+        self._write(Attempt.clear_range, self._key_of(begin), self._key_of(end))
 
     def clear_range_startswith(self, prefix: Any) -> None:
         """Clear the keys that start with ``prefix``."""

@@ -7,7 +7,7 @@ tracing, locality) are accepted and change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fdbqueue.engines.embedded.errors import FDBError
@@ -78,7 +78,7 @@ _DATABASE_WITHOUT_EFFECT = frozenset(
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Persistent:
     """The options that outlive ``on_error``, and that a database sets as defaults."""
 
@@ -105,13 +105,13 @@ class OptionValues:
 class DatabaseDefaults:
     """What a new transaction starts with."""
 
-    persistent: Persistent = field(default_factory=Persistent)
+    persistent: Persistent = Persistent()
     snapshot_read_your_writes: int = 1
 
     def start(self) -> OptionValues:
         """Return a new transaction's options."""
         return OptionValues(
-            persistent=replace(self.persistent),
+            persistent=self.persistent,
             snapshot_read_your_writes=self.snapshot_read_your_writes,
         )
 
@@ -141,21 +141,19 @@ class DatabaseOptions:
 
     def set_transaction_timeout(self, milliseconds: int) -> None:
         """Set how long a transaction may take, 0 for ever."""
-        self._defaults.persistent.timeout_ms = checked(milliseconds, 0)
+        self._set(timeout_ms=checked(milliseconds, 0))
 
     def set_transaction_retry_limit(self, retries: int) -> None:
         """Set how often ``on_error`` lets a transaction be run again, -1 for ever."""
-        self._defaults.persistent.retry_limit = checked(retries, -1)
+        self._set(retry_limit=checked(retries, -1))
 
     def set_transaction_max_retry_delay(self, milliseconds: int) -> None:
         """Set the longest pause of ``on_error``."""
-        self._defaults.persistent.max_retry_delay_ms = checked(milliseconds, 0)
+        self._set(max_retry_delay_ms=checked(milliseconds, 0))
 
     def set_transaction_size_limit(self, size: int) -> None:
         """Set the most bytes a transaction may have."""
-        self._defaults.persistent.size_limit = checked(
-            size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT
-        )
+        self._set(size_limit=checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT))
 
     def set_snapshot_ryw_enable(self) -> None:
         """Let snapshot reads see the transaction's own writes (the default)."""
@@ -164,6 +162,9 @@ class DatabaseOptions:
     def set_snapshot_ryw_disable(self) -> None:
         """Keep the transaction's own writes from its snapshot reads."""
         self._defaults.snapshot_read_your_writes -= 1
+
+    def _set(self, **changes: int) -> None:
+        self._defaults.persistent = replace(self._defaults.persistent, **changes)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name in _DATABASE_WITHOUT_EFFECT:
@@ -191,19 +192,19 @@ class TransactionOptions:
 
         It gives no guarantee: a commit that timed out may take effect all the same.
         """
-        self._values.persistent.timeout_ms = checked(milliseconds, 0)
+        self._set(timeout_ms=checked(milliseconds, 0))
 
     def set_retry_limit(self, retries: int) -> None:
         """Let ``on_error`` fail after this many retries, -1 for never."""
-        self._values.persistent.retry_limit = checked(retries, -1)
+        self._set(retry_limit=checked(retries, -1))
 
     def set_max_retry_delay(self, milliseconds: int) -> None:
         """Set the longest pause of ``on_error``."""
-        self._values.persistent.max_retry_delay_ms = checked(milliseconds, 0)
+        self._set(max_retry_delay_ms=checked(milliseconds, 0))
 
     def set_size_limit(self, size: int) -> None:
         """Set the most bytes the transaction may have."""
-        self._values.persistent.size_limit = checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT)
+        self._set(size_limit=checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT))
 
     def set_read_your_writes_disable(self) -> None:
         """Read past the transaction's own writes; 2000 after a read or a write."""
@@ -232,6 +233,9 @@ class TransactionOptions:
     def set_access_system_keys(self) -> None:
         r"""Allow reads and writes of the keys from ``\xff`` on."""
         self._values.keys_end = self._values.write_end = SYSTEM_KEYS_END
+
+    def _set(self, **changes: int) -> None:
+        self._values.persistent = replace(self._values.persistent, **changes)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name in _WITHOUT_EFFECT:

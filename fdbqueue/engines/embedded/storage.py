@@ -50,6 +50,7 @@ _BUSY_TIMEOUT_SECONDS = 30.0
 _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
 _LOCK_POLL_SECONDS = 0.002
+_PAUSE_POLL_SECONDS = 0.001
 
 
 def disk_errors(function: Callable[P, T]) -> Callable[P, T]:
@@ -147,8 +148,8 @@ class Snapshot:
 class Store:
     """Open one SQLite file and hand out snapshots and the writer's turn.
 
-    Nothing is opened before it is needed, and after :meth:`close` everything is opened
-    anew when needed again; so a fork is safe between the two.
+    Nothing is opened before it is needed, and after :meth:`pause` everything is opened
+    anew when needed again; a fork is safe between :meth:`pause` and :meth:`resume`.
 
     Args:
         path: Where the file is, or is to be created.
@@ -161,7 +162,10 @@ class Store:
         self.sync_directory = path + "-sync"
         self._synchronous = synchronous
         self._lock = threading.Lock()
+        self._opening = threading.RLock()  # held by a pause; taken before the lock
+        self._paused = False
         self._ready = False
+        self._readers: set[sqlite3.Connection] = set()
         self._idle: list[sqlite3.Connection] = []
         self._snapshots: dict[Snapshot, None] = {}
         self._writer: sqlite3.Connection | None = None
@@ -193,15 +197,21 @@ class Store:
 
     @disk_errors
     def _open_snapshot(self) -> Snapshot:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self.connect()
-        connection.execute("BEGIN")
-        version = connection.execute("SELECT max(version) FROM commits").fetchone()[0]
-        snapshot = Snapshot(self, connection, version)
-        self._snapshots[snapshot] = None
-        return snapshot
+        with self._opening:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self.connect()
+                self._readers.add(connection)
+            try:
+                connection.execute("BEGIN")
+                version = connection.execute("SELECT max(version) FROM commits").fetchone()[0]
+            except BaseException:
+                self._close_reader(connection)
+                raise
+            snapshot = Snapshot(self, connection, version)
+            self._snapshots[snapshot] = None
+            return snapshot
 
     def give_back(self, snapshot: Snapshot, connection: sqlite3.Connection) -> None:
         """End a snapshot and keep its connection for the next one.
@@ -209,11 +219,17 @@ class Store:
         Takes no lock: a finalizer may call it at any moment.
         """
         self._snapshots.pop(snapshot, None)
-        connection.execute("COMMIT")
-        if len(self._idle) < _IDLE_CONNECTIONS:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("COMMIT")
+        reusable = not (connection.in_transaction or self._paused)
+        if reusable and len(self._idle) < _IDLE_CONNECTIONS:
             self._idle.append(connection)
         else:
-            connection.close()
+            self._close_reader(connection)
+
+    def _close_reader(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._readers.discard(connection)
 
     def _expire_old(self) -> None:
         for snapshot in list(self._snapshots):  # the oldest first
@@ -288,7 +304,8 @@ class Store:
             if self._ready:
                 return
             try:
-                os.makedirs(self.sync_directory, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(self.sync_directory)
                 self._turnstile = self._open_lock("turnstile")
                 self._turn = self._open_lock("turn")
                 fcntl.flock(self._turn, fcntl.LOCK_EX)
@@ -324,21 +341,35 @@ class Store:
                 raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
             (self._epoch,) = connection.execute("SELECT unix_microseconds FROM epoch").fetchone()
 
-    def close(self) -> None:
-        """Close every connection and lock; reads of open snapshots fail with 1007.
+    def pause(self) -> None:
+        """Close every connection and lock, and let nobody open one until :meth:`resume`.
 
-        The caller makes sure that no thread is writing.
+        Reads of open snapshots fail with 1007. The caller makes sure that no thread is
+        writing, and resumes from the same thread.
         """
+        self._opening.acquire()
+        self._paused = True
         for snapshot in list(self._snapshots):
             snapshot.expire()
+        self._close_idle()
+        while self._readers:  # a thread is giving one back
+            time.sleep(_PAUSE_POLL_SECONDS)
+            self._close_idle()
         with self._lock:
-            while self._idle:
-                self._idle.pop().close()
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
             self._close_locks()
             self._ready = False
+
+    def resume(self) -> None:
+        """Let everything be opened again after :meth:`pause`."""
+        self._paused = False
+        self._opening.release()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._close_reader(self._idle.pop())
 
     def _close_locks(self) -> None:
         for descriptor in (self._turnstile, self._turn):

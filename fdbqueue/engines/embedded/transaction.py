@@ -284,7 +284,7 @@ class Transaction(Reads, Writes):
         The returned future is ready after a growing, random pause. It resets the
         transaction, keeping the options that persist.
         """
-        code = getattr(error, "code", error)
+        code = error.code if isinstance(error, FDBError) else error
         if not isinstance(code, int):
             raise error
         with self._lock:
@@ -455,5 +455,6 @@ class Transaction(Reads, Writes):
 
     def _activate_watches(self) -> None:
         watches, self._watches = self._watches, []
+        version = max(self._committed_version, self._attempt.read_version or 0)
         for watch in watches:
-            self._database.watches.activate(watch)
+            self._database.watches.activate(watch, version)

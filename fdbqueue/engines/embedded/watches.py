@@ -9,6 +9,7 @@ and where nobody watches a commit pays for one ``stat``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import threading
@@ -75,8 +76,9 @@ class Bells:
             try:
                 path = os.path.join(self._directory, name)
                 self._pipes[name] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError:
-                self._drop(name)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # its owner died
+                    self._drop(name)
 
     def _drop(self, name: str) -> None:
         pipe = self._pipes.pop(name, None)
@@ -101,6 +103,7 @@ class Watch(SignalledFuture):
         super().__init__()
         self.key = key
         self.value = value
+        self.version = 0
         self._registry = registry
 
     def complete(self, error: Exception | None = None) -> None:
@@ -144,11 +147,16 @@ class WatchRegistry:
             self._all.add(watch)
             return watch
 
-    def activate(self, watch: Watch) -> None:
-        """Set a watch whose transaction has committed; it may be ready at once."""
+    def activate(self, watch: Watch, version: int) -> None:
+        """Set a watch whose transaction has committed; it may be ready at once.
+
+        Args:
+            version: The oldest version whose value tells a change.
+        """
         with self._lock:
             if watch.is_ready():
                 return
+            watch.version = version
             self._watches.setdefault(watch.key, weakref.WeakSet()).add(watch)
             if self._pipe is None:
                 self._pipe = _Pipe(self._store.sync_directory)
@@ -189,7 +197,7 @@ class WatchRegistry:
     def forget(self) -> None:
         """Drop everything without a word: in a forked child it is its parent's."""
         if self._pipe is not None:
-            self._pipe.close()
+            self._pipe.close_in_child()
         self._start_empty()
 
     def _prune(self, keys: list[bytes]) -> None:
@@ -199,14 +207,16 @@ class WatchRegistry:
 
     def _tend(self, pipe: _Pipe) -> None:
         seen = 0
+        watched_at = time.monotonic()
         try:
             while self._pipe is pipe:
-                if pipe.wait(_LINGER_SECONDS):
+                if pipe.wait(_LINGER_SECONDS) and self._pipe is pipe:
                     seen = self._look(seen)
-                    continue
                 with self._lock:
                     self._prune(list(self._watches))
-                    if not self._watches and self._pipe is pipe:
+                    if self._watches:
+                        watched_at = time.monotonic()
+                    elif time.monotonic() - watched_at > _LINGER_SECONDS and self._pipe is pipe:
                         self._pipe = None
         finally:
             pipe.remove()
@@ -237,7 +247,11 @@ class WatchRegistry:
         for key in keys:
             value = snapshot.get(key)
             with self._lock:
-                changed = [watch for watch in self._watches.get(key, ()) if watch.value != value]
+                changed = [
+                    watch
+                    for watch in self._watches.get(key, ())
+                    if watch.value != value and watch.version <= snapshot.version
+                ]
             for watch in changed:
                 watch.complete()
 
@@ -246,14 +260,16 @@ class _Pipe:
     """The pipe whose bytes say that something was committed."""
 
     def __init__(self, directory: str) -> None:
-        name = f"{_PIPE_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
-        self._path = os.path.join(directory, name)
+        name = f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._open = True
-        os.mkfifo(self._path, 0o666)
-        self._reader = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
-        self._writer = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+        unready = os.path.join(directory, f"new-{name}")  # whoever rings takes it for a dead one
+        os.mkfifo(unready, 0o666)
+        self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
+        self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
+        os.rename(unready, self._path)
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a byte came within the time, and take all that came."""
@@ -277,6 +293,11 @@ class _Pipe:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
             self.close()
+
+    def close_in_child(self) -> None:
+        """Close the ends a fork handed down; a thread of the parent may hold the lock."""
+        self._lock = threading.Lock()
+        self.close()
 
     def close(self) -> None:
         """Close this process's ends."""

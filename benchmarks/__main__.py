@@ -1,0 +1,41 @@
+"""Run the benchmarks: ``python -m benchmarks [--json] [--folder DIR] [NAME...]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from benchmarks.embedded import BENCHMARKS
+
+
+def main() -> None:
+    """Run those that were named, or all, and print a line for each measurement."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "--folder", type=Path, help="where the files are made; its disk is what is measured"
+    )
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    for name in arguments.names or BENCHMARKS:
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            for line in BENCHMARKS[name](Path(folder)):
+                if arguments.json:
+                    print(json.dumps(line.as_dict()), flush=True)
+                else:
+                    print(
+                        f"{line.name:32} {line.ours:12,.2f} {line.unit:3}"
+                        f" {line.peer_name:24} {line.peer:12,.2f}"
+                        f"  ratio {line.ratio:5.2f} ({line.lowest_ratio:.2f} to"
+                        f" {line.highest_ratio:.2f}), {line.bar}",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The cluster engine: opened late, once a process, and clear about what is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from fdbqueue.engines import foundationdb
+from fdbqueue.exceptions import EngineUnavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_SECONDS = 60
+
+
+def run(code: str, **environment: str) -> str:
+    """Run a program in a process of its own, and return what it printed."""
+    answer = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        timeout=TIMEOUT_SECONDS,
+    )
+    return answer.stdout.strip()
+
+
+def test_importing_and_naming_a_cluster_opens_nothing():
+    """Neither the import nor open() loads the client library."""
+    assert (
+        run(
+            """
+            import sys
+            from fdbqueue.engines import foundationdb
+            foundationdb.open("/nowhere/fdb.cluster")
+            print("fdb.impl" in sys.modules)
+            """
+        )
+        == "False"
+    )
+
+
+def test_a_cluster_has_one_database_a_process():
+    """The same cluster file gives the same object."""
+    assert foundationdb.open("a.cluster") is foundationdb.open("a.cluster")
+    assert foundationdb.open("a.cluster") is not foundationdb.open("b.cluster")
+
+
+def test_a_missing_client_library_is_named(tmp_path):
+    """Where libfdb_c cannot be loaded, the error says which package to install."""
+    (tmp_path / "sitecustomize.py").write_text(
+        textwrap.dedent(
+            """
+            import ctypes
+            load = ctypes.CDLL
+            def without_the_library(name, *args, **kwargs):
+                if name and "fdb_c" in str(name):
+                    raise OSError("libfdb_c.so: cannot open shared object file")
+                return load(name, *args, **kwargs)
+            ctypes.CDLL = without_the_library
+            """
+        )
+    )
+    printed = run(
+        """
+        from fdbqueue.engines import foundationdb
+        from fdbqueue.exceptions import ClientLibraryMissing
+        from fdbqueue.service import FifoQueue
+        from fdb.subspace_impl import Subspace
+        queue = FifoQueue(foundationdb.open("/nowhere/fdb.cluster"), Subspace(("q",)))
+        for _ in range(2):
+            try:
+                queue.push("x")
+            except ClientLibraryMissing as error:
+                print(error.code, "foundationdb-clients" in str(error))
+        """,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert printed.splitlines() == ["client_library_missing True"] * 2
+
+
+@pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)
+def test_transactions_are_the_bindings_own(engine):
+    """Nothing stands between a queue and fdb.Transaction."""
+    import fdb
+
+    assert type(engine.database.create_transaction()) is fdb.Transaction
+
+
+@pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)
+def test_a_cluster_that_does_not_answer_is_reported_in_time(engine, tmp_path):
+    """Nobody listens at the address of this cluster file."""
+    cluster_file = tmp_path / "fdb.cluster"
+    cluster_file.write_text("nobody:here@127.0.0.1:1")
+    database = foundationdb.open(str(cluster_file), connect_timeout_seconds=0.5)
+    with pytest.raises(EngineUnavailable) as caught:
+        database.create_transaction()
+    assert caught.value.context["cluster_file"] == str(cluster_file)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)
+def test_a_missing_cluster_file_is_reported(engine, tmp_path):
+    """The error names the file."""
+    missing = str(tmp_path / "missing.cluster")
+    with pytest.raises(EngineUnavailable) as caught:
+        foundationdb.open(missing).create_transaction()
+    assert caught.value.context["cluster_file"] == missing
+
+
+@pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)
+def test_a_child_of_a_process_that_opened_it_gets_an_error(engine):
+    """The child is told, instead of hanging for ever; the parent goes on."""
+    printed = run(
+        """
+        import os, sys
+        from fdbqueue.engines import foundationdb
+        from fdbqueue.exceptions import ForkedEngine
+        database = foundationdb.open(os.environ["FDB_CLUSTER_FILE"])
+        before = database.create_transaction()
+        before.get_read_version().wait()
+        child = os.fork()
+        if not child:
+            try:
+                database.create_transaction()
+            except ForkedEngine as error:
+                os.write(1, error.code.encode() + b"\\n")
+            os._exit(0)
+        os.waitpid(child, 0)
+        after = database.create_transaction()
+        print(after.get_read_version().wait() > 0, flush=True)
+        """
+    )
+    assert printed.splitlines() == ["forked_engine", "True"]
