@@ -65,7 +65,7 @@ def _catalog() -> Catalog:
     return Catalog(
         engine.open(**setting.get("OPTIONS", {})),
         tuple(setting.get("PREFIX", ("fdbqueue",))),
-        [QueueSpec(name=name, **options) for name, options in setting["QUEUES"].items()],
+        [QueueSpec(name=name, **options) for name, options in setting.get("QUEUES", {}).items()],
     )
 
 

@@ -111,10 +111,27 @@ class Catalog:
             key = run(self.database, functools.partial(_first_key, begin=begin, end=end))
             if key is None:
                 return
-            name = self._subspace.unpack(key)[0]
-            if any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns):
-                yield name
+            name = self._name_at(key)
+            if name is None:
+                begin = key + b"\x00"
+                continue
+            yield name
             begin = self._subspace[name].key() + b"\xff\xff"
+
+    def _name_at(self, key: bytes) -> str | None:
+        """Return the queue that a key is of; what others stored here may be of none."""
+        try:
+            name = self._subspace.unpack(key)[0]
+        except Exception:  # noqa: BLE001  # the tuple layer raises whatever foreign bytes make it raise
+            return None
+        return name if self._fits_a_pattern(name) else None
+
+    def _fits_a_pattern(self, name: Any) -> bool:
+        return (
+            isinstance(name, str)
+            and NAME.fullmatch(name) is not None
+            and any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
+        )
 
 
 def _first_key(tr: Any, begin: bytes, end: bytes) -> bytes | None:

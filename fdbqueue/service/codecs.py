@@ -15,9 +15,17 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 from typing import Any, NamedTuple, Protocol
 
 import fdb.tuple
+
+#: Deeper nesting could be written by one reader's stack and not read by another's.
+MAX_JSON_DEPTH = 200
+
+#: In the year 9892: what every ``datetime`` holds, in every time zone.
+_LATEST = 250_000_000_000_000_000
 
 
 class Stored(NamedTuple):
@@ -58,20 +66,17 @@ class JsonCodec:
         self._encode = json.JSONEncoder(
             ensure_ascii=False, allow_nan=False, separators=(",", ":")
         ).encode
-        self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+        self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
         """Return the packed tuple of the JSON text and the metadata.
 
         Raises:
             TypeError: JSON has no such type, or an object's key is not a string.
-            ValueError: NaN, an infinity, a cycle, a lone surrogate, too deep a nesting.
+            ValueError: NaN, an infinity, a lone surrogate, more than 200 levels of nesting.
         """
-        try:
-            _check_keys(value)
-            return fdb.tuple.pack((self._encode(value), pushed_at, attempts))
-        except RecursionError:
-            raise ValueError("it is nested too deeply, or contains itself") from None
+        _check(value)
+        return fdb.tuple.pack((self._encode(value), pushed_at, attempts))
 
     def decode(self, data: bytes) -> Stored:
         """Return the value and its metadata; a tuple of the text alone will do.
@@ -126,6 +131,8 @@ class TupleCodec:
             return fdb.tuple.pack((value,))
         except RecursionError:
             raise ValueError("it is nested too deeply, or contains itself") from None
+        except struct.error:
+            raise ValueError("an integer is longer than 255 bytes") from None
 
     def decode(self, data: bytes) -> Stored:
         """Return the first element of the packed tuple.
@@ -155,7 +162,7 @@ def _unpack(data: bytes) -> tuple[Any, ...]:
 def _metadata(elements: list[Any]) -> tuple[int | None, int]:
     pushed_at, attempts = [*elements, None, None][:2]
     return (
-        pushed_at if isinstance(pushed_at, int) else None,
+        pushed_at if isinstance(pushed_at, int) and 0 <= pushed_at < _LATEST else None,
         attempts if isinstance(attempts, int) else 0,
     )
 
@@ -164,15 +171,24 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _check_keys(value: Any) -> None:
-    """Refuse what ``json`` would silently turn into strings."""
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:50]} is beyond the range of a float")
+    return value
+
+
+def _check(value: Any, levels: int = MAX_JSON_DEPTH) -> None:
+    """Refuse keys that ``json`` would silently turn into strings, and too deep a nesting."""
+    if not isinstance(value, dict | list | tuple):
+        return
+    if not levels:
+        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
     if isinstance(value, dict):
-        for key, member in value.items():
+        for key in value:
             if not isinstance(key, str):
                 raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
-            if isinstance(member, dict | list | tuple):
-                _check_keys(member)
-    elif isinstance(value, list | tuple):
-        for member in value:
-            if isinstance(member, dict | list | tuple):
-                _check_keys(member)
+        value = value.values()
+    for member in value:
+        if isinstance(member, dict | list | tuple):
+            _check(member, levels - 1)

@@ -23,6 +23,10 @@ from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.items import Priority
 
 RANDOM_BYTES = 20
+MAX_KEY_BYTES = 10_000
+
+#: Starts the id of a key that is no item's, so that what is shown can be looked at.
+_FOREIGN = "~"
 
 Bounds = tuple[bytes, bytes]
 
@@ -78,22 +82,35 @@ class ItemKeys:
         raise NotImplementedError
 
     def id_of(self, key: bytes) -> str:
-        """Return the id of the item at a key."""
+        """Return the id of the item at a key; one of a foreign key says that it is."""
+        try:
+            self.position(key)
+        except (ValueError, TypeError):
+            return _FOREIGN + self.item_id(key)
+        return self.item_id(key)
+
+    def item_id(self, key: bytes) -> str:
+        """Return the id of the item at a key that is known to be an item's."""
         return base64.urlsafe_b64encode(key[len(self._prefix) :]).rstrip(b"=").decode()
 
     def key_of(self, item_id: str) -> bytes:
         """Return the key of the item with an id, which need not exist.
 
         Raises:
-            InvalidInput: It is not the id of an item of such a queue.
+            InvalidInput: It is the id of no item of such a queue.
         """
+        foreign = item_id.startswith(_FOREIGN)
         try:
-            padded = item_id.encode("ascii") + b"=" * (-len(item_id) % 4)
-            suffix = base64.b64decode(padded, altchars=b"-_", validate=True)
+            text = item_id.removeprefix(_FOREIGN).encode("ascii")
+            suffix = base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
             key = self._prefix + suffix
-            self.position(key)
+            if not foreign:
+                self.position(key)
         except (ValueError, TypeError) as error:
             raise InvalidInput(id=item_id, reason="it is no item's id in this queue") from error
+        begin, end = self.bounds()
+        if not begin <= key < end or len(key) > MAX_KEY_BYTES:
+            raise InvalidInput(id=item_id, reason="it is no place in this queue")
         return key
 
     def _unpack(self, key: bytes, length: int) -> tuple[object, ...]:

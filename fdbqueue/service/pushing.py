@@ -16,11 +16,10 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Priority
-from fdbqueue.service.keyspace import ItemKeys, random_suffix
+from fdbqueue.service.keyspace import MAX_KEY_BYTES, ItemKeys, random_suffix
 from fdbqueue.service.reading import ItemReader
 from fdbqueue.service.transactions import error_code, run
 
-MAX_KEY_BYTES = 10_000
 MAX_VALUE_BYTES = 100_000
 
 #: FoundationDB advises transactions under 1 MB; its limit is 10 MB.

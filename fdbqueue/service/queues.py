@@ -242,7 +242,7 @@ class Queue:
         return Item(
             value=value,
             priority=priority,
-            id=self._keys.id_of(key),
+            id=self._keys.item_id(key),
             pushed_at=moment(entry.pushed_at) if self.codec.keeps_metadata else None,
             size_bytes=len(entry.value),
         )

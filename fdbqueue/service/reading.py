@@ -73,7 +73,7 @@ class ItemReader:
         return Item(
             value=stored.value,
             priority=position.priority,
-            id=self._keys.id_of(key),
+            id=self._keys.item_id(key),
             pushed_at=None if stored.pushed_at is None else moment(stored.pushed_at),
             attempts=stored.attempts,
             size_bytes=len(data),

@@ -1,8 +1,8 @@
 """The retry loop, and the decorator for functions that run in it.
 
 An error the engine calls retryable runs the function again, after the engine's own pause
-(``on_error``). A commit whose outcome is unknown (1021, 1039) is not run again: that could
-push or pop twice; it ends with :class:`OutcomeUnknown`.
+(``on_error``). A commit whose outcome is unknown (1021, 1039, or 1031: it timed out) is not
+run again: that could push or pop twice; it ends with :class:`OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: commit_unknown_result and cluster_version_changed: ``is_maybe_committed``.
 _MAYBE_COMMITTED = frozenset({1021, 1039})
+#: transaction_timed_out: while committing it says nothing about the commit either.
+_TIMED_OUT = 1031
 
 
 def run(database: Any, function: Callable[[Any], T]) -> T:
@@ -41,14 +43,16 @@ def run(database: Any, function: Callable[[Any], T]) -> T:
     transaction = database.create_transaction()
     try:
         while True:
+            committing = False
             try:
                 result = function(transaction)
+                committing = True
                 transaction.commit().wait()
             except Exception as error:
                 code = error_code(error)
                 if code is None:
                     raise
-                if code in _MAYBE_COMMITTED:
+                if code in _MAYBE_COMMITTED or (committing and code == _TIMED_OUT):
                     raise OutcomeUnknown(fdb_code=code) from error
                 transaction.on_error(code).wait()
             else:
@@ -59,9 +63,14 @@ def run(database: Any, function: Callable[[Any], T]) -> T:
 
 
 def error_code(error: BaseException) -> int | None:
-    """Return FoundationDB's code of an engine's error, None for any other error."""
-    code = getattr(error, "code", None)
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
+    """Return FoundationDB's code of an engine's error, None for any other error.
+
+    Each engine has its own class of errors, called ``FDBError`` as the binding's is.
+    """
+    if any(kind.__name__ == "FDBError" for kind in type(error).__mro__):
+        code: int = getattr(error, "code")  # noqa: B009  # of no class known here
+        return code
+    return None
 
 
 def transactional(function: F) -> F:

@@ -125,6 +125,23 @@ def test_json_values_come_back_exactly(fifo, value):
     assert type(found) is type(value)
 
 
+@pytest.mark.parametrize("kind", ["list", "dict"])
+def test_json_may_be_nested_200_levels_deep_and_no_more(fifo, rows, kind):
+    """What is pushed can be read wherever the stack stands; deeper values are refused."""
+
+    def nested(levels):
+        value = "core"
+        for _ in range(levels):
+            value = [value] if kind == "list" else {"a": value}
+        return value
+
+    fifo.push(nested(200))
+    assert fifo.pop().value == nested(200)
+    with pytest.raises(InvalidValue):
+        fifo.push(nested(201))
+    assert rows() == []
+
+
 @pytest.mark.parametrize("value", ["text", 1, None, [1], {}])
 def test_a_bytes_queue_takes_bytes_alone(database, subspace, rows, value):
     """Nothing is converted behind the pusher's back."""

@@ -108,9 +108,9 @@ def test_an_item_is_found_by_its_id(ints):
         ints.get(pushed.id)
 
 
-@pytest.mark.parametrize("wrong", ["", "!", "AAAA", "é", "FQEB", "a" * 5000])
-def test_what_is_no_id_is_refused(ints, wrong):
-    """An id or cursor that is no place in such a queue is the caller's error."""
+@pytest.mark.parametrize("wrong", ["", "!", "AAAA", "é", "FQEB", "~_w", "~!", "~" + "F" * 14_000])
+def test_what_is_no_place_in_the_queue_is_refused(ints, wrong):
+    """An id or cursor that is not one, or leads outside the queue's items, is an error."""
     with pytest.raises(InvalidInput):
         ints.get(wrong)
     with pytest.raises(InvalidInput):
@@ -122,6 +122,24 @@ def test_an_id_of_another_kind_of_queue_is_refused(ints, database, subspace):
     pushed = FifoQueue(database, subspace["other"]).push("x")
     with pytest.raises(InvalidInput):
         ints.get(pushed.id)
+    with pytest.raises(InvalidInput):
+        ints.page(after=pushed.id)
+
+
+def test_pages_go_past_foreign_keys(ints, database, subspace):
+    """A key that is no item's is shown, has a page after it, and can be looked at."""
+    ints.push("first", 1)
+    transaction = database.create_transaction()
+    for number in range(3):
+        transaction[subspace.pack(("foreign", number))] = b"x"
+        transaction[subspace.key() + b"\x02\xff\xff%d" % number] = b"y"
+    transaction.commit().wait()
+    ints.push("last", 2)
+    values, pages = walk(ints, limit=1)
+    assert pages == 9
+    assert [v for v in values if isinstance(v, str)] == ["first", "last"]
+    foreign = [item for item in ints if isinstance(item.value, Undecodable)]
+    assert [ints.get(item.id) for item in foreign] == foreign
 
 
 def test_a_page_shows_what_cannot_be_decoded(ints, database, subspace):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fdb.subspace_impl
 import pytest
 from django.core.checks import run_checks
 from django.core.management import call_command
@@ -69,6 +70,20 @@ def test_the_first_pattern_that_fits_counts(setting):
     """A name that fits two patterns is of the one that stands first."""
     with override_settings(FDBQUEUE=setting):
         assert isinstance(fdbqueue.queue("user-urgent"), FifoQueue)
+
+
+def test_what_others_store_among_the_queues_is_no_queue(setting):
+    """Names that fit no rule, other types and keys that are no tuples are passed over."""
+    with override_settings(FDBQUEUE=setting):
+        place = fdb.subspace_impl.Subspace(("fdbqueue", "queue"))
+        transaction = conf.database().create_transaction()
+        for name in (7, "user-a b", b"user-x", None):
+            transaction[place.pack((name, 1))] = b""
+        transaction[place.key() + b"\x02\xff\xff"] = b""
+        transaction[place.key() + b"\x03"] = b""
+        transaction.commit().wait()
+        fdbqueue.queue("user-z").push(1)
+        assert conf.catalog().names() == ["legacy", "mail", "quakes", "user-z"]
 
 
 @pytest.mark.parametrize("name", ["nope", "user", "", "user-/7", "user-" + "x" * 200, "user-*"])

@@ -204,8 +204,9 @@ class Committer:
             failure = 1021
             connection.execute("COMMIT" if accepted else "ROLLBACK")
             failure = None
-        except sqlite3.Error:
-            failure = 1510 if failure == 1020 or connection.in_transaction else 1021
+        except sqlite3.Error as error:
+            if failure == 1020 or connection.in_transaction or _is_unwritten(error):
+                failure = 1510
         finally:
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # tried again by the next commit
@@ -263,6 +264,12 @@ class Committer:
             return
         self._pruned_at = version
         connection.execute(_PRUNE, (version - _KEPT_VERSIONS,))
+
+
+def _is_unwritten(error: sqlite3.Error) -> bool:
+    """Tell whether a failed COMMIT certainly had no effect: its last frame is not there."""
+    name = getattr(error, "sqlite_errorname", "")  # Python 3.11
+    return name in {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}
 
 
 class _History:

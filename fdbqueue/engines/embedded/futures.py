@@ -7,7 +7,9 @@ its future is first used.
 
 from __future__ import annotations
 
+import functools
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +28,10 @@ def _call(callback: Callable[[Any], object], future: Any) -> None:
         callback(future)
     except Exception:  # noqa: BLE001  # it is no concern of who completed the future
         _log.exception("a callback of a future failed")
+
+
+def _put_place(ready: queue.SimpleQueue[int], place: int, _: Any) -> None:
+    ready.put(place)
 
 
 class Future(Generic[T]):
@@ -57,6 +63,20 @@ class Future(Generic[T]):
         _call(callback, self)
 
     done = is_ready
+
+    @staticmethod
+    def wait_for_any(*futures: Future[Any]) -> int:
+        """Return the place of a future that is ready, as soon as one is.
+
+        Raises:
+            ValueError: There are none.
+        """
+        if not futures:
+            raise ValueError("wait_for_any requires at least one future")
+        ready: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for place, future in enumerate(futures):
+            future.on_ready(functools.partial(_put_place, ready, place))
+        return ready.get()
 
     def result(self) -> T:
         """Return the result, or raise the error."""
@@ -183,9 +203,14 @@ class Delay(Future[None]):
 class Value(Future["Value"]):
     """A value or key read from the database, usable wherever its bytes are.
 
-    As with the binding it is not ``bytes``: convert with ``bytes(value)`` where the bytes
-    themselves are needed. An absent value equals None, and :meth:`present` says so.
+    As with the binding ``isinstance(value, bytes)`` holds, but it is no ``bytes``: convert
+    with ``bytes(value)`` where the bytes themselves are needed. An absent value equals
+    None, and :meth:`present` says so.
     """
+
+    @property  # type: ignore[misc]  # what isinstance() asks for, as with the binding
+    def __class__(self) -> type:
+        return bytes
 
     @property
     def value(self) -> bytes | None:

@@ -102,17 +102,19 @@ class RangeResult:
 class Reads:
     """Read through a transaction: serializable reads, or snapshot reads that never conflict."""
 
-    _transaction: Transaction
     _snapshot: bool
+
+    def _reader(self) -> Transaction:
+        raise NotImplementedError
 
     def get(self, key: Any) -> Value:
         """Read one key; the result equals None where it is absent."""
-        return self._transaction.read_key(as_key(key), self._snapshot)
+        return self._reader().read_key(as_key(key), self._snapshot)
 
     def get_key(self, key_selector: KeySelector) -> Value:
         r"""Resolve a selector: the empty key before the first, ``\xff`` after the last."""
         selector = as_selector(key_selector, b"")
-        return self._transaction.read_selector(selector, self._snapshot)
+        return self._reader().read_selector(selector, self._snapshot)
 
     def get_range(
         self,
@@ -139,7 +141,7 @@ class Reads:
 
     def get_read_version(self) -> Future[int]:
         """Return the version all reads of the transaction are of."""
-        return self._transaction.read_version()
+        return self._reader().read_version()
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
@@ -150,7 +152,7 @@ class Reads:
         self, begin: KeySelector, end: KeySelector, limit: int, wanted: int, reverse: bool
     ) -> Future[RangeRead]:
         """Read one part of a range, for :class:`RangeResult`."""
-        return self._transaction.read_range(begin, end, limit, wanted, reverse, self._snapshot)
+        return self._reader().read_range(begin, end, limit, wanted, reverse, self._snapshot)
 
 
 class SnapshotReads(Reads):
@@ -159,3 +161,6 @@ class SnapshotReads(Reads):
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._snapshot = True
+
+    def _reader(self) -> Transaction:
+        return self._transaction

@@ -60,7 +60,7 @@ def as_key(key: Any) -> bytes:
     Raises:
         TypeError: It is none of these.
     """
-    if isinstance(key, bytes):
+    if type(key) is bytes:
         return key
     if hasattr(key, "as_foundationdb_key"):
         key = key.as_foundationdb_key()
@@ -75,7 +75,7 @@ def as_value(value: Any) -> bytes:
     Raises:
         TypeError: It is neither.
     """
-    if isinstance(value, bytes):
+    if type(value) is bytes:
         return value
     if hasattr(value, "as_foundationdb_value"):
         value = value.as_foundationdb_value()

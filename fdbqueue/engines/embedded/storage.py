@@ -243,8 +243,9 @@ class Store:
     def writer(self, deadline: float | None) -> Iterator[sqlite3.Connection]:
         """Wait for this process's turn to write, and yield the connection that may.
 
-        Processes take turns: whoever waits goes before the one that has just written,
-        because each holds the turnstile until it has the turn.
+        Processes take turns: each holds the turnstile until it has the turn, so one that
+        waits for the turn goes before one that has just written. The kernel wakes those
+        who wait at the turnstile together, and one of them gets it.
 
         Args:
             deadline: When to stop waiting, on the monotonic clock; None to wait for ever.
@@ -303,9 +304,11 @@ class Store:
         with self._lock:
             if self._ready:
                 return
+            created = False
             try:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(self.sync_directory)
+                    created = True
                 self._turnstile = self._open_lock("turnstile")
                 self._turn = self._open_lock("turn")
                 fcntl.flock(self._turn, fcntl.LOCK_EX)
@@ -315,11 +318,20 @@ class Store:
                     fcntl.flock(self._turn, fcntl.LOCK_UN)
             except (OSError, sqlite3.Error) as error:
                 self._close_locks()
+                if created:
+                    self._remove_locks()
                 raise EngineUnavailable(path=self.path, reason=str(error)) from error
             self._ready = True
 
     def _open_lock(self, name: str) -> int:
         return os.open(os.path.join(self.sync_directory, name), os.O_RDWR | os.O_CREAT, 0o666)
+
+    def _remove_locks(self) -> None:
+        """Leave nothing beside a file that is not ours."""
+        with contextlib.suppress(OSError):
+            for name in ("turnstile", "turn"):
+                os.unlink(os.path.join(self.sync_directory, name))
+            os.rmdir(self.sync_directory)
 
     def _check_or_create(self) -> None:
         with contextlib.closing(self._connection()) as connection:

@@ -47,7 +47,6 @@ class Transaction(Reads, Writes):
     _snapshot = False
 
     def __init__(self, database: Database) -> None:
-        self._transaction = self
         self._database = database
         self._lock = threading.RLock()
         self.option_values: OptionValues = database.defaults.start()
@@ -84,6 +83,9 @@ class Transaction(Reads, Writes):
         return TransactionOptions(self)
 
     # Reading
+
+    def _reader(self) -> Transaction:
+        return self
 
     def read_key(self, key: bytes, snapshot: bool) -> Value:
         """Read a key, for :class:`Reads`."""

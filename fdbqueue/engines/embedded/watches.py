@@ -273,8 +273,9 @@ class _Pipe:
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a byte came within the time, and take all that came."""
-        ready, _, _ = select.select([self._reader], [], [], seconds)
-        if not ready:
+        poll = select.poll()  # select() cannot take descriptors from 1,024 on
+        poll.register(self._reader, select.POLLIN)
+        if not poll.poll(seconds * 1000):
             return False
         with contextlib.suppress(BlockingIOError):
             os.read(self._reader, 65536)

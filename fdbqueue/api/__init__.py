@@ -1,0 +1,1 @@
+"""The REST API: queues over HTTP, on Django REST framework."""

@@ -1,0 +1,178 @@
+"""Errors as responses: one shape, and the one map from exceptions to HTTP.
+
+    {"code": "item_not_found", "message": "The queue holds no such item", "queue": "mail"}
+
+``code`` is permanent; the text is not. Other keys are the error's context. A response of
+500 and above has none: it may name files and hosts, so it goes to the log instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.settings import api_settings
+from rest_framework.views import set_rollback
+
+from fdbqueue.exceptions import (
+    CorruptItem,
+    EngineError,
+    FdbQueueError,
+    InvalidInput,
+    ItemNotFound,
+    OutcomeUnknown,
+    PushInterrupted,
+    QueueNotFound,
+    ValueTooLarge,
+)
+from fdbqueue.service.transactions import error_code
+
+#: What ``Retry-After`` says when the same request may succeed later.
+RETRY_AFTER_SECONDS = 5
+
+_MAX_FIELDS = 20
+_MAX_TEXT = 200
+_TRANSACTION_TOO_LARGE = 2101
+
+#: The first class of an error's ancestry that is listed decides.
+_STATUS: dict[type, int] = {
+    QueueNotFound: 404,
+    ItemNotFound: 404,
+    InvalidInput: 400,
+    ValueTooLarge: 413,
+    CorruptItem: 409,
+    PushInterrupted: 503,
+    OutcomeUnknown: 503,
+    EngineError: 503,
+    FdbQueueError: 500,
+}
+
+logger = logging.getLogger(__name__)
+
+
+class BodyTooLarge(exceptions.APIException):
+    """The body is over Django's ``DATA_UPLOAD_MAX_MEMORY_SIZE``."""
+
+    status_code = 413
+    default_code = "body_too_large"
+    default_detail = "The request's body is too large."
+
+
+#: Django's exceptions, and what they are here.
+_DJANGO: dict[type[Exception], type[exceptions.APIException]] = {
+    Http404: exceptions.NotFound,
+    PermissionDenied: exceptions.PermissionDenied,
+    RequestDataTooBig: BodyTooLarge,
+    SuspiciousOperation: exceptions.ParseError,
+}
+
+
+def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """Return the response for an exception, in the place of DRF's ``EXCEPTION_HANDLER``.
+
+    Args:
+        error: What a view raised.
+        context: The view and the request, as DRF gives them; unused.
+
+    Returns:
+        The response; None for what is nobody's error but a bug's.
+    """
+    del context
+    response = _response(error)
+    if response is None:
+        return None
+    if response.status_code >= 500:
+        logger.error("request failed", exc_info=error, extra={"status": response.status_code})
+    set_rollback()
+    return response
+
+
+def _response(error: Exception) -> Response | None:
+    for django_error, drf_error in _DJANGO.items():
+        if isinstance(error, django_error):
+            return _from_drf(drf_error())
+    if isinstance(error, FdbQueueError):
+        return _from_service(error)
+    if isinstance(error, exceptions.APIException):
+        return _from_drf(error)
+    code = error_code(error)
+    return None if code is None else _from_engine(code)
+
+
+def _from_service(error: FdbQueueError) -> Response:
+    status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    message = str(type(error)())  # the text of its class, without the context
+    context = error.context if status < 500 else {}
+    shown = {name: _shown(value) for name, value in context.items()}
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if error.retryable else {}
+    return _respond(status, error.code, message, shown, headers)
+
+
+def _from_engine(fdb_code: int) -> Response:
+    if fdb_code == _TRANSACTION_TOO_LARGE:
+        return _respond(413, "transaction_too_large", "The items are too large for one request")
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    return _respond(503, "engine_error", "The engine could not do it", headers=headers)
+
+
+def _from_drf(error: exceptions.APIException) -> Response:
+    if isinstance(error, exceptions.ValidationError):
+        fields = dict(itertools.islice(_fields(error.detail), _MAX_FIELDS))
+        message = "The input is not acceptable; nothing was changed"
+        return _respond(400, "invalid_input", message, {"fields": fields})
+    headers = {}
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = str(getattr(error, "auth_header"))  # noqa: B009
+    if getattr(error, "wait", None):
+        headers["Retry-After"] = str(getattr(error, "wait"))  # noqa: B009
+    detail = error.detail if isinstance(error.detail, str) else error.default_detail
+    code = getattr(detail, "code", None) or error.default_code
+    return _respond(error.status_code, code, str(detail), headers=headers)
+
+
+def _fields(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield where something is wrong (``items.3.value``) and what."""
+    if isinstance(detail, str):
+        yield _clipped(path or "body"), _clipped(detail)
+        return
+    members = detail.items() if isinstance(detail, dict) else _places(detail)
+    for name, member in members:
+        own = name in {None, api_settings.NON_FIELD_ERRORS_KEY}
+        yield from _fields(member, path if own else f"{path}.{name}".lstrip("."))
+
+
+def _places(details: list[Any]) -> Iterator[tuple[int | None, Any]]:
+    for place, detail in enumerate(details):
+        yield (None if isinstance(detail, str) else place), detail
+
+
+def _respond(
+    status: int,
+    code: str,
+    message: str,
+    context: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    common = {"code": code, "message": message}
+    return Response(
+        {**common, **(context or {}), **common}, status=status, headers=dict(headers or {})
+    )
+
+
+def _shown(value: Any) -> Any:
+    """Return what JSON can show of a context's value, clipped."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and abs(value) < 2**63:
+        return value
+    return _clipped(str(value))
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."

@@ -1,0 +1,109 @@
+"""The one media type, JSON: strict both ways, whatever the host project's settings."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import IO, Any
+
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import JSONParser
+from rest_framework.renderers import JSONRenderer
+
+from fdbqueue.service.codecs import MAX_JSON_DEPTH
+
+#: A body is nested no deeper: a value as deep as the codec takes, in a list of items.
+MAX_DEPTH = MAX_JSON_DEPTH + 3
+
+
+class StrictJSONParser(JSONParser):
+    """Parse UTF-8 JSON so that nothing in it is lost.
+
+    Refused, beside what is no JSON: NaN and Infinity, numbers no float can hold, an
+    object that has a key twice, an empty body, and nesting deeper than values may be.
+    """
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,  # noqa: ARG002  # JSON is UTF-8
+        parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002  # as above
+    ) -> Any:
+        """Return the body.
+
+        Raises:
+            ParseError: It is refused; the message says why.
+        """
+        try:
+            body = _decode(stream.read().decode())
+        except RecursionError:
+            raise _too_deep() from None
+        except ValueError as error:
+            raise ParseError(f"The body is not valid JSON: {error}") from error
+        _check_depth(body)
+        return body
+
+
+class StrictJSONRenderer(JSONRenderer):
+    """Render JSON in UTF-8; with escapes where a string has no UTF-8."""
+
+    strict = True
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the bytes of the response."""
+        try:
+            return super().render(data, accepted_media_type, renderer_context)
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
+            return _EscapingJSONRenderer().render(data, accepted_media_type, renderer_context)
+
+
+class _EscapingJSONRenderer(JSONRenderer):
+    strict = True
+    ensure_ascii = True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:50]} is beyond the range of a float")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return members
+
+
+_decode = json.JSONDecoder(
+    parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_object
+).decode
+
+
+def _check_depth(body: Any) -> None:
+    level = [body]
+    for _ in range(MAX_DEPTH + 1):
+        containers = [value for value in level if isinstance(value, dict | list)]
+        if not containers:
+            return
+        level = [member for container in containers for member in _members(container)]
+    raise _too_deep()
+
+
+def _members(container: dict[str, Any] | list[Any]) -> Any:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _too_deep() -> ParseError:
+    return ParseError(f"The body is nested deeper than {MAX_DEPTH} levels.")

@@ -1,0 +1,191 @@
+"""What the queue commands share: exit codes, the queue by its name, and safe output."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import functools
+import os
+import select
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    DjangoHelpFormatter,
+)
+
+import fdbqueue
+from fdbqueue import conf
+from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.management import rendering
+from fdbqueue.management.exits import NO_SUCH_QUEUE, OutputFailed, command_error
+from fdbqueue.service import Item, Queue
+
+_NAMES_IN_HINT = 20
+
+
+class _HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Keep the examples' lines, and Django's own options last."""
+
+
+class QueueCommand(BaseCommand):
+    """A command on queues; its errors are CommandErrors with fdbqueue's exit codes.
+
+    System checks do not run: the setting is checked when it is used, and a command that
+    others read from must not fail over somebody else's app.
+    """
+
+    #: Shown at the end of ``--help``.
+    examples: ClassVar[str]
+    requires_system_checks: list[str] = []  # noqa: RUF012  # Django's attribute
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Add the examples to the parser."""
+        return super().create_parser(
+            prog_name,
+            subcommand,
+            epilog=self.examples,
+            formatter_class=_HelpFormatter,
+            **kwargs,
+        )
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run the command, and give each error its exit code."""
+        self.verbosity: int = options["verbosity"]
+        self.written = 0  # lines
+        try:
+            return super().execute(*args, **options)
+        except CommandError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error.__cause__, BrokenPipeError) and isinstance(error, OutputFailed):
+                return None  # whoever read from it has seen enough
+            failure = command_error(error)
+            if failure is None:
+                raise
+            raise failure from error
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue with a name.
+
+        Raises:
+            CommandError: There is none; it names those there are.
+        """
+        try:
+            return fdbqueue.queue(name)
+        except QueueNotFound as error:
+            message = f"No queue has the name {name!r}. {_known_names()}"
+            raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
+
+    def note(self, text: str) -> None:
+        """Tell a person something on standard error, unless ``--verbosity 0``."""
+        if self.verbosity > 0:
+            self.stderr.write(text, style_func=str)
+
+    def emit(self, lines: Iterable[str]) -> None:
+        """Print lines, flushing each, so that what is counted as written has left.
+
+        Raises:
+            OutputFailed: It cannot be written; :attr:`written` lines were.
+        """
+        try:
+            for line in lines:
+                self._write(line)
+                self.written += 1
+        except (OSError, KeyboardInterrupt) as error:
+            self._abandon_output()
+            reason = error.strerror if isinstance(error, OSError) else "interrupted"
+            raise OutputFailed(reason=reason) from error
+
+    def check_output(self) -> None:
+        """Find out, as far as that can be known, that nobody will read what is printed.
+
+        Raises:
+            OutputFailed: Standard output is closed, or the pipe's reader is gone.
+        """
+        if self._from_shell and _is_closed(sys.stdout):
+            raise OutputFailed(reason="it is closed")
+
+    @property
+    def _from_shell(self) -> bool:
+        """Whether standard output is this process's own, and not a caller's stream."""
+        return getattr(self, "_called_from_command_line", False)
+
+    def _write(self, line: str) -> None:
+        if self._from_shell and sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed")
+        try:
+            self.stdout.write(line)
+        except UnicodeEncodeError:
+            self.stdout.write(line.encode("ascii", "backslashreplace").decode())
+        self.stdout.flush()
+
+    def _abandon_output(self) -> None:
+        """Keep Python from writing what is left once more when it exits."""
+        if self._from_shell and sys.stdout is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+class ItemsCommand(QueueCommand):
+    """A command that prints items from one end of a queue."""
+
+    #: Does the table show values whole? It must where they are nowhere else any more.
+    whole_values: ClassVar[bool] = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the queue's name, the end, the limit and the format."""
+        parser.add_argument("name", metavar="NAME", help="the queue's name")
+        parser.add_argument(
+            "--end",
+            choices=["min", "max"],
+            default="min",
+            help="min: lowest priority, earliest pushed (default); max: the other end",
+        )
+        parser.add_argument(
+            "--limit", type=_count, default=1, metavar="N", help="the most items (default 1)"
+        )
+        parser.add_argument(
+            "--json", action="store_true", dest="as_json", help="print one JSON object a line"
+        )
+
+    def item_lines(self, as_json: bool) -> Callable[[list[Item]], list[str]]:
+        """Return what turns items into lines, one for each."""
+        if as_json:
+            return lambda items: [rendering.item_line(item) for item in items]
+        table = rendering.Table(rendering.ITEM_COLUMNS)
+        row = functools.partial(rendering.item_row, whole=self.whole_values)
+        return lambda items: table.lines(map(row, items))
+
+
+def _known_names() -> str:
+    """Return a hint; from the setting, for names that fit a pattern may be millions."""
+    names = list(getattr(settings, conf.SETTING, {}).get("QUEUES", {}))
+    if not names:
+        return f"{conf.SETTING}['QUEUES'] names none."
+    more = f" and {len(names) - _NAMES_IN_HINT} more" if len(names) > _NAMES_IN_HINT else ""
+    return f"The setting has {', '.join(names[:_NAMES_IN_HINT])}{more}."
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
+
+
+_count.__name__ = "number"  # argparse names the type in its message
+
+
+def _is_closed(stream: Any) -> bool:
+    if stream is None:
+        return True
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

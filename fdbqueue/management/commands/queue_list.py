@@ -1,0 +1,81 @@
+"""``queue_list``: print the queues there are."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from fdbqueue import conf
+from fdbqueue.management import rendering
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.service import Item, Queue
+
+COLUMNS = ("NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE")
+
+
+class Command(QueueCommand):
+    help = (
+        "Print the queues: those the setting names, and those that fit one of its patterns "
+        "and hold something. The head is the item that queue_pop would take."
+    )
+    examples = """\
+examples:
+  manage.py queue_list
+  manage.py queue_list --json
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--json", action="store_true", dest="as_json", help="print one JSON object a line"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        now = datetime.datetime.now(datetime.timezone.utc)
+        queues = [(queue, _head(queue)) for queue in conf.catalog().queues()]
+        if options["as_json"]:
+            self.emit(rendering.json_line(_record(*pair, now)) for pair in queues)
+        else:
+            self.emit(rendering.Table(COLUMNS).lines(_row(*pair, now) for pair in queues))
+
+
+def _head(queue: Queue) -> Item | None:
+    """Return the first item, even one that cannot be decoded."""
+    return next(iter(queue.page(limit=1).items), None)
+
+
+def _record(queue: Queue, head: Item | None, now: datetime.datetime) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "kind": queue.kind,
+        "codec": queue.codec.name,
+        "priority_type": _priority_type(queue),
+        "head": head
+        and {
+            "id": head.id,
+            "priority": head.priority,
+            "pushed_at": rendering.timestamp(head.pushed_at),
+            "age_seconds": _age_seconds(head, now),
+        },
+    }
+
+
+def _row(queue: Queue, head: Item | None, now: datetime.datetime) -> tuple[str, ...]:
+    seconds = None if head is None else _age_seconds(head, now)
+    return (
+        queue.name,
+        queue.kind,
+        queue.codec.name,
+        rendering.or_dash(_priority_type(queue)),
+        "empty" if head is None else rendering.or_dash(head.priority),
+        "-" if seconds is None else rendering.age(seconds),
+    )
+
+
+def _priority_type(queue: Queue) -> str | None:
+    return getattr(queue, "priority_type", None)
+
+
+def _age_seconds(item: Item, now: datetime.datetime) -> float | None:
+    return None if item.pushed_at is None else (now - item.pushed_at).total_seconds()

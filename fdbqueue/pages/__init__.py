@@ -1,0 +1,1 @@
+"""What the read-only pages show, made ready for their templates."""

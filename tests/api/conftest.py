@@ -1,0 +1,91 @@
+"""Users, clients, and queues in a place of their own, for the tests of the REST API."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fdb.tuple
+import pytest
+from django.contrib.auth.models import Permission, User
+from rest_framework.test import APIClient
+
+from fdbqueue import conf, service
+
+QUEUES = {
+    "quakes": {"kind": "priority", "priority_type": "float"},
+    "jobs": {"kind": "priority"},
+    "mail": {"kind": "fifo"},
+    "raw": {"kind": "fifo", "codec": "bytes"},
+    "pairs": {"kind": "fifo", "codec": "tuple"},
+    "user-*": {"kind": "fifo"},
+}
+
+
+def _engine(tmp_path: Path) -> dict[str, Any]:
+    cluster_file = os.environ.get("FDB_CLUSTER_FILE")
+    if cluster_file:
+        return {
+            "ENGINE": "fdbqueue.engines.foundationdb",
+            "OPTIONS": {"cluster_file": cluster_file},
+        }
+    return {"OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"}}
+
+
+@pytest.fixture
+def queues(settings: Any, tmp_path: Path) -> Iterator[service.Catalog]:
+    """The catalog of QUEUES: on a cluster if there is one, under a prefix of its own."""
+    prefix = ("fdbqueue-test", secrets.token_hex(8))
+    settings.FDBQUEUE = {**_engine(tmp_path), "PREFIX": prefix, "QUEUES": QUEUES}
+    catalog = conf.catalog()
+    yield catalog
+    everything = fdb.tuple.range(prefix)
+    service.run(catalog.database, lambda tr: tr.clear_range(everything.start, everything.stop))
+    if hasattr(catalog.database, "close"):
+        catalog.database.close()
+
+
+@pytest.fixture
+def user_with(db: None) -> Callable[..., User]:
+    """Make a user who has some of the app's permissions."""
+
+    def make(*permissions: str) -> User:
+        user = User.objects.create_user(f"user-{secrets.token_hex(4)}")
+        found = Permission.objects.filter(
+            content_type__app_label="fdbqueue", codename__in=permissions
+        )
+        assert len(found) == len(permissions)
+        user.user_permissions.set(found)
+        return user
+
+    return make
+
+
+@pytest.fixture
+def client_with(user_with: Callable[..., User]) -> Callable[..., APIClient]:
+    """Make a client whose user has some of the app's permissions."""
+
+    def make(*permissions: str) -> APIClient:
+        client = APIClient()
+        client.default_format = "json"
+        client.force_authenticate(user_with(*permissions))
+        return client
+
+    return make
+
+
+@pytest.fixture
+def api(client_with: Callable[..., APIClient], queues: service.Catalog) -> APIClient:
+    """A client who may do everything."""
+    return client_with("view_queue", "push_queue", "pop_queue")
+
+
+@pytest.fixture
+def anonymous(db: None, queues: service.Catalog) -> APIClient:
+    """A client without a user."""
+    client = APIClient()
+    client.default_format = "json"
+    return client

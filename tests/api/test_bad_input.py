@@ -1,0 +1,223 @@
+"""Bad input: refused with a code, and nothing changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+
+#: What is posted, as text, and the status and code it gets.
+BAD_PUSHES = {
+    "NaN": ('{"value": NaN}', 400, "parse_error"),
+    "Infinity": ('{"value": [Infinity]}', 400, "parse_error"),
+    "-Infinity": ('{"value": 1, "priority": -Infinity}', 400, "parse_error"),
+    "beyond a float": ('{"value": 1e999}', 400, "parse_error"),
+    "beyond 4,300 digits": ('{"value": 1' + "0" * 4_300 + "}", 400, "parse_error"),
+    "a key twice": ('{"value": {"a": 1, "a": 2}}', 400, "parse_error"),
+    "malformed": ('{"value": 1', 400, "parse_error"),
+    "trailing text": ('{"value": 1} x', 400, "parse_error"),
+    "empty": ("", 400, "invalid_input"),
+    "blank": (" ", 400, "parse_error"),
+    "too deep": ('{"value": ' + "[" * 201 + "]" * 201 + "}", 400, "invalid_value"),
+    "deeper": ('{"value": ' + "[" * 203 + "]" * 203 + "}", 400, "parse_error"),
+    "far too deep": ("[" * 100_000, 400, "parse_error"),
+    "not UTF-8": (b'{"value": "\xff"}', 400, "parse_error"),
+    "no object": ("[1]", 400, "invalid_input"),
+    "null": ("null", 400, "invalid_input"),
+    "text": ('"value"', 400, "invalid_input"),
+    "missing value": ('{"priority": 1}', 400, "invalid_input"),
+    "unknown key": ('{"value": 1, "delay": 5}', 400, "invalid_input"),
+    "items and value": ('{"items": [{"value": 1}], "value": 1}', 400, "invalid_input"),
+    "items empty": ('{"items": []}', 400, "invalid_input"),
+    "items null": ('{"items": null}', 400, "invalid_input"),
+    "items no list": ('{"items": {"value": 1}}', 400, "invalid_input"),
+    "items too many": (json.dumps({"items": [{"value": 1}] * 1_001}), 400, "invalid_input"),
+    "item no object": ('{"items": [{"value": 1}, 2]}', 400, "invalid_input"),
+    "item without value": ('{"items": [{"value": 1}, {}]}', 400, "invalid_input"),
+    "item with unknown key": ('{"items": [{"value": 1, "x": 2}]}', 400, "invalid_input"),
+    "priority true": ('{"value": 1, "priority": true}', 400, "invalid_priority"),
+    "priority text": ('{"value": 1, "priority": "1"}', 400, "invalid_priority"),
+    "priority null": ('{"value": 1, "priority": null}', 400, "invalid_priority"),
+    "priority list": ('{"value": 1, "priority": [1]}', 400, "invalid_priority"),
+    "priority fraction": ('{"value": 1, "priority": 1.5}', 400, "invalid_priority"),
+    "priority of 65 bits": (
+        '{"value": 1, "priority": 9223372036854775808}',
+        400,
+        "invalid_priority",
+    ),
+    "half a surrogate pair": (r'{"value": "\ud800"}', 400, "invalid_value"),
+    "surrogate as key": (r'{"value": 1, "\ud800": 1}', 400, "invalid_input"),
+    "too long": (json.dumps({"value": "x" * 100_000}), 413, "value_too_large"),
+    "body too long": (json.dumps({"value": "x" * 2_621_440}), 413, "body_too_large"),
+}
+
+
+@pytest.mark.parametrize(("body", "status", "code"), BAD_PUSHES.values(), ids=BAD_PUSHES)
+def test_bad_push(
+    api: APIClient, queues: service.Catalog, body: Any, status: int, code: str
+) -> None:
+    """A push that is not acceptable is refused with its code, and pushes nothing."""
+    response = api.post("/api/queues/jobs/push/", body, content_type="application/json")
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert queues.queue("jobs").peek() is None
+
+
+def test_the_deepest_body(api: APIClient) -> None:
+    """A body of 100 levels is taken, and its value comes back."""
+    body = '{"value": ' + "[" * 99 + "]" * 99 + "}"
+    pushed = api.post("/api/queues/mail/push/", body, content_type="application/json")
+    assert pushed.status_code == 201
+    assert api.post("/api/queues/mail/pop/", {}).json()["items"] == [pushed.json()]
+
+
+def test_what_is_wrong_is_named(api: APIClient) -> None:
+    """The fields say where each thing is wrong, and what."""
+    body = {"items": [{"value": 1}, {"priority": 1}, 3, {"value": 1, "colour": 2}]}
+    response = api.post("/api/queues/jobs/push/", body)
+    assert response.json() == {
+        "code": "invalid_input",
+        "message": "The input is not acceptable; nothing was changed",
+        "fields": {
+            "items.1.value": "This field is required.",
+            "items.2": "A JSON object is needed.",
+            "items.3.colour": "It is unknown here.",
+        },
+    }
+
+
+def test_long_input_is_not_echoed(api: APIClient) -> None:
+    """A response to bad input stays short, however much was wrong."""
+    many = api.post("/api/queues/jobs/push/", {"items": [{"x" * 1_000: 1}] * 1_000})
+    long = api.post("/api/queues/jobs/push/", {"value": 1, "priority": "9" * 10_000})
+    assert many.status_code == long.status_code == 400
+    assert len(many.content) < 20_000
+    assert len(long.content) < 1_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"limit": 0},
+        {"limit": 1_001},
+        {"limit": -1},
+        {"limit": "x"},
+        {"limit": "5"},
+        {"limit": 5.0},
+        {"limit": True},
+        {"limit": None},
+        {"limit": 10**30},
+        {"end": "middle"},
+        {"end": ""},
+        {"end": None},
+        {"end": ["min"]},
+        {"count": 5},
+        [],
+    ],
+    ids=json.dumps,
+)
+def test_bad_pop(api: APIClient, body: Any) -> None:
+    """A pop that is not acceptable is refused and takes nothing."""
+    api.post("/api/queues/mail/push/", {"value": "kept"})
+    response = api.post("/api/queues/mail/pop/", body)
+    assert response.status_code == 400
+    assert response.json()["code"] == "invalid_input"
+    assert response.json()["fields"]
+    assert len(api.get("/api/queues/mail/items/").json()["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "limit=",
+        "limit=1_0",
+        "limit=%D9%A5",
+        "limit=+5",
+        "limit=1&limit=2",
+        "end=middle",
+        "end=",
+        "page=2",
+        "format=json",
+        "cursor=",
+    ],
+)
+@pytest.mark.parametrize("action", ["peek", "items"])
+def test_bad_query(api: APIClient, action: str, query: str) -> None:
+    """A query that is not acceptable is refused."""
+    response = api.get(f"/api/queues/jobs/{action}/?{query}")
+    assert response.status_code == 400
+    assert response.json()["code"] == "invalid_input"
+    assert list(response.json()["fields"]) == [query.partition("=")[0]]
+
+
+@pytest.mark.parametrize("path", ["", "jobs/", "jobs/items/FQEB/"])
+def test_addresses_without_a_query(api: APIClient, path: str) -> None:
+    """An address that takes no query refuses one."""
+    response = api.get(f"/api/queues/{path}?limit=5")
+    assert response.status_code == 400
+    assert response.json()["fields"] == {"limit": "It is unknown here."}
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "code"),
+    [
+        ("jobs", "min_priority=x", "invalid_input"),
+        ("jobs", "min_priority=", "invalid_input"),
+        ("jobs", "min_priority=true", "invalid_input"),
+        ("quakes", "min_priority=nan", "invalid_input"),
+        ("quakes", "max_priority=inf", "invalid_input"),
+        ("quakes", "max_priority=1e999", "invalid_priority"),
+        ("jobs", "min_priority=1.5", "invalid_priority"),
+        ("jobs", "max_priority=9223372036854775808", "invalid_priority"),
+        ("mail", "min_priority=1", "invalid_priority"),
+    ],
+)
+def test_bad_bounds(api: APIClient, name: str, query: str, code: str) -> None:
+    """A bound must be a number that fits the queue's priorities."""
+    response = api.get(f"/api/queues/{name}/items/?{query}")
+    assert (response.status_code, response.json()["code"]) == (400, code)
+
+
+@pytest.mark.parametrize("cursor", ["!", "AAA=A", "%00", "é", "=", "A", "_w"])
+def test_bad_cursor(api: APIClient, cursor: str) -> None:
+    """A cursor that is none is refused; the same goes for an item's id."""
+    page = api.get(f"/api/queues/jobs/items/?cursor={cursor}")
+    item = api.get(f"/api/queues/jobs/items/{cursor}/")
+    assert page.status_code == item.status_code == 400
+    assert page.json()["code"] == item.json()["code"]
+
+
+def test_cursor_of_another_kind_of_queue(api: APIClient) -> None:
+    """A FIFO queue's id names no item of a priority queue, nor the other way round."""
+    mail = api.post("/api/queues/mail/push/", {"value": 1}).json()["id"]
+    jobs = api.post("/api/queues/jobs/push/", {"value": 1}).json()["id"]
+    for name, other in (("jobs", mail), ("mail", jobs)):
+        item = api.get(f"/api/queues/{name}/items/{other}/")
+        page = api.get(f"/api/queues/{name}/items/?cursor={other}")
+        for response in (item, page):
+            assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+
+
+def test_cursor_with_a_space(api: APIClient) -> None:
+    """A cursor is taken as it is: a space before it is not trimmed."""
+    cursor = api.post("/api/queues/mail/push/", {"value": 1}).json()["id"]
+    response = api.get(f"/api/queues/mail/items/?cursor=%20{cursor}")
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
+def test_wrong_content_type(api: APIClient, content_type: str) -> None:
+    """Only JSON is taken."""
+    response = api.generic(
+        "POST", "/api/queues/mail/push/", '{"value": 1}', content_type=content_type
+    )
+    assert response.status_code == 415
+    assert response.json()["code"] == "unsupported_media_type"

@@ -1,0 +1,202 @@
+"""Errors: one shape everywhere, and nothing of the server in them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from rest_framework.test import APIClient
+from rest_framework.throttling import BaseThrottle
+
+from fdbqueue.api.viewsets import QueueViewSet
+
+EVERYTHING = ("view_queue", "push_queue", "pop_queue")
+FAILING = "tests.api.failing_engine"
+MAIL = {"mail": {"kind": "fifo"}, "user-*": {"kind": "fifo"}}
+
+#: Every address, with what to send to it.
+REQUESTS = [
+    ("get", "/api/queues/", None),
+    ("get", "/api/queues/mail/", None),
+    ("get", "/api/queues/mail/peek/", None),
+    ("get", "/api/queues/mail/items/", None),
+    ("get", "/api/queues/mail/items/FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA/", None),
+    ("post", "/api/queues/mail/push/", {"value": 1}),
+    ("post", "/api/queues/mail/push/", {"items": [{"value": 1}]}),
+    ("post", "/api/queues/mail/pop/", {}),
+]
+each_request = pytest.mark.parametrize(("method", "path", "body"), REQUESTS)
+
+
+@pytest.fixture
+def client(client_with: Callable[..., APIClient]) -> APIClient:
+    """A client who may do everything, whatever the engine."""
+    return client_with(*EVERYTHING)
+
+
+def check_shape(response: Any, status: int, code: str) -> None:
+    """Check what every error has in common."""
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == "application/json"
+    body = response.json()
+    assert body["code"] == code
+    assert body["message"]
+    assert isinstance(body["message"], str)
+
+
+@pytest.mark.parametrize("name", ["nope", "user 7", "%2e%2e", "-x", "x" * 101, "a*", "ü"])
+def test_unknown_queues(api: APIClient, name: str) -> None:
+    """Whatever is asked of a queue that is not configured, the answer is 404."""
+    for method, path, body in REQUESTS[1:]:
+        response = getattr(api, method)(path.replace("mail", name), body)
+        check_shape(response, 404, "queue_not_found")
+
+
+def test_wrong_methods(api: APIClient) -> None:
+    """A method that an address does not have is 405 and names those it has."""
+    for method, path in (
+        ("delete", "/api/queues/mail/"),
+        ("post", "/api/queues/"),
+        ("get", "/api/queues/mail/pop/"),
+        ("get", "/api/queues/mail/push/"),
+        ("post", "/api/queues/mail/items/"),
+        ("put", "/api/queues/mail/items/FQEB/"),
+    ):
+        response = getattr(api, method)(path)
+        check_shape(response, 405, "method_not_allowed")
+        assert response["Allow"]
+
+
+def test_not_acceptable(api: APIClient) -> None:
+    """A client that takes no JSON gets 406, in JSON."""
+    response = api.get("/api/queues/", headers={"Accept": "text/html"})
+    check_shape(response, 406, "not_acceptable")
+
+
+class Refusing(BaseThrottle):
+    """A host project's throttle that keeps a record and lets nobody pass."""
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        User.objects.create_user("record")
+        return False
+
+    def wait(self) -> float:
+        return 6.2
+
+
+def test_throttled(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host project's throttling is answered in our shape, with Retry-After."""
+    monkeypatch.setattr(QueueViewSet, "throttle_classes", [Refusing])
+    response = api.get("/api/queues/")
+    check_shape(response, 429, "throttled")
+    assert response["Retry-After"] == "7"
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_atomic_requests(api: APIClient, monkeypatch: pytest.MonkeyPatch, atomic: bool) -> None:
+    """With ATOMIC_REQUESTS an error undoes what the request wrote, as DRF's own do."""
+    monkeypatch.setattr(QueueViewSet, "throttle_classes", [Refusing])
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
+    assert api.get("/api/queues/").status_code == 429
+    assert User.objects.filter(username="record").exists() is not atomic
+
+
+def test_the_host_projects_handler_is_not_used(api: APIClient, settings: Any) -> None:
+    """The shape does not depend on the host project's EXCEPTION_HANDLER."""
+    settings.REST_FRAMEWORK = {
+        **settings.REST_FRAMEWORK,
+        "EXCEPTION_HANDLER": "tests.api.no_such_module.handler",
+        "NON_FIELD_ERRORS_KEY": "oops",
+    }
+    check_shape(api.get("/api/queues/nope/"), 404, "queue_not_found")
+    check_shape(api.post("/api/queues/mail/pop/", []), 400, "invalid_input")
+
+
+@each_request
+@pytest.mark.parametrize("where", ["a directory", "below a file"])
+def test_engine_unavailable(
+    client: APIClient,
+    settings: Any,
+    tmp_path: Path,
+    where: str,
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    """An engine that cannot be opened is 503 with Retry-After, and its path is not shown."""
+    file = tmp_path / "file"
+    file.write_text("")
+    place = tmp_path if where == "a directory" else file / "queues.sqlite3"
+    settings.FDBQUEUE = {"OPTIONS": {"path": place}, "QUEUES": MAIL}
+    response = getattr(client, method)(path, body)
+    check_shape(response, 503, "engine_unavailable")
+    assert int(response["Retry-After"]) > 0
+    assert response.json().keys() == {"code", "message"}
+    assert tmp_path.name.encode() not in response.content
+
+
+@each_request
+@pytest.mark.parametrize("fdb_code", [1031, 1510])
+def test_engine_errors(
+    client: APIClient, settings: Any, fdb_code: int, method: str, path: str, body: Any
+) -> None:
+    """The engine's own errors are 503 with Retry-After."""
+    settings.FDBQUEUE = {"ENGINE": FAILING, "OPTIONS": {"code": fdb_code}, "QUEUES": MAIL}
+    response = getattr(client, method)(path, body)
+    check_shape(response, 503, "engine_error")
+    assert int(response["Retry-After"]) > 0
+
+
+def test_outcome_unknown(client: APIClient, settings: Any) -> None:
+    """A push or pop of unknown outcome is 503 without Retry-After: it may have worked."""
+    settings.FDBQUEUE = {"ENGINE": FAILING, "OPTIONS": {"code": 1021}, "QUEUES": MAIL}
+    for method, path, body in REQUESTS[-3:]:
+        response = getattr(client, method)(path, body)
+        check_shape(response, 503, "outcome_unknown")
+        assert "Retry-After" not in response
+
+
+def test_wrong_settings(
+    client: APIClient, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong setting is 500 without a word about it; the log has it all."""
+    settings.FDBQUEUE = {"OPTIONS": {"path": tmp_path / "q"}, "QUEUES": {"mail": {"kind": "x"}}}
+    with caplog.at_level(logging.ERROR, logger="fdbqueue.api"):
+        response = client.get("/api/queues/")
+    check_shape(response, 500, "configuration_error")
+    assert response.json().keys() == {"code", "message"}
+    assert "fdbqueue.E008" in caplog.text
+
+
+def test_errors_of_the_engine_are_logged(
+    client: APIClient, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a client is not told, the log says."""
+    settings.FDBQUEUE = {"OPTIONS": {"path": tmp_path}, "QUEUES": MAIL}
+    with caplog.at_level(logging.ERROR, logger="fdbqueue.api"):
+        client.get("/api/queues/mail/")
+    assert str(tmp_path) in caplog.text
+
+
+def test_bugs_are_left_to_django(client: APIClient, settings: Any) -> None:
+    """What is no known error is no business of the API's: Django answers 500."""
+    settings.FDBQUEUE = {
+        "ENGINE": FAILING,
+        "OPTIONS": {"error": ZeroDivisionError("a bug")},
+        "QUEUES": MAIL,
+    }
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        client.get("/api/queues/mail/")
+    client.raise_request_exception = False
+    assert client.get("/api/queues/mail/").status_code == 500
+
+
+def test_too_many_query_fields(api: APIClient) -> None:
+    """What Django itself refuses comes in the same shape."""
+    query = "&".join(f"a{number}=1" for number in range(1_500))
+    check_shape(api.get(f"/api/queues/?{query}"), 400, "parse_error")

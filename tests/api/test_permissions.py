@@ -1,0 +1,179 @@
+"""Who may do what: denied by default, one permission for each verb."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.backends import BaseBackend
+from django.contrib.auth.models import User
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
+
+from fdbqueue import service
+from fdbqueue.api.permissions import QueuePermission
+from fdbqueue.api.viewsets import QueueViewSet
+
+ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue")
+
+#: The method, the address, the body, and the permission that is needed.
+VERBS = [
+    ("get", "/api/queues/", None, "view_queue"),
+    ("get", "/api/queues/mail/", None, "view_queue"),
+    ("get", "/api/queues/mail/peek/", None, "view_queue"),
+    ("get", "/api/queues/mail/items/", None, "view_queue"),
+    ("get", "/api/queues/mail/items/FQEB/", None, "view_queue"),
+    ("options", "/api/queues/", None, "view_queue"),
+    ("post", "/api/queues/mail/push/", {"value": 1}, "push_queue"),
+    ("post", "/api/queues/mail/pop/", {}, "pop_queue"),
+]
+each_verb = pytest.mark.parametrize(("method", "path", "body", "permission"), VERBS)
+
+
+@each_verb
+def test_a_verb_without_its_permission(
+    client_with: Callable[..., APIClient],
+    queues: service.Catalog,
+    method: str,
+    path: str,
+    body: Any,
+    permission: str,
+) -> None:
+    """Every other permission together does not allow a verb."""
+    client = client_with(*(other for other in ALL if other != permission))
+    response = getattr(client, method)(path, body)
+    assert response.status_code == 403
+    assert response.json()["code"] == "permission_denied"
+
+
+@each_verb
+def test_a_verb_with_its_permission_alone(
+    client_with: Callable[..., APIClient],
+    queues: service.Catalog,
+    method: str,
+    path: str,
+    body: Any,
+    permission: str,
+) -> None:
+    """A verb needs its own permission and no other."""
+    response = getattr(client_with(permission), method)(path, body)
+    assert response.status_code in {200, 201, 404}  # 404: there is no such item
+
+
+@each_verb
+def test_anonymous_is_refused(
+    anonymous: APIClient, method: str, path: str, body: Any, permission: str
+) -> None:
+    """Without credentials nothing is answered, not even whether a queue exists."""
+    response = getattr(anonymous, method)(path, body)
+    assert response.status_code == 403
+    assert response.json()["code"] == "not_authenticated"
+
+
+class Generous(BaseBackend):
+    """An authentication backend that gives everybody every permission."""
+
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        return True
+
+
+def test_anonymous_is_refused_whatever_a_backend_grants(
+    anonymous: APIClient, settings: Any
+) -> None:
+    """Permissions that a backend gives to everybody do not replace credentials."""
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.Generous"]
+    assert anonymous.get("/api/queues/").status_code == 403
+
+
+def test_a_refused_push_and_pop_change_nothing(
+    client_with: Callable[..., APIClient], queues: service.Catalog
+) -> None:
+    """A refused request has no effect."""
+    mail = queues.queue("mail")
+    item = mail.push("kept")
+    client = client_with("view_queue")
+    client.post("/api/queues/mail/push/", {"value": 1})
+    client.post("/api/queues/mail/pop/", {})
+    assert [each.id for each in mail] == [item.id]
+
+
+def test_superusers_may_do_everything(queues: service.Catalog, db: None) -> None:
+    """A superuser has every permission, as everywhere in Django."""
+    client = APIClient()
+    client.force_authenticate(User.objects.create_superuser("root"))
+    assert client.get("/api/queues/").status_code == 200
+
+
+def test_inactive_users_may_do_nothing(
+    queues: service.Catalog, user_with: Callable[..., User]
+) -> None:
+    """A deactivated user is refused though the permissions are still there."""
+    user = user_with(*ALL)
+    user.is_active = False
+    client = APIClient()
+    client.force_authenticate(user)
+    assert client.get("/api/queues/").status_code == 403
+
+
+def test_the_host_project_cannot_open_it() -> None:
+    """The viewset names its own permissions; DRF's defaults do not reach it."""
+    assert QueueViewSet.permission_classes == (QueuePermission,)
+    assert "permission_classes" in vars(QueueViewSet)
+
+
+def test_an_action_without_an_entry_is_refused(db: None) -> None:
+    """A new action that nobody gave a permission is closed, even to a superuser."""
+
+    class Extended(QueueViewSet):
+        def new(self, request: Request) -> Response:
+            return Response("open")
+
+    request = APIRequestFactory().get("/")
+    force_authenticate(request, User.objects.create_superuser("root"))
+    response = Extended.as_view({"get": "new"})(request)
+    assert response.status_code == 403
+
+
+def test_every_action_has_an_entry() -> None:
+    """No action was forgotten in the table of permissions."""
+    actions = {each.__name__ for each in QueueViewSet.get_extra_actions()}
+    expected = actions | {"list", "retrieve", "metadata"}
+    assert QueueViewSet.required_permissions.keys() == expected
+
+
+def test_session_authentication_needs_the_csrf_token(
+    queues: service.Catalog, user_with: Callable[..., User]
+) -> None:
+    """A browser's session alone cannot push; with the CSRF token it can."""
+    client = APIClient(enforce_csrf_checks=True)
+    client.default_format = "json"
+    client.force_login(user_with("push_queue"))
+    refused = client.post("/api/queues/mail/push/", {"value": 1})
+    assert refused.status_code == 403
+    assert refused.json()["code"] == "permission_denied"
+    assert "CSRF" in refused.json()["message"]
+    assert queues.queue("mail").peek() is None
+
+    token = "a" * 32
+    client.cookies["csrftoken"] = token
+    allowed = client.post("/api/queues/mail/push/", {"value": 1}, headers={"X-CSRFToken": token})
+    assert allowed.status_code == 201
+
+
+def test_basic_authentication(queues: service.Catalog, user_with: Callable[..., User]) -> None:
+    """A user and a password will do, without a session or a CSRF token."""
+    client = APIClient(enforce_csrf_checks=True)
+    client.default_format = "json"
+    user = user_with("push_queue")
+    user.set_password("secret")
+    user.save()
+    name = user.get_username()
+    for password, status in (("secret", 201), ("wrong", 403)):
+        credentials = base64.b64encode(f"{name}:{password}".encode()).decode()
+        client.credentials(HTTP_AUTHORIZATION=f"Basic {credentials}")
+        response = client.post("/api/queues/mail/push/", {"value": 1})
+        assert response.status_code == status
+    assert response.json()["code"] == "authentication_failed"

@@ -1,0 +1,110 @@
+"""Popping from either end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings as project
+from rest_framework.test import APIClient
+
+EARTHQUAKES = Path(project.BASE_DIR) / "project" / "sample_data" / "earthquakes.ndjson"
+
+
+def fill(api: APIClient, priorities: list[int]) -> None:
+    """Push items whose values are their places in a list of priorities."""
+    items = [{"value": place, "priority": each} for place, each in enumerate(priorities)]
+    assert api.post("/api/queues/jobs/push/", {"items": items}).status_code == 201
+
+
+def pop(api: APIClient, name: str = "jobs", **body: Any) -> list[Any]:
+    """Pop, and return the items' values."""
+    response = api.post(f"/api/queues/{name}/pop/", body)
+    assert response.status_code == 200
+    assert response.json().keys() == {"items"}
+    return [item["value"] for item in response.json()["items"]]
+
+
+def test_pop_of_an_empty_queue(api: APIClient) -> None:
+    """An empty queue gives an empty list, not an error."""
+    assert pop(api) == []
+
+
+def test_pop_takes_one_from_the_min_end_by_default(api: APIClient) -> None:
+    """Without more, the earliest pushed of the lowest priority is taken."""
+    fill(api, [5, 1, 1, 9])
+    assert pop(api) == [1]
+    assert pop(api) == [2]
+
+
+def test_pop_from_the_max_end(api: APIClient) -> None:
+    """The max end gives the latest pushed of the highest priority."""
+    fill(api, [5, 9, 9, 1])
+    assert pop(api, end="max") == [2]
+    assert pop(api, end="max", limit=2) == [1, 0]
+
+
+def test_pop_more_than_there_are(api: APIClient) -> None:
+    """A pop of more items than there are takes all, and the queue is empty after."""
+    fill(api, [3, 2, 1])
+    assert pop(api, limit=1_000) == [2, 1, 0]
+    assert pop(api) == []
+
+
+def test_a_popped_item_is_the_pushed_item(api: APIClient) -> None:
+    """Push, peek, get and pop show an item alike."""
+    pushed = api.post("/api/queues/quakes/push/", {"value": [1], "priority": 0.5}).json()
+    peeked = api.get("/api/queues/quakes/peek/").json()["items"]
+    got = api.get(f"/api/queues/quakes/items/{pushed['id']}/").json()
+    popped = api.post("/api/queues/quakes/pop/", {}).json()["items"]
+    assert [pushed] == peeked == [got] == popped
+
+
+def test_earthquakes_come_out_strongest_first(api: APIClient) -> None:
+    """All 1,707 earthquakes pop once each, in falling magnitude, Hualian's 6.4 first."""
+    quakes = [json.loads(line) for line in EARTHQUAKES.read_text(encoding="utf-8").splitlines()]
+    for start in range(0, len(quakes), 1_000):
+        entries = [
+            {"value": quake, "priority": quake["magnitude"]}
+            for quake in quakes[start : start + 1_000]
+        ]
+        api.post("/api/queues/quakes/push/", {"items": entries})
+    popped: list[Any] = []
+    while taken := pop(api, "quakes", end="max", limit=100):
+        popped += taken
+    assert "Hualian" in popped[0]["place"]
+    assert popped[0]["magnitude"] == 6.4
+    magnitudes = [quake["magnitude"] for quake in popped]
+    assert magnitudes == sorted(magnitudes, reverse=True)
+    assert sorted(popped, key=lambda quake: quake["id"]) == sorted(
+        quakes, key=lambda quake: quake["id"]
+    )
+    assert len({quake["id"] for quake in popped}) == 1_707
+
+
+def test_pop_without_a_body_takes_the_first(api: APIClient) -> None:
+    """No body is an empty object: one item of the min end."""
+    fill(api, [1, 0])
+    response = api.generic("POST", "/api/queues/jobs/pop/")
+    assert [item["value"] for item in response.json()["items"]] == [1]
+
+
+def test_pop_refuses_a_body_it_would_not_read(api: APIClient) -> None:
+    """A chunked body is refused: taken for none, it would pop from the wrong end."""
+    fill(api, [1])
+    response = api.generic(
+        "POST", "/api/queues/jobs/pop/", headers={"transfer-encoding": "chunked"}
+    )
+    assert response.status_code == 400
+    assert response.json()["code"] == "parse_error"
+    assert pop(api) == [0]
+
+
+def test_pop_takes_no_query(api: APIClient) -> None:
+    """A limit in the address instead of the body is refused, and nothing is taken."""
+    fill(api, [1])
+    response = api.post("/api/queues/jobs/pop/?limit=5", {})
+    assert response.status_code == 400
+    assert response.json()["fields"] == {"limit": "It is unknown here."}
+    assert pop(api) == [0]

@@ -1,0 +1,131 @@
+"""Values come back as they were pushed, whatever the codec."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import fdb.tuple
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+
+
+def through(api: APIClient, name: str, value: Any) -> Any:
+    """Push a value and pop it; what every answer showed must be the same."""
+    pushed = api.post(f"/api/queues/{name}/push/", {"value": value})
+    assert pushed.status_code == 201, pushed.content
+    (popped,) = api.post(f"/api/queues/{name}/pop/", {}).json()["items"]
+    assert popped == pushed.json()
+    return popped["value"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        0,
+        10**30,
+        -(10**4_000),
+        2**53 + 1,
+        0.1,
+        -1.5e300,
+        "",
+        "花蓮 🌏 \x00 \u2028",
+        [],
+        {},
+        {"": {"a": [1, [2, {"b": None}]], "ключ": "значение"}},
+    ],
+    ids=lambda value: repr(value)[:20].encode("ascii", "replace").decode(),
+)
+def test_json_is_exact(api: APIClient, value: Any) -> None:
+    """Any JSON value comes back equal and of the same type."""
+    back = through(api, "mail", value)
+    assert json.dumps(back) == json.dumps(value)
+
+
+def test_unicode_is_sent_as_utf_8(api: APIClient) -> None:
+    """Text is readable in the response, not escaped."""
+    assert "花蓮".encode() in api.post("/api/queues/mail/push/", {"value": "花蓮"}).content
+
+
+def test_half_a_surrogate_pair_from_others(api: APIClient, queues: service.Catalog) -> None:
+    """A string that has no UTF-8, written by others, is popped in escapes, not lost."""
+    mail = queues.queue("mail")
+    key = mail.subspace.pack((1, b"\x01" * 20))
+    service.run(mail.database, lambda tr: tr.set(key, fdb.tuple.pack((r'"\ud800"',))))
+    response = api.post("/api/queues/mail/pop/", {})
+    assert response.json()["items"][0]["value"] == "\ud800"
+
+
+@pytest.mark.parametrize("data", ["", "aGVsbG8=", "AP/+gA=="])
+def test_bytes_are_base64_both_ways(api: APIClient, data: str) -> None:
+    """A bytes queue takes and shows base64, and knows no time of the push."""
+    assert through(api, "raw", data) == data
+    assert api.post("/api/queues/raw/push/", {"value": data}).json()["pushed_at"] is None
+
+
+def test_bytes_are_stored_as_they_are(api: APIClient, queues: service.Catalog) -> None:
+    """What base64 stood for is what Python pops."""
+    api.post("/api/queues/raw/push/", {"items": [{"value": "AP/+gA=="}]})
+    item = queues.queue("raw").pop()
+    assert item is not None
+    assert item.value == b"\x00\xff\xfe\x80"
+
+
+@pytest.mark.parametrize("bad", ["a", "====", "a b=", "é", "aGVsbG8", 5, None, {"base64": ""}])
+def test_wrong_base64(api: APIClient, bad: Any) -> None:
+    """What is no base64 string is refused by a bytes queue."""
+    response = api.post("/api/queues/raw/push/", {"value": bad})
+    assert response.status_code == 400
+    assert response.json()["code"] == "invalid_value"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, False, 10**30, 0.5, "text", [1, ["a", None], []], [{"base64": "AP8="}, 1]],
+    ids=repr,
+)
+def test_tuples_are_arrays(api: APIClient, value: Any) -> None:
+    """A tuple queue takes JSON without objects, and bytes as an object of base64."""
+    assert through(api, "pairs", value) == value
+
+
+def test_tuple_elements_are_stored_as_they_are(api: APIClient, queues: service.Catalog) -> None:
+    """Arrays are tuples and base64 is bytes to whoever pops in Python."""
+    api.post("/api/queues/pairs/push/", {"value": [1, {"base64": "AP8="}]})
+    item = queues.queue("pairs").pop()
+    assert item is not None
+    assert item.value == (1, b"\x00\xff")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"a": 1}, {"base64": "?"}, {"base64": 1}, [{"text": "x"}], 10**700],
+    ids=lambda value: repr(value)[:20],
+)
+def test_what_a_tuple_cannot_hold(api: APIClient, bad: Any) -> None:
+    """Objects, wrong base64 and integers beyond the tuple layer are refused."""
+    response = api.post("/api/queues/pairs/push/", {"value": bad})
+    assert response.status_code == 400
+    assert response.json()["code"] == "invalid_value"
+
+
+def test_elements_that_json_lacks(api: APIClient, queues: service.Catalog) -> None:
+    """What only the tuple layer has is shown as text."""
+    name = uuid.UUID(int=7)
+    queues.queue("pairs").push((name, float("nan"), float("-inf"), fdb.tuple.SingleFloat(0.5)))
+    (item,) = api.post("/api/queues/pairs/pop/", {}).json()["items"]
+    assert item["value"] == [{"text": str(name)}, {"text": "nan"}, {"text": "-inf"}, 0.5]
+
+
+def test_a_priority_that_json_lacks(api: APIClient, queues: service.Catalog) -> None:
+    """An infinite priority, written by others, is shown as text and can be popped."""
+    quakes = queues.queue("quakes")
+    key = quakes.subspace.pack((float("inf"), 0, b"\x01" * 20))
+    service.run(quakes.database, lambda tr: tr.set(key, fdb.tuple.pack(("1",))))
+    (item,) = api.post("/api/queues/quakes/pop/", {}).json()["items"]
+    assert item["priority"] == "inf"

@@ -1,0 +1,133 @@
+"""Queues of each test's own, and commands run on them: in this process and in real ones."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from django.core.management import call_command
+from fdb.subspace_impl import Subspace
+
+from fdbqueue import conf
+from fdbqueue.service import run
+from tests.commands.setting import fdbqueue_setting
+
+ROOT = Path(__file__).resolve().parents[2]
+EARTHQUAKES = ROOT / "project" / "sample_data" / "earthquakes.ndjson"
+DEADLINE_SECONDS = 60
+
+
+class Printed(NamedTuple):
+    """What a command printed."""
+
+    out: str
+    err: str
+
+
+class Processes:
+    """Start ``manage.py`` commands as processes of their own."""
+
+    def __init__(self, prefix: str, path: str) -> None:
+        self.environment = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.commands.process_settings",
+            "FDBQUEUE_TEST_PREFIX": prefix,
+            "FDBQUEUE_PATH": path,
+            "PYTHONWARNINGS": "error,ignore::ImportWarning",
+        }
+
+    def start(self, *arguments: str, redirect: str = "", **options: Any) -> subprocess.Popen[bytes]:
+        """Start a command; its streams are pipes unless given, and nothing is buffered here.
+
+        ``redirect`` is the shell's, such as ``<&-`` for no standard input at all.
+        """
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return subprocess.Popen(
+            ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            **{"env": self.environment, "bufsize": 0, **streams, **options},
+        )
+
+    def finish(
+        self, process: subprocess.Popen[bytes], stdin: bytes | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Wait until a command ends; what it still printed is in the result."""
+        with process:
+            try:
+                out, err = process.communicate(stdin, timeout=DEADLINE_SECONDS)
+            finally:
+                process.kill()
+        return subprocess.CompletedProcess(
+            process.args, process.returncode, (out or b"").decode(), (err or b"").decode()
+        )
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", env: dict[str, str] | None = None, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        environment = {**self.environment, **(env or {})}
+        return self.finish(self.start(*arguments, env=environment, **options), stdin)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[str, str]:
+    """A random prefix, and the embedded engine's file."""
+    return secrets.token_hex(8), str(tmp_path / "queues.sqlite3")
+
+
+@pytest.fixture(autouse=True)
+def queues(settings: Any, place: tuple[str, str]) -> Iterator[None]:
+    """The queues of the setting, all empty; cleared at the end."""
+    settings.FDBQUEUE = fdbqueue_setting(*place)
+    yield
+    settings.FDBQUEUE = fdbqueue_setting(*place)
+    database, space = conf.database(), Subspace(("fdbqueue-test", place[0]))
+    run(database, lambda tr: tr.clear_range(space.key(), space.key() + b"\xff\xff"))
+    if hasattr(database, "close"):
+        database.close()
+
+
+@pytest.fixture(autouse=True)
+def sigint() -> Iterator[None]:
+    """Python's own handler, here and in new processes, even where the tests ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def processes(place: tuple[str, str]) -> Processes:
+    """Start commands as processes, on the test's queues."""
+    return Processes(*place)
+
+
+@pytest.fixture
+def call() -> Callable[..., Printed]:
+    """Call a command in this process, and return what it printed."""
+
+    def call(*arguments: str) -> Printed:
+        out, err = io.StringIO(), io.StringIO()
+        call_command(*arguments, stdout=out, stderr=err)
+        return Printed(out.getvalue(), err.getvalue())
+
+    return call
+
+
+@pytest.fixture
+def ndjson(tmp_path: Path) -> Callable[[bytes | str], str]:
+    """Write a file, and return its path."""
+
+    def write(content: bytes | str) -> str:
+        file = tmp_path / "items.ndjson"
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(file)
+
+    return write

@@ -1,0 +1,8 @@
+"""The demo project's settings, with the queues of the test that started the process."""
+
+import os
+
+from project.settings import *  # noqa: F403
+from tests.commands.setting import fdbqueue_setting
+
+FDBQUEUE = fdbqueue_setting(os.environ["FDBQUEUE_TEST_PREFIX"], os.environ["FDBQUEUE_PATH"])

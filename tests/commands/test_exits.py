@@ -1,0 +1,181 @@
+"""Exit codes: each error of the tree, and the commands that end with them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.management.base import CommandError
+
+from fdbqueue import exceptions
+from fdbqueue.engines import embedded
+from fdbqueue.management.exits import Interrupted, OutputFailed, command_error, exit_code
+
+COMMANDS = [["queue_push", "mail"], ["queue_pop", "mail"], ["queue_peek", "mail"], ["queue_list"]]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (exceptions.FdbQueueError(), 1),
+        (exceptions.ConfigurationError(), 1),
+        (exceptions.InvalidPriority(), 1),
+        (exceptions.CorruptItem(), 1),
+        (exceptions.OutcomeUnknown(), 1),
+        (OutputFailed(), 1),
+        (exceptions.QueueNotFound(), 3),
+        (exceptions.EngineError(), 4),
+        (exceptions.EngineUnavailable(), 4),
+        (exceptions.ClientLibraryMissing(), 4),
+        (embedded.FDBError(1031), 4),
+        (Interrupted(), 130),
+        (KeyboardInterrupt(), 130),
+        (ValueError(), None),
+        (SystemExit(7), None),
+    ],
+)
+def test_errors(error, code):
+    """Every error has one exit code, and what only a bug raises has none."""
+    assert exit_code(error) == code
+    made = command_error(error)
+    assert (made and made.returncode) == code
+    assert made is None or str(made)
+
+
+@pytest.mark.parametrize("kind", [exceptions.PushInterrupted, OutputFailed])
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (None, 1),
+        (exceptions.InvalidValue(), 1),
+        (OSError(), 1),
+        (exceptions.EngineUnavailable(), 4),
+        (embedded.FDBError(1031), 4),
+        (Interrupted(), 130),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_errors_with_a_cause(kind, cause, code):
+    """What stopped part way ends with the code of what stopped it."""
+    error = kind()
+    error.__cause__ = cause
+    assert exit_code(error) == code
+
+
+@pytest.mark.parametrize("command", ["queue_push", "queue_pop", "queue_peek"])
+def test_an_unknown_queue(call, command):
+    """An unknown queue is 3; the message names it harmlessly, and those there are."""
+    with pytest.raises(CommandError) as caught:
+        call(command, "no\x1bsuch")
+    assert caught.value.returncode == 3
+    assert str(caught.value) == (
+        "No queue has the name 'no\\x1bsuch'. "
+        "The setting has quakes, ranks, mail, blobs, ranked-blobs, tuples, user-*."
+    )
+
+
+def test_an_unknown_queue_among_many(call, settings):
+    """The hint names the first 20 queues of the setting, or says that there are none."""
+    names = {f"q{n:02}": {"kind": "fifo"} for n in range(25)}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": names}
+    with pytest.raises(CommandError, match=r"q18, q19 and 5 more\.$"):
+        call("queue_pop", "none")
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
+    with pytest.raises(CommandError, match="names none"):
+        call("queue_pop", "none")
+
+
+def test_an_unknown_queue_in_a_process(processes):
+    """A process ends with 3, and the colours of its message can be switched off."""
+    done = processes.run("queue_pop", "none", "--no-color", "--json")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("CommandError: No queue has the name 'none'.")
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("directory", ["none", "file"])
+def test_an_engine_that_cannot_be_opened(processes, tmp_path, directory, command):
+    """An engine whose file is in no directory, or in no such thing, is 4; no traceback."""
+    (tmp_path / "file").touch()
+    processes.environment.pop("FDB_CLUSTER_FILE", None)
+    path = str(tmp_path / directory / "queues.sqlite3")
+    done = processes.run(*command, stdin=b"1\n", env={"FDBQUEUE_PATH": path})
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("CommandError: The engine does not answer")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_cluster_that_cannot_be_reached(processes, tmp_path):
+    """A cluster file of no cluster is 4, and so is a client library that is missing."""
+    file = str(tmp_path / "fdb.cluster")
+    done = processes.run("queue_pop", "mail", env={"FDB_CLUSTER_FILE": file})
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_engine_that_cannot_be_opened_in_this_process(call, tmp_path, settings):
+    """In one process too, an engine that cannot be opened is 4."""
+    (tmp_path / "file").touch()
+    options = {"path": str(tmp_path / "file" / "queues.sqlite3")}
+    settings.FDBQUEUE = {
+        **settings.FDBQUEUE,
+        "ENGINE": "fdbqueue.engines.embedded",
+        "OPTIONS": options,
+    }
+    with pytest.raises(CommandError) as caught:
+        call("queue_pop", "mail")
+    assert caught.value.returncode == 4
+
+
+def test_a_wrong_setting(call, settings):
+    """A setting that is wrong is 1, with what is wrong."""
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"mail": {"kind": "lifo"}}}
+    with pytest.raises(CommandError, match="has no valid kind") as caught:
+        call("queue_list")
+    assert caught.value.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["queue_pop", "queue_peek"])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["mail", "--limit", "0"], ["mail", "--limit", "x"], ["mail", "--end", "top"], ["a", "b"]],
+)
+def test_wrong_usage(call, command, arguments):
+    """Arguments that are missing, too many or wrong are refused."""
+    with pytest.raises(CommandError, match="Error: "):
+        call(command, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["queue_pop"], ["queue_peek", "mail", "--limit=-1"], ["queue_list", "mail"]]
+)
+def test_wrong_usage_in_a_process(processes, arguments):
+    """A process ends with 2 where its arguments are wrong."""
+    done = processes.run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage: manage.py queue_" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["queue_push", "queue_pop", "queue_peek", "queue_list"])
+def test_help(processes, command):
+    """``--help`` ends with examples, a line each."""
+    done = processes.run(command, "--help")
+    assert done.returncode == 0
+    _, _, examples = done.stdout.partition("\nexamples:\n")
+    assert f"manage.py {command}" in examples
+    assert all(line.startswith("  ") for line in examples.splitlines())
+
+
+def test_json_is_all_there_is(processes):
+    """With --json, whatever is on standard output is JSON."""
+    for arguments, stdin in (
+        (("queue_push", "mail", "--json"), b'"\\u001b[2J"\n[2]\n'),
+        (("queue_peek", "mail", "--json"), b""),
+        (("queue_list", "--json"), b""),
+        (("queue_pop", "mail", "--json", "--limit=5"), b""),
+        (("queue_pop", "mail", "--json"), b""),
+    ):
+        done = processes.run(*arguments, stdin=stdin)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert all(json.loads(line) for line in done.stdout.splitlines())

@@ -1,0 +1,76 @@
+"""``queue_list``."""
+
+from __future__ import annotations
+
+import json
+
+import fdbqueue
+from fdbqueue.service import run
+
+NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
+
+
+def test_the_table(call):
+    """Each queue has an aligned row: how it is configured, and its head or that it is empty."""
+    fdbqueue.queue("quakes").push("late", priority=2.5)
+    fdbqueue.queue("mail").push("letter")
+    fdbqueue.queue("blobs").push(b"")
+    printed = call("queue_list")
+    assert printed.err == ""
+    heading, *rows = printed.out.splitlines()
+    assert heading.split() == ["NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE"]
+    cells = {row.split()[0]: row.split()[1:] for row in rows}
+    assert sorted(cells) == NAMES
+    assert cells["quakes"][:4] == ["priority", "json", "float", "2.5"]
+    assert cells["quakes"][4].endswith("s")
+    assert cells["mail"][:4] == ["fifo", "json", "-", "-"]
+    assert cells["blobs"] == ["fifo", "bytes", "-", "-", "-"]
+    assert cells["ranks"] == ["priority", "json", "int", "empty", "-"]
+    assert len({row.index(cells[row.split()[0]][0]) for row in rows}) == 1
+
+
+def test_json(call):
+    """Each queue is a JSON object on a line; the head of an empty one is null."""
+    item = fdbqueue.queue("ranks").push("head", priority=-3)
+    records = {r["name"]: r for r in map(json.loads, call("queue_list", "--json").out.splitlines())}
+    assert list(records) == NAMES
+    assert records["tuples"] == {
+        "name": "tuples",
+        "kind": "fifo",
+        "codec": "tuple",
+        "priority_type": None,
+        "head": None,
+    }
+    head = records["ranks"]["head"]
+    assert head.pop("age_seconds") >= 0
+    assert head.pop("pushed_at").endswith("Z")
+    assert head == {"id": item.id, "priority": -3}
+
+
+def test_queues_of_a_pattern(call):
+    """A queue that fits a pattern is listed once something was pushed to it."""
+    assert "user-" not in call("queue_list").out
+    fdbqueue.queue("user-7").push("hello")
+    assert "user-7 " in call("queue_list").out
+
+
+def test_a_head_that_cannot_be_decoded(call):
+    """A queue with such a head is listed all the same."""
+    queue = fdbqueue.queue("ranks")
+    key = queue.subspace.pack((4, 0, b"\x00" * 20))
+    run(queue.database, lambda tr: tr.set(key, b"\xff"))
+    (row,) = [row for row in call("queue_list").out.splitlines() if row.startswith("ranks ")]
+    assert row.split()[4:] == ["4", "-"]
+
+
+def test_no_queues(call, settings):
+    """A setting without queues lists none."""
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
+    assert call("queue_list") == ("", "")
+
+
+def test_in_a_process(processes):
+    """A process prints JSON alone and ends with 0."""
+    done = processes.run("queue_list", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == NAMES

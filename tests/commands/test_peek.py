@@ -1,0 +1,60 @@
+"""``queue_peek``."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import fdbqueue
+from fdbqueue.service import run
+
+
+def test_it_shows_what_pop_would_take(call):
+    """Peek prints what pop prints, from either end, and leaves the items."""
+    fdbqueue.queue("ranks").push_many((n, n % 7) for n in range(1200))
+    for end in ("min", "max"):
+        options = ("ranks", "--end", end, "--limit", "1100", "--json")
+        peeked = call("queue_peek", *options)
+        assert call("queue_peek", *options) == peeked
+        assert call("queue_pop", *options) == peeked
+        fdbqueue.queue("ranks").clear()
+        fdbqueue.queue("ranks").push_many((n, n % 7) for n in range(1200))
+
+
+def test_in_a_process(processes):
+    """A process prints the head and ends with 0."""
+    item = fdbqueue.queue("mail").push({"to": "雪"})
+    done = processes.run("queue_peek", "mail", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["id"] == item.id
+    table = processes.run("queue_peek", "mail")
+    assert table.stdout.endswith('{"to": "雪"}\n')
+
+
+def test_an_empty_queue(call):
+    """Empty is no error: a note for people, and nothing at all with --json or without notes."""
+    assert call("queue_peek", "mail") == ("", "The queue 'mail' is empty.\n")
+    assert call("queue_peek", "mail", "--json") == ("", "")
+    assert call("queue_peek", "mail", "--verbosity", "0") == ("", "")
+
+
+def test_an_item_that_cannot_be_decoded(call):
+    """It is shown as such, with its bytes, so that it can be found."""
+    queue = fdbqueue.queue("mail")
+    key = queue.subspace.pack((1, b"\x00" * 20))
+    run(queue.database, lambda tr: tr.set(key, b"\x1b[2J"))
+    record = json.loads(call("queue_peek", "mail", "--json").out)
+    assert record["value"] is None
+    assert record["undecodable"]
+    assert base64.b64decode(record["raw"]) == b"\x1b[2J"
+    assert "(undecodable: " in call("queue_peek", "mail").out
+
+
+def test_a_reader_that_stops(processes):
+    """As in ``| head -1``: a reader that has seen enough is no error, for nothing is lost."""
+    fdbqueue.queue("mail").push_many(["x" * 1000] * 1000)
+    process = processes.start("queue_peek", "mail", "--limit=1000", "--json")
+    assert json.loads(process.stdout.readline())
+    process.stdout.close()
+    done = processes.finish(process)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,292 @@
+"""``queue_push``."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+import fdbqueue
+from fdbqueue.management import ndjson as reading
+from tests.commands.conftest import EARTHQUAKES
+
+
+def values(name):
+    return [item.value for item in fdbqueue.queue(name)]
+
+
+def test_earthquakes_from_a_file(call):
+    """All 1,707 earthquakes go in by their magnitude, as they are in the file."""
+    printed = call("queue_push", "quakes", str(EARTHQUAKES), "--priority-field", "magnitude")
+    assert printed == ("Pushed 1707 items into 'quakes'.\n", "")
+    expected = [json.loads(line) for line in EARTHQUAKES.read_text().splitlines()]
+    items = list(fdbqueue.queue("quakes"))
+    assert [item.value for item in items] == sorted(expected, key=lambda quake: quake["magnitude"])
+    assert all(item.priority == item.value["magnitude"] for item in items)
+
+
+def test_earthquakes_from_standard_input(processes):
+    """A process reads its standard input where no file is named."""
+    done = processes.run(
+        "queue_push",
+        "quakes",
+        "--priority-field=magnitude",
+        "--json",
+        stdin=EARTHQUAKES.read_bytes(),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"queue": "quakes", "pushed": 1707}
+    assert fdbqueue.queue("quakes").peek_max().value["place"] == "22km NNE of Hualian, Taiwan"
+
+
+def test_a_dash_is_standard_input(processes):
+    """``-`` names standard input, and an input without a line pushes nothing."""
+    done = processes.run("queue_push", "mail", "-", stdin=b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Pushed 0 items into 'mail'.\n", "")
+
+
+def test_order_and_blank_lines(call, ndjson):
+    """Values are queued in the order of their lines, whatever ends these; blank ones are none."""
+    call("queue_push", "mail", ndjson(b'1\n\n  \r\n"two"\r\n[3]\nnull'))
+    assert values("mail") == [1, "two", [3], None]
+
+
+def test_values_are_exact(call, ndjson):
+    """Integers of any size, unicode and escapes come back as they were written."""
+    exact = [
+        2**53 + 1,
+        -(2**64) - 1,
+        10**300,
+        "雪 \U0001f30b",
+        "\x1b[2J\x00",
+        {"ключ": [2**70]},
+        -0.1,
+    ]
+    lines = "\n".join(json.dumps(value, ensure_ascii=False) for value in exact)
+    call("queue_push", "mail", ndjson(lines))
+    assert values("mail") == exact
+
+
+def test_the_same_priority_for_all(call, ndjson):
+    """``--priority`` holds for every line, and is 0 where it is not given."""
+    file = ndjson("1\n2\n")
+    call("queue_push", "ranks", file, "--priority", "-7")
+    call("queue_push", "ranks", file)
+    assert [(item.priority, item.value) for item in fdbqueue.queue("ranks")] == [
+        (-7, 1),
+        (-7, 2),
+        (0, 1),
+        (0, 2),
+    ]
+
+
+def test_dotted_priority_field(call, ndjson):
+    """A dot in ``--priority-field`` leads into an object."""
+    call("queue_push", "quakes", ndjson('{"p": {"mag": 2}}\n'), "--priority-field", "p.mag")
+    assert fdbqueue.queue("quakes").peek().priority == 2.0
+
+
+def test_exact_integer_priority(call, ndjson):
+    """An integer priority beyond a float's precision is not rounded on its way."""
+    call("queue_push", "ranks", ndjson(f'{{"n": {2**63 - 1}}}'), "--priority-field", "n")
+    assert fdbqueue.queue("ranks").peek().priority == 2**63 - 1
+
+
+@pytest.mark.parametrize("name", ["blobs", "ranked-blobs"])
+def test_bytes_are_base64(call, ndjson, name):
+    """In a queue of bytes each line is a string holding base64."""
+    blob = bytes(range(256))
+    call("queue_push", name, ndjson(json.dumps(base64.b64encode(blob).decode())))
+    assert values(name) == [blob]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{", "it is not JSON: Expecting property name enclosed in double quotes, column 2"),
+        (b"1 2", "it is not JSON: Extra data, column 3"),
+        (b"NaN", "NaN is not JSON"),
+        (b"[-Infinity]", "-Infinity is not JSON"),
+        (b"1e999", "Out of range float values are not JSON compliant"),
+        (b'"\xff"', "it is not UTF-8 at byte 2"),
+        (b"[" * 100_000, "the JSON is nested too deeply"),
+        (b'"' + b"x" * 100_001 + b'"', "the limit is 100000"),
+        (b" " * reading.MAX_LINE_BYTES + b"1", "it is longer than 1000000 bytes"),
+        (b"9" * 5000, "Exceeds the limit"),
+        (b'"\\ud800"', "surrogates not allowed"),
+    ],
+)
+def test_bad_lines(call, ndjson, line, reason):
+    """A line that is no value is refused with its number, and nothing of the file is pushed."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_push", "mail", ndjson(b'"first"\n\n' + line + b'\n"last"\n'))
+    text = str(caught.value)
+    assert text.startswith("Line 3: ")
+    assert reason in text
+    assert text.endswith(". Pushed 0 items before that.")
+    assert caught.value.returncode == 1
+    assert values("mail") == []
+
+
+@pytest.mark.parametrize("line", ["5", '"*"', '"YQ"', '"é"'])
+def test_bad_base64(call, ndjson, line):
+    """What is not base64 in a string is refused in a queue of bytes."""
+    with pytest.raises(CommandError, match=r"Line 1: .*base64") as caught:
+        call("queue_push", "blobs", ndjson(line))
+    assert caught.value.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{}", "it is missing"),
+        ('{"a": 1}', "it is missing"),
+        ("[1]", "it is missing"),
+        ('{"a": {"b": "high"}}', 'it is not a number: "high"'),
+        ('{"a": {"b": true}}', "it is not a number: true"),
+        ('{"a": {"b": null}}', "it is not a number: null"),
+        ('{"a": {"b": 1e999}}', "it is not finite: Infinity"),
+        ('{"a": {"b": 1.5}}', "it is a fraction, and the queue's type is int: 1.5"),
+        ('{"a": {"b": "\\u001b[2J"}}', 'it is not a number: "\\u001b[2J"'),
+    ],
+)
+def test_bad_priority_fields(call, ndjson, line, reason):
+    """A priority that is missing or does not fit is reported with its line and field."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_push", "ranks", ndjson(f"\n{line}"), "--priority-field", "a.b")
+    assert str(caught.value) == f"Line 2, field 'a.b': {reason}. Pushed 0 items before that."
+    assert caught.value.returncode == 1
+
+
+def test_what_was_pushed_before_a_bad_line(call, ndjson):
+    """A bad line behind a full transaction tells how many items are in the queue."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_push", "mail", ndjson("".join(f"{n}\n" for n in range(6000)) + "oops"))
+    pushed = values("mail")
+    assert 0 < len(pushed) < 6000
+    assert pushed == list(range(len(pushed)))
+    assert f"Line 6001: it is not JSON: Expecting value, column 1. Pushed {len(pushed)} items" in (
+        str(caught.value)
+    )
+    assert caught.value.returncode == 1
+
+
+def test_a_bad_line_in_a_process(processes):
+    """A process says on standard error alone what is wrong, and ends with 1."""
+    done = processes.run("queue_push", "mail", "--json", stdin=b"1\noops\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "CommandError: Line 2: it is not JSON: Expecting value, column 1. "
+        "Pushed 0 items before that.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("mail", ["--priority", "1"]),
+        ("mail", ["--priority", "0"]),
+        ("mail", ["--priority-field", "a"]),
+        ("ranked-blobs", ["--priority-field", "a"]),
+        ("ranks", ["--priority", "1.5"]),
+        ("ranks", ["--priority", str(2**63)]),
+        ("quakes", ["--priority", "1e999"]),
+    ],
+)
+def test_priorities_a_queue_does_not_take(call, ndjson, name, arguments):
+    """Priorities that the queue cannot have are wrong usage, and nothing is pushed."""
+    with pytest.raises(CommandError, match="--priority") as caught:
+        call("queue_push", name, ndjson('"YWJj"'), *arguments)
+    assert caught.value.returncode == 2
+    assert values(name) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["quakes", "--priority", "high"],
+        ["quakes", "--priority", "NaN"],
+        ["quakes", "--priority", "true"],
+        ["quakes", "--priority", "1", "--priority-field", "magnitude"],
+        ["mail", "--priority", "1"],
+    ],
+)
+def test_wrong_usage_in_a_process(processes, arguments):
+    """A process ends with 2 where its arguments are wrong."""
+    done = processes.run("queue_push", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_read(call, tmp_path):
+    """A file that is missing, a directory or no path is named, with the reason."""
+    for file in (tmp_path / "none", tmp_path, "a\0b"):
+        with pytest.raises(CommandError, match=r"^The file .* cannot be read: ") as caught:
+            call("queue_push", "mail", str(file))
+        assert caught.value.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux's /proc")
+def test_a_file_that_fails_while_it_is_read(call):
+    """An error of the disk is reported with the line it came at."""
+    with pytest.raises(CommandError, match="Line 1: it cannot be read: ") as caught:
+        call("queue_push", "mail", "/proc/self/mem")
+    assert caught.value.returncode == 1
+
+
+def test_standard_input_that_is_closed(processes):
+    """A process started without a standard input says so."""
+    done = processes.run("queue_push", "mail", redirect="<&-")
+    assert (done.returncode, done.stderr) == (1, "CommandError: Standard input is closed.\n")
+
+
+def test_it_says_that_it_reads_from_a_terminal(processes):
+    """At a terminal a note tells what is waited for, unless notes are not wanted."""
+    for verbosity, note in (("1", "Reading JSON lines"), ("0", "")):
+        controller, terminal = os.openpty()
+        process = processes.start("queue_push", "mail", "-v", verbosity, stdin=terminal)
+        os.write(controller, b"1\n\x04")
+        done = processes.finish(process)
+        os.close(terminal)
+        os.close(controller)
+        assert done.stdout == "Pushed 1 items into 'mail'.\n"
+        assert done.stderr.startswith(note)
+        assert bool(done.stderr) == bool(note)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_pushed_without_being_able_to_say_so(processes):
+    """Where standard output fails after the push, standard error still tells of it."""
+    with open("/dev/full", "wb") as full:
+        done = processes.run("queue_push", "mail", stdin=b"1\n", stdout=full)
+    assert done.returncode == 1
+    assert "Pushed 1 items into 'mail'." in done.stderr
+    assert values("mail") == [1]
+
+
+def test_interrupted(processes):
+    """Ctrl-C ends a push with 130, and says exactly how many items are in the queue."""
+    process = processes.start("queue_push", "mail")
+    process.stdin.write(b'"one transaction holds less than the pipe and these"\n' * 20_000)
+    process.send_signal(signal.SIGINT)  # it has pushed some, or the write would still wait
+    done = processes.finish(process)
+    pushed = len(values("mail"))
+    assert pushed
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == f"CommandError: Interrupted. Pushed {pushed} items before that.\n"
+
+
+def test_call_command_takes_options(ndjson):
+    """From Python, options are keyword arguments."""
+    out = io.StringIO()
+    call_command("queue_push", "ranks", ndjson("1"), priority=3, as_json=True, stdout=out)
+    assert json.loads(out.getvalue()) == {"queue": "ranks", "pushed": 1}
+    assert fdbqueue.queue("ranks").peek().priority == 3

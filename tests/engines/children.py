@@ -1,0 +1,133 @@
+"""Processes that a test starts, talks to line by line, and kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from fdbqueue.engines import embedded
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_DEADLINE_SECONDS = 60
+_PREAMBLE = """
+import os, signal, sys, threading
+from fdbqueue.engines import embedded
+from tests.engines.children import run, say
+database = embedded.open(sys.argv[1], durability="normal")
+"""
+
+
+def run(database: Any, work: Callable[[Any], object]) -> Any:
+    """Run a transaction until it commits, and return it."""
+    transaction = database.create_transaction()
+    while True:
+        try:
+            work(transaction)
+            transaction.commit().wait()
+            return transaction
+        except embedded.FDBError as error:
+            transaction.on_error(error).wait()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Return once a condition holds that no event tells of; fail after half a minute."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.001)
+
+
+def say(word: object) -> None:
+    """Tell the test something."""
+    print(word, flush=True)  # noqa: T201  # the pipe to the test
+
+
+class Child:
+    """A Python process with ``database`` open on a file; it is killed after a minute.
+
+    Args:
+        path: The database's file.
+        script: What it runs, after the imports of the preamble.
+        arguments: Its ``sys.argv[2:]``.
+    """
+
+    def __init__(self, path: Any, script: str, *arguments: object) -> None:
+        root = str(Path(__file__).parents[2])
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning"),
+                *("-c", _PREAMBLE + script, str(path), *map(str, arguments)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": root},
+        )
+        self._watchdog = threading.Timer(_DEADLINE_SECONDS, self._process.kill)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def line(self) -> str:
+        """Return the next line it says; an empty one when it has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def expect(self, word: str) -> None:
+        """Wait for a line that is this one."""
+        said = self.line()
+        assert said == word
+
+    def tell(self, word: str = "go") -> None:
+        """Give it a line to read."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+
+    def go_on(self) -> None:
+        """Let it run again after it stopped itself."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def end(self) -> list[str]:
+        """Return the lines left, once it has ended by itself and well."""
+        assert self._process.stdout is not None
+        lines = self._process.stdout.read().split()
+        assert self._process.wait() == 0
+        return lines
+
+    def kill(self) -> list[str]:
+        """End it by SIGKILL, and return what it had said before."""
+        assert self._process.stdout is not None
+        assert self._process.stdin is not None
+        self._process.kill()
+        lines = [] if self._process.stdout.closed else self._process.stdout.read().split()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._watchdog.cancel()
+        return lines

@@ -1,0 +1,234 @@
+"""Commits of the embedded engine: groups, and what ends a commit under way."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tests.engines.children import run, wait_until
+
+_DEADLINE_SECONDS = 30
+_HOLD = """
+with database._store.writer(None):
+    say("holding")
+    sys.stdin.readline()
+say("released")
+sys.stdin.readline()
+"""
+
+
+def _code(future):
+    error = future.exception()
+    return None if error is None else error.code
+
+
+def _begin(database, count):
+    return [database.create_transaction() for _ in range(count)]
+
+
+@pytest.fixture
+def held(database, start):
+    """Another process that holds the writer's turn until it is told to release it."""
+    database[b"opened"] = b""
+    holder = start(_HOLD)
+    holder.expect("holding")
+    return holder
+
+
+# Groups
+
+
+def test_commits_asked_for_together_are_one_group(database):
+    """They share a version, and so an fsync; the order among them is in their stamps."""
+    transactions = _begin(database, 20)
+    for number, transaction in enumerate(transactions):
+        transaction[b"%d" % number] = b""
+    stamps = [transaction.get_versionstamp() for transaction in transactions]
+    commits = [transaction.commit() for transaction in transactions]
+    commits[7].wait()
+    for commit in commits:
+        commit.wait()
+    (version,) = {transaction.get_committed_version() for transaction in transactions}
+    assert [bytes(stamp) for stamp in stamps] == [
+        version.to_bytes(8, "big") + order.to_bytes(2, "big") for order in range(20)
+    ]
+    assert len(database[b"0":b":"]) == 20
+
+
+def test_threads_that_wait_together_share_a_group(database, held):
+    """The commits of threads that wait for the same turn become one group."""
+    transactions = _begin(database, 10)
+    for number, transaction in enumerate(transactions):
+        transaction[b"%d" % number] = b""
+    commits = [transaction.commit() for transaction in transactions]
+    threads = [threading.Thread(target=commit.wait) for commit in commits]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: database.committer._leading)
+    held.tell()
+    for thread in threads:
+        thread.join(_DEADLINE_SECONDS)
+    assert len({transaction.get_committed_version() for transaction in transactions}) == 1
+
+
+def test_conflicts_within_a_group(database, put):
+    """Who reads what an earlier commit of the group wrote fails, and writes nothing."""
+    put({b"a": b"1", b"b": b"1"})
+    transactions = _begin(database, 5)
+    for transaction in transactions[1:]:
+        transaction.get_read_version().wait()
+    transactions[0][b"a"] = b"blind"
+    transactions[1][b"a"].wait()
+    transactions[1][b"b"] = b"refused"
+    transactions[2][b"b"].wait()
+    transactions[2][b"c"] = b"accepted: what it read was not written after all"
+    transactions[3].get_range(b"c", b"d").to_list()
+    transactions[3][b"d"] = b"refused"
+    transactions[4][b"a"] = b"blind too"
+    commits = [transaction.commit() for transaction in transactions]
+    assert [_code(commit) for commit in commits] == [None, 1020, None, 1020, None]
+    assert database[b"a"] == b"blind too"
+    assert database[b"b"] == b"1"
+    assert database[b"d"] is None
+    assert transactions[1].get_committed_version() == -1
+    orders = [transactions[index]._commit.stamp[-1] for index in (0, 2, 4)]
+    assert orders == [0, 1, 2]
+
+
+def test_a_versionstamped_key_conflicts(database):
+    """A range read conflicts with a key that a versionstamp made within it."""
+    for together in (False, True):
+        stamping, reading = _begin(database, 2)
+        reading.get_range(b"log/", b"log0").to_list()
+        reading[b"x"] = b""
+        stamping.set_versionstamped_key(b"log/" + bytes(10) + b"\x04\x00\x00\x00", b"")
+        stamped = stamping.commit()
+        if not together:
+            stamped.wait()
+        assert _code(reading.commit()) == 1020
+        stamped.wait()
+
+
+def test_more_commits_than_a_group_takes(database):
+    """Thousands of commits asked for before one is waited for all take effect."""
+    transactions = _begin(database, 2_500)
+    stamps = [transaction.get_versionstamp() for transaction in transactions]
+    for transaction in transactions:
+        transaction.add(b"count", b"\x01\x00\x00")
+    commits = [transaction.commit() for transaction in transactions]
+    for commit in reversed(commits):
+        commit.wait()
+    assert int.from_bytes(database[b"count"], "little") == 2_500
+    assert len({bytes(stamp) for stamp in stamps}) == 2_500
+    in_order = [bytes(stamp) for stamp in stamps]
+    assert in_order == sorted(in_order)
+
+
+def test_a_commit_nobody_waits_for_runs_with_the_next(database):
+    """A commit whose future was dropped takes effect together with a later one."""
+    dropped = database.create_transaction()
+    dropped[b"a"] = b"1"
+    dropped.commit()
+    del dropped
+    database[b"b"] = b"1"
+    assert database[b"a"] == b"1"
+
+
+def test_threads_lose_no_increment(database):
+    """Threads that read, add one and write back, with conflicts, end at the exact sum."""
+
+    def increment(transaction):
+        value = transaction[b"n"]
+        transaction[b"n"] = b"%d" % (int(value) + 1 if value.present() else 1)
+
+    def work():
+        for _ in range(50):
+            run(database, increment)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_DEADLINE_SECONDS)
+    assert database[b"n"] == b"300"
+
+
+# Uses during the commit
+
+
+def test_use_during_the_commit(database):
+    """A use during the commit fails with 2017, and so does the commit."""
+    for use in (
+        lambda tr: tr[b"a"],
+        lambda tr: tr.get_range(b"a", b"b")._first,
+        lambda tr: tr.get_versionstamp(),
+        lambda tr: tr.watch(b"a"),
+        lambda tr: tr.commit(),
+        lambda tr: tr.set(b"b", b"") or tr[b"a"],
+    ):
+        transaction = database.create_transaction()
+        transaction[b"a"] = b"1"
+        commit = transaction.commit()
+        assert _code(use(transaction)) == 2017
+        assert _code(commit) == 2017
+    assert database[b"a"] is None
+
+
+def test_use_during_the_commit_without_protection(database):
+    """With the protection off the use fails alone, and the commit takes effect."""
+    transaction = database.create_transaction()
+    transaction.options.set_used_during_commit_protection_disable()
+    transaction[b"a"] = b"1"
+    commit = transaction.commit()
+    assert _code(transaction[b"a"]) == 2017
+    commit.wait()
+    assert database[b"a"] == b"1"
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (lambda tr: tr.cancel(), 1025),
+        (lambda tr: tr.reset(), 1025),
+        (lambda tr: tr[b"a"], 2017),
+    ],
+)
+def test_a_commit_ended_by_another_thread_stops_waiting(database, held, end, code):
+    """A thread that waits for its commit goes on when another thread ends the transaction."""
+    leading, ended = _begin(database, 2)
+    leading[b"leading"] = ended[b"ended"] = b""
+    commits = [leading.commit(), ended.commit()]
+    leader, follower = (
+        threading.Thread(target=commit.block_until_ready, daemon=True) for commit in commits
+    )
+    leader.start()
+    wait_until(lambda: database.committer._leading)
+    request = ended._commit
+    follower.start()
+    wait_until(lambda: request.waiter is not None)
+    end(ended)
+    follower.join(_DEADLINE_SECONDS)
+    assert not follower.is_alive()
+    assert leader.is_alive()
+    assert _code(commits[1]) == code
+    held.tell()
+    leader.join(_DEADLINE_SECONDS)
+    assert database[b"leading"] == b""
+    assert database[b"ended"] is None
+
+
+def test_a_commit_that_waits_for_another_process_times_out(database, held):
+    """A timeout ends the wait for the writer's turn with 1031, and nothing is written."""
+    transaction = database.create_transaction()
+    transaction.options.set_timeout(100)
+    transaction[b"a"] = b"1"
+    before = time.monotonic()
+    assert _code(transaction.commit()) == 1031
+    assert time.monotonic() - before < _DEADLINE_SECONDS
+    assert _code(transaction.on_error(1031)) == 1031
+    held.tell()
+    held.expect("released")
+    database[b"b"] = b""
+    assert database[b"a"] is None

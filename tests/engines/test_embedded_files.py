@@ -1,0 +1,258 @@
+"""Files the embedded engine cannot use, and disks that are full."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded.storage import APPLICATION_ID, SCHEMA_VERSION
+from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
+
+_FILL_UP = """
+import resource
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+allowed = int(sys.argv[2])
+
+def fill(transaction, name):
+    for number in range(40):
+        transaction[b"%s/%d" % (name, number)] = os.urandom(50_000)
+
+database[b"before"] = b"1"
+reading = database.create_transaction()
+reading[b"before"].wait()
+resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, most))
+codes = set()
+for _ in range(3):
+    transaction = database.create_transaction()
+    fill(transaction, b"full")
+    error = transaction.commit().exception()
+    assert isinstance(error, embedded.FDBError), error
+    codes.add(error.code)
+say(codes)
+say(reading[b"before"])
+say(len(database[b"full/":b"full0"]))
+group = [database.create_transaction() for _ in range(3)]
+for transaction in group:
+    fill(transaction, b"group")
+commits = [transaction.commit() for transaction in group]
+threads = [threading.Thread(target=commit.block_until_ready) for commit in commits]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+say({commit.exception().code for commit in commits})
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+run(database, lambda transaction: fill(transaction, b"after"))
+say(len(database[b"after/":b"after0"]))
+say(len(database[b"full/":b"full0"]) + len(database[b"group/":b"group0"]))
+"""
+
+_READ_ONLY = """
+directory = os.path.dirname(sys.argv[1])
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+for name in os.listdir(directory):
+    if name.endswith("sqlite3"):
+        database = embedded.open(os.path.join(directory, name))
+        for use in (lambda: database[b"a"], lambda: database.set(b"a", b"")):
+            try:
+                use()
+            except Exception as error:
+                say(type(error).__name__)
+                say(error.context["path"] == os.path.join(directory, name))
+"""
+
+
+def _unavailable(path):
+    database = embedded.open(path, durability="normal")
+    for use in (lambda: database[b"a"], lambda: database.set(b"a", b"")):
+        with pytest.raises(EngineUnavailable) as caught:
+            use()
+        assert caught.value.context["path"] == str(path)
+        assert caught.value.context["reason"]
+        assert caught.value.retryable
+    return caught.value.context["reason"]
+
+
+@pytest.mark.parametrize("durability", ["", "FULL", "none", None])
+def test_a_durability_that_is_none(path, durability):
+    """Another durability is refused when the database is opened, with what is allowed."""
+    with pytest.raises(ConfigurationError) as caught:
+        embedded.open(path, durability=durability)
+    assert caught.value.context["allowed"] == "full, normal"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", "file:queues?mode=memory"])
+def test_a_path_that_is_no_files(path):
+    """What SQLite takes for something else than a file's path is refused."""
+    with pytest.raises(ConfigurationError) as caught:
+        embedded.open(path)
+    assert caught.value.context["value"] == path
+
+
+def test_opening_touches_nothing(path):
+    """A database may be named long before it is used; its file is made on first use."""
+    database = embedded.open(path, durability="normal")
+    assert embedded.open(str(path), durability="normal") is database
+    assert list(path.parent.iterdir()) == []
+    assert database[b"a"] is None
+    assert path.exists()
+
+
+def test_a_link_is_the_file_it_leads_to(database, path, tmp_path):
+    """Two names of one file are one database."""
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert embedded.open(link, durability="normal") is database
+
+
+def test_a_missing_directory(tmp_path):
+    """A file in a directory that does not exist is not made, nor is the directory."""
+    _unavailable(tmp_path / "missing" / "queues.sqlite3")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory(tmp_path):
+    """A directory is no database."""
+    path = tmp_path / "directory"
+    path.mkdir()
+    _unavailable(path)
+    assert list(path.iterdir()) == []
+
+
+def test_a_path_through_a_file(tmp_path):
+    """A file where a directory is needed is reported as such."""
+    (tmp_path / "file").write_text("mine")
+    _unavailable(tmp_path / "file" / "queues.sqlite3")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_text_file(path):
+    """A file that is no database stays as it is."""
+    text = "mine\n" * 1000
+    path.write_text(text)
+    assert "not a database" in _unavailable(path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_another_programs_database(path, journal):
+    """Another program's SQLite file stays as it is, whatever its journal."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {journal}")
+        connection.execute("CREATE TABLE mine (x)")
+        connection.execute("INSERT INTO mine VALUES (1)")
+        connection.commit()
+    before = path.read_bytes()
+    assert "another program" in _unavailable(path)
+    assert path.read_bytes() == before
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("mine",)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (journal,)
+
+
+def test_a_newer_schema(database, path):
+    """A file of a later release is not touched by this one."""
+    database[b"a"] = b"1"
+    database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    before = path.read_bytes()
+    assert f"version {SCHEMA_VERSION + 1}, not {SCHEMA_VERSION}" in _unavailable(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_becomes_usable(path):
+    """What could not be opened is tried again by the next use."""
+    path.mkdir()
+    database = embedded.open(path, durability="normal")
+    _unavailable(path)
+    path.rmdir()
+    database[b"a"] = b"1"
+    assert database[b"a"] == b"1"
+
+
+def test_an_empty_file_is_a_new_database(path):
+    """A file made by ``touch`` or by a creation that was cut short is filled."""
+    path.touch()
+    database = embedded.open(path, durability="normal")
+    database[b"a"] = b"1"
+    database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_directory_that_may_not_be_written(start):
+    """Without the right to write, a new file and an old one are reported alike."""
+    with tempfile.TemporaryDirectory() as name:  # tmp_path's parents are closed to others
+        directory = Path(name).resolve()
+        source = embedded.open(directory / "old.sqlite3", durability="normal")
+        source[b"a"] = b"1"
+        source.close()
+        (directory / "text.sqlite3").write_text("mine")
+        shutil.rmtree(directory / "old.sqlite3-sync")
+        directory.chmod(0o555)
+        from tests.engines.children import Child
+
+        with Child(directory / "new.sqlite3", _READ_ONLY) as child:
+            lines = child.end()
+        assert lines == ["EngineUnavailable", "True"] * 4
+        directory.chmod(0o755)
+        assert sorted(path.name for path in directory.iterdir()) == ["old.sqlite3", "text.sqlite3"]
+
+
+@pytest.mark.parametrize("allowed", [200_000, 1_000_000])
+def test_a_full_disk(path, start, allowed):
+    """A commit for which there is no room fails with 1510 and has no effect; later ones do."""
+    lines = start(_FILL_UP, allowed).end()
+    assert lines == ["{1510}", "b'1'", "0", "{1510}", "40", "0"]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_closing_lets_go_of_the_file(database, path):
+    """A closed database has no descriptor open, and opens again when used."""
+    database[b"a"] = b"1"
+    transaction = database.create_transaction()
+    transaction[b"a"].wait()
+    database.close()
+    assert _descriptors(path) == []
+    assert transaction[b"a"].exception().code == 1007
+    transaction.on_error(1007).wait()
+    assert transaction[b"a"] == b"1"
+
+
+def test_a_dropped_database_lets_go_of_the_file(path):
+    """A database nobody refers to any more closes its file by itself."""
+    database = embedded.open(path, durability="normal")
+    database[b"a"] = b"1"
+    assert _descriptors(path) != []
+    del database
+    gc.collect()
+    assert _descriptors(path) == []
+
+
+def _descriptors(path):
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:
+            continue
+        if target.startswith(str(path)):
+            found.append(target)
+    return found

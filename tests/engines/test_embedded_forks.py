@@ -1,0 +1,146 @@
+"""Forks of a process that has the embedded engine open, while its threads use it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+
+_BUSY_PARENT = """
+import traceback
+
+stop = threading.Event()
+counts = [0] * 3
+
+def add(transaction, name):
+    transaction.add(name, (1).to_bytes(8, "little"))
+    transaction[b"seen"].wait()
+
+def commit(index):
+    while not stop.is_set():
+        run(database, lambda tr: add(tr, b"parent"))
+        counts[index] += 1
+
+def read():
+    while not stop.is_set():
+        transaction = database.create_transaction()
+        pairs = transaction[b"left"], transaction[b"right"]
+        try:
+            assert pairs[0] == pairs[1]
+        except embedded.FDBError as error:
+            assert error.code == 1007
+
+def pair(transaction):
+    for name in (b"left", b"right"):
+        transaction.add(name, (1).to_bytes(8, "little"))
+
+def in_child():
+    signal.alarm(20)  # a child that hangs is killed
+    run(database, lambda tr: add(tr, b"child"))
+    run(database, pair)
+    transaction = database.create_transaction()
+    assert transaction[b"left"] == transaction[b"right"]
+    thread = threading.Thread(target=run, args=(database, lambda tr: add(tr, b"child")))
+    thread.start()
+    thread.join()
+
+threads = [threading.Thread(target=commit, args=(index,)) for index in range(3)]
+threads += [threading.Thread(target=read) for _ in range(3)]
+for thread in threads:
+    thread.start()
+children = []
+for _ in range(int(sys.argv[2])):
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            in_child()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    children.append(child)
+codes = [os.waitpid(child, 0)[1] for child in children]
+stop.set()
+for thread in threads:
+    thread.join()
+say(sum(counts))
+say(",".join(map(str, codes)))
+"""
+
+_OLD_TRANSACTIONS = """
+database[b"a"] = b"1"
+reading, writing, committing = [database.create_transaction() for _ in range(3)]
+reading[b"a"].wait()
+writing[b"a"] = b"2"
+committing[b"b"] = b"1"
+future = committing.commit()
+watching = database.create_transaction()
+watch = watching.watch(b"a")
+watching.commit().wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    say(reading[b"a"].exception().code)
+    reading.on_error(1007).wait()
+    say(bytes(reading[b"a"]).decode())
+    writing.commit().wait()
+    say(bytes(database.create_transaction()[b"a"]).decode())
+    say(future.exception().code)
+    say(database[b"b"])
+    say(watch.is_ready())
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+say(reading[b"a"].exception().code)
+watch.wait()
+future.wait()
+say(database[b"b"])
+"""
+
+_CHILD_OUTLIVES = """
+database[b"a"] = b"1"
+child = os.fork()
+if child:
+    say("parent ends")
+    os._exit(0)
+signal.alarm(20)
+sys.stdin.readline()
+for number in range(50):
+    run(database, lambda tr: tr.set(b"%d" % number, bytes(1000)))
+say("child ends")
+"""
+
+
+def _check(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_forks_while_threads_commit_and_read(database, path, start):
+    """Children read and commit, the parent goes on, and every commit of both is there."""
+    forks = 15
+    total, codes = start(_BUSY_PARENT, forks).end()
+    assert codes == ",".join(["0"] * forks)
+    assert database[b"parent"] == int(total).to_bytes(8, "little")
+    assert database[b"child"] == (2 * forks).to_bytes(8, "little")
+    assert database[b"left"] == database[b"right"] == forks.to_bytes(8, "little")
+    _check(path)
+
+
+def test_transactions_begun_before_a_fork(start):
+    """On both sides they fail with 1007 and may be retried; a commit under way is the parent's."""
+    lines = start(_OLD_TRANSACTIONS).end()
+    in_child = ["1007", "1", "2", "1021", "None", "False"]
+    assert lines == [*in_child, "1007", "b'1'"]
+
+
+def test_a_child_that_outlives_its_parent(database, path, start):
+    """The child goes on by itself when the parent ends, while another process commits."""
+    child = start(_CHILD_OUTLIVES)
+    child.expect("parent ends")
+    child.tell()
+    for _ in range(50):
+        database[b"other"] = bytes(1000)
+    child.expect("child ends")
+    assert len(database[b"0":b":"]) == 50
+    _check(path)

@@ -1,0 +1,190 @@
+"""Versions of the embedded engine: the clock, stamps, snapshots, and the conflict history."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from fdbqueue.engines.embedded import FDBError
+from fdbqueue.engines.embedded.storage import Store
+
+_DEADLINE_SECONDS = 30
+
+
+def _code(future):
+    error = future.exception()
+    return None if error is None else error.code
+
+
+def _begin(database, count):
+    return [database.create_transaction() for _ in range(count)]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock of the engine that the test sets, in microseconds: ``clock[0]``."""
+    now = [1_000_000_000]
+    monkeypatch.setattr(Store, "clock", lambda _: now[0])
+    return now
+
+
+def test_versions_increase_when_the_clock_is_set_back(database, clock):
+    """Versions and stamps go up whatever the clock does, in every process."""
+    versions = []
+    for now in (2_000_000_000, 1_500_000_000, 0, -10, 1_999_999_999, 3_000_000_000, 3_000_000_000):
+        clock[0] = now
+        transaction = database.create_transaction()
+        transaction[b"a"] = b""
+        stamp = transaction.get_versionstamp()
+        transaction.commit().wait()
+        versions.append(transaction.get_committed_version())
+        assert bytes(stamp)[:8] == versions[-1].to_bytes(8, "big")
+        assert database.create_transaction().get_read_version().wait() == versions[-1]
+    assert versions == sorted(set(versions))
+    assert versions[-2] == 3_000_000_000
+
+
+def test_a_conflict_older_than_the_history_is_not_missed(database, clock):
+    """A reader older than the kept history fails with 1007 where a conflict may be forgotten."""
+    database[b"a"] = b"1"
+    reader = database.create_transaction()
+    reader[b"a"].wait()
+    reader[b"other"] = b""
+    clock[0] += 1
+    database[b"a"] = b"2"
+    for _ in range(3):
+        clock[0] += 100_000_000
+        database[b"b"] = b""
+    assert _code(reader.commit()) == 1007
+    reader.on_error(1007).wait()
+    assert reader[b"a"] == b"2"
+    assert database[b"other"] is None
+
+
+def test_the_first_commits_after_a_quiet_time(database, clock):
+    """A transaction begun before the first commit in a long time is not too old."""
+    for seconds in (1, 4, 6, 3600):
+        database[b"a"] = b"1"
+        reader, conflicting = _begin(database, 2)
+        for transaction in (reader, conflicting):
+            transaction[b"a"].wait()
+            transaction[b"c"] = b""
+        conflicting[b"b"].wait()
+        clock[0] += seconds * 1_000_000
+        database[b"b"] = b""
+        assert _code(reader.commit()) is None
+        assert _code(conflicting.commit()) == 1020
+
+
+def test_the_history_is_pruned(database, clock):
+    """Commits older than five seconds leave the file."""
+    for _ in range(50):
+        clock[0] += 1_000_000
+        database[b"a"] = b""
+    snapshot = database._store.snapshot()
+    assert 5 <= len(snapshot.commits_since(0)) <= 8
+    snapshot.release()
+
+
+def test_a_read_version_is_shared_inside_a_process(database, put):
+    """A transaction reads at the version of another one that is still reading."""
+    put({b"a": b"1"})
+    first = database.create_transaction()
+    version = first.get_read_version().wait()
+    put({b"a": b"2"})
+    second = database.create_transaction()
+    second.set_read_version(version)
+    assert second[b"a"] == first[b"a"] == b"1"
+    del first
+    assert second[b"a"] == b"1"
+    second[b"b"] = b""
+    assert _code(second.commit()) == 1020
+    third = database.create_transaction()
+    third.set_read_version(version)
+    assert _code(third[b"a"]) == 1007
+
+
+def test_a_dropped_transaction_is_gone_at_once(database):
+    """Nothing of a transaction that nobody refers to stays open, without garbage collection."""
+    database[b"a"] = b""
+    gc.disable()
+    try:
+        for _ in range(5):
+            transaction = database.create_transaction()
+            transaction[b"a"].wait()
+            transaction.snapshot.get_range(b"", b"b").to_list()
+            transaction[b"b"] = b""
+            transaction.get_versionstamp()
+            transaction.commit().wait()
+            database.create_transaction()[b"a"].wait()
+            del transaction
+            assert len(database._store._snapshots) == 0
+    finally:
+        gc.enable()
+    assert len(database._store._idle) == 1
+
+
+def test_a_read_version_is_set_once_and_first(database):
+    """A version set twice, after a read, or not positive fails the transaction."""
+    version = database.create_transaction().get_read_version().wait()
+    for first in (
+        lambda tr: tr.set_read_version(version),
+        lambda tr: tr[b"a"].wait(),
+    ):
+        transaction = database.create_transaction()
+        first(transaction)
+        transaction.set_read_version(version)
+        assert _code(transaction.commit()) is not None
+    transaction = database.create_transaction()
+    transaction.set_read_version(0)
+    assert _code(transaction[b"a"]) is not None
+
+
+# Versionstamps
+
+
+def test_a_stamp_waited_for_before_the_commit(database):
+    """A thread may wait for the stamp before the commit is asked for."""
+    transaction = database.create_transaction()
+    stamp = transaction.get_versionstamp()
+    transaction[b"a"] = b""
+    seen = []
+    waiting = threading.Thread(target=lambda: seen.append(bytes(stamp)))
+    waiting.start()
+    assert not stamp.is_ready()
+    transaction.commit().wait()
+    waiting.join(_DEADLINE_SECONDS)
+    assert seen == [stamp.value]
+    assert stamp.is_ready()
+    assert len(stamp) == 10
+
+
+def test_waiting_for_a_stamp_runs_the_commit(database):
+    """The stamp can be had from a commit that nobody else waits for."""
+    transaction = database.create_transaction()
+    stamps = [transaction.get_versionstamp() for _ in range(2)]
+    transaction.set_versionstamped_value(b"a", bytes(14))
+    commit = transaction.commit()
+    assert bytes(stamps[0]) == bytes(stamps[1]) == database[b"a"]
+    assert commit.wait() is None
+
+
+def test_a_stamp_without_a_commit(database, put):
+    """Without writes there is none (2021); with a failed commit its error is the stamp's."""
+    transaction = database.create_transaction()
+    transaction[b"a"].wait()
+    stamp = transaction.get_versionstamp()
+    transaction.commit().wait()
+    assert _code(stamp) == 2021
+    transaction.reset()
+    transaction[b"a"].wait()
+    transaction[b"b"] = b""
+    stamp = transaction.get_versionstamp()
+    put({b"a": b"1"})
+    assert _code(transaction.commit()) == 1020
+    with pytest.raises(FDBError) as caught:
+        bytes(stamp)
+    assert caught.value.code == 1020
+    assert _code(transaction.get_versionstamp()) == 2017

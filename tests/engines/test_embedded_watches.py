@@ -1,0 +1,308 @@
+"""Watches of the embedded engine, across threads and processes."""
+
+from __future__ import annotations
+
+import gc
+import select
+import threading
+
+import pytest
+
+from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded import FDBError, watches
+from fdbqueue.engines.embedded.watches import Bells, _Pipe
+from tests.engines.children import run, wait_until
+
+_DEADLINE_SECONDS = 30
+_THREAD = "fdbqueue-watches"
+_idle = threading.Event()
+
+
+def _watch(database, *keys):
+    transaction = database.create_transaction()
+    futures = [transaction.watch(key) for key in keys]
+    transaction.commit().wait()
+    return futures
+
+
+def _code(future):
+    error = future.exception()
+    return None if error is None else error.code
+
+
+def _fires(watch):
+    fired = threading.Event()
+    watch.on_ready(lambda _: fired.set())
+    return fired.wait(_DEADLINE_SECONDS)
+
+
+def _sync_files(path):
+    return sorted(file.name for file in path.with_name(path.name + "-sync").iterdir())
+
+
+def _watching_threads():
+    return [thread for thread in threading.enumerate() if thread.name == _THREAD]
+
+
+def test_threads_are_woken(database, put):
+    """Every thread that waits on a changed key goes on, and no other."""
+    changed, other = _watch(database, b"a", b"b")
+    more = _watch(database, b"a")
+    threads = [threading.Thread(target=watch.wait) for watch in (changed, changed, *more)]
+    for thread in threads:
+        thread.start()
+    put({b"a": b"1"})
+    for thread in threads:
+        thread.join(_DEADLINE_SECONDS)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not other.is_ready()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tr: tr.set(b"k", b"2"),
+        lambda tr: tr.clear(b"k"),
+        lambda tr: tr.clear_range(b"a", b"z"),
+        lambda tr: tr.add(b"k", b"\x01"),
+        lambda tr: tr.set_versionstamped_value(b"k", bytes(14)),
+        lambda tr: tr.compare_and_clear(b"k", b"1"),
+    ],
+)
+def test_every_kind_of_change_fires(database, put, change):
+    """Whatever changes the value makes the watch ready."""
+    put({b"k": b"1"})
+    (watch,) = _watch(database, b"k")
+    run(database, change)
+    assert _fires(watch)
+    assert watch.wait() is None
+
+
+def test_a_versionstamped_key_fires(database):
+    """A watch of a key that gets its name from a versionstamp fires when it appears."""
+    first = run(database, lambda tr: tr.set_versionstamped_key(bytes(14), b"1"))
+    key = first.get_committed_version().to_bytes(8, "big") + b"\x00\x00"
+    assert database[key] == b"1"
+    (watch,) = _watch(database, key)
+    run(database, lambda tr: tr.set(key, b"2"))
+    assert _fires(watch)
+
+
+def test_other_processes_are_woken(database, start):
+    """A commit of one process makes the watch of another ready, both ways."""
+    other = start("""
+transaction = database.create_transaction()
+watch = transaction.watch(b"here")
+transaction.commit().wait()
+say("watching")
+watch.wait()
+say(bytes(database[b"here"]).decode())
+database[b"there"] = b"answer"
+""")
+    (watch,) = _watch(database, b"there")
+    other.expect("watching")
+    run(database, lambda tr: tr.set(b"here", b"question"))
+    other.expect("question")
+    assert _fires(watch)
+    assert database[b"there"] == b"answer"
+
+
+def test_a_change_between_the_read_and_the_commit_fires(database, put):
+    """A key changed after the watch read it, before its commit, makes it ready at once."""
+    transaction = database.create_transaction()
+    watch = transaction.watch(b"a")
+    put({b"a": b"1"})
+    transaction.commit().wait()
+    assert watch.is_ready()
+
+
+def test_no_watch_is_lost_among_changes(database):
+    """Watches set while the key keeps changing all become ready: none sleeps for ever."""
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            run(database, lambda tr: tr.add(b"count", b"\x01\x00"))
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(200):
+            assert _fires(_watch(database, b"count")[0])
+    finally:
+        stop.set()
+        changing.join()
+
+
+def test_no_watch_fires_without_a_change(database):
+    """A watch of what its transaction wrote stays while other keys are written."""
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            run(database, lambda tr: tr.add(b"other", b"\x01\x00"))
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    spurious = 0
+    try:
+        held = _watch(database, b"a")
+        for number in range(300):
+            transaction = database.create_transaction()
+            transaction[b"a"] = b"%d" % number
+            held.append(transaction.watch(b"a"))
+            transaction.commit().wait()
+            held[-2].wait()
+            spurious += held[-1].is_ready()
+    finally:
+        stop.set()
+        changing.join()
+    assert spurious == 0
+
+
+def test_a_cancelled_watch(database, put):
+    """A watch that is cancelled ends with 1101, before or after its commit."""
+    transaction = database.create_transaction()
+    early, late = transaction.watch(b"a"), transaction.watch(b"a")
+    early.cancel()
+    transaction.commit().wait()
+    late.cancel()
+    late.cancel()
+    put({b"a": b"1"})
+    assert [_code(early), _code(late)] == [1101, 1101]
+
+
+def test_a_watch_whose_transaction_ends_before_its_commit(database):
+    """A reset, a retry or a cancel ends the watch with 1025."""
+    for end in ("reset", "cancel", "on_error"):
+        transaction = database.create_transaction()
+        watch = transaction.watch(b"a")
+        getattr(transaction, end)(*([1020] if end == "on_error" else []))
+        assert _code(watch) == 1025
+
+
+def test_a_watch_outlives_its_transaction(database, put):
+    """Once committed, a watch stays set whatever becomes of the transaction."""
+    transaction = database.create_transaction()
+    watch = transaction.watch(b"a")
+    transaction.commit().wait()
+    transaction.reset()
+    transaction.cancel()
+    del transaction
+    gc.collect()
+    assert not watch.is_ready()
+    put({b"a": b"1"})
+    assert _fires(watch)
+
+
+def test_watches_that_cannot_be_set(database):
+    """1034 without read-your-writes, 2102 for a long key, 2004 for a system key."""
+    transaction = database.create_transaction()
+    transaction.options.set_read_your_writes_disable()
+    assert _code(transaction.watch(b"a")) == 1034
+    transaction = database.create_transaction()
+    assert _code(transaction.watch(bytes(10_001))) == 2102
+    assert _code(transaction.watch(b"\xff")) == 2004
+
+
+def test_too_many_watches(database, monkeypatch):
+    """The watch past the limit fails with 1032, until another one is gone."""
+    monkeypatch.setattr(watches, "MAX_WATCHES", 3)  # 10,000 in earnest
+    held = _watch(database, b"a", b"b")
+    transaction = database.create_transaction()
+    held.append(transaction.watch(b"c"))
+    assert _code(transaction.watch(b"d")) == 1032
+    held.pop(0).cancel()
+    assert _fires_not(transaction.watch(b"d"))
+    del held[0]
+    transaction.reset()
+    gc.collect()
+    assert _fires_not(database.create_transaction().watch(b"e"))
+
+
+def _fires_not(watch):
+    return not watch.is_ready()
+
+
+def test_nothing_is_left_once_the_watches_are_gone(database, path, put):
+    """Without watches the thread ends and its pipe goes, however busy the database is."""
+    for leave in ("cancel", "drop", "fire"):
+        held = _watch(database, b"a")
+        assert len(_watching_threads()) == 1
+        assert len(_sync_files(path)) == 3
+        if leave == "cancel":
+            held[0].cancel()
+        elif leave == "fire":
+            put({b"a": b"1"})
+            assert _fires(held[0])
+        held.clear()
+        gc.collect()
+        wait_until(lambda: put({b"busy": b""}) and not _watching_threads())
+        assert _sync_files(path) == ["turn", "turnstile"]
+        assert not database.watches._watches
+
+
+def test_nothing_polls(database, put):
+    """While nothing is committed the file is not read, however many watches there are."""
+    held = _watch(database, *(b"%d" % number for number in range(100)))
+    put({b"a": b""})
+    wait_until(lambda: not select.select([database.watches._pipe._reader], [], [], 0)[0])
+    looks = []
+    look = database.watches._look
+    database.watches._look = lambda seen: looks.append(1) or look(seen)
+    assert not _idle.wait(1.2)  # longer than any pause of the watching thread
+    assert looks == []
+    put({b"0": b"1"})
+    assert _fires(held[0])
+    assert len(looks) == 1
+
+
+def test_a_callback_keeps_its_watch(database, put):
+    """A watch that nobody holds still calls back, if a callback was given."""
+    fired = threading.Event()
+    _watch(database, b"a")[0].on_ready(lambda _: fired.set())
+    gc.collect()
+    put({b"a": b"1"})
+    assert fired.wait(_DEADLINE_SECONDS)
+
+
+def test_closing_ends_the_watches(database, path):
+    """Closing the database ends its watches with 1101 and leaves nothing behind."""
+    (watch,) = _watch(database, b"a")
+    database.close()
+    assert _code(watch) == 1101
+    wait_until(lambda: not _watching_threads())
+    assert _sync_files(path) == ["turn", "turnstile"]
+    assert not database._store._ready
+
+
+def test_a_new_pipe_is_never_taken_for_a_dead_one(database, path):
+    """Whoever commits at the moment a pipe is made leaves it alone."""
+    database[b"a"] = b""
+    directory = str(path) + "-sync"
+    stop = threading.Event()
+
+    def ring():
+        while not stop.is_set():
+            Bells(directory).ring()
+
+    ringing = threading.Thread(target=ring)
+    ringing.start()
+    try:
+        for _ in range(300):
+            pipe = _Pipe(directory)
+            Bells(directory).ring()
+            assert pipe.wait(_DEADLINE_SECONDS)
+            pipe.remove()
+    finally:
+        stop.set()
+        ringing.join()
+
+
+def test_an_error_of_the_file_is_no_watch(tmp_path):
+    """A watch on a file that cannot be opened gives the error, and sets nothing."""
+    database = embedded.open(tmp_path / "missing" / "queues.sqlite3")
+    future = database.create_transaction().watch(b"a")
+    assert not isinstance(future.exception(), FDBError)
+    assert future.exception().code == "engine_unavailable"
+    assert _watching_threads() == []

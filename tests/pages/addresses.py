@@ -1,0 +1,30 @@
+"""The addresses of the pages, and what to find in them."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+LIST = "/admin/fdbqueue/queue/"
+
+
+def of(name: str, item: Any = None) -> str:
+    """Return the address of a queue's page, or of the page of one of its items."""
+    return f"{LIST}{name}/" if item is None else f"{LIST}{name}/items/{item.id}/"
+
+
+def text(response: Any) -> str:
+    """Return the markup of a page."""
+    return response.content.decode()
+
+
+def items(response: Any) -> list[str]:
+    """Return the ids of the items in a queue's page, in their order."""
+    return re.findall(r'<th scope="row"[^>]*><a href="[^"]*/items/([^"/]+)/"', text(response))
+
+
+def following(response: Any) -> str | None:
+    """Return the address of the next page, None where there is no link to one."""
+    found = re.search(r'rel="next" href="([^"]+)"', text(response))
+    return html.unescape(found[1]) if found else None

@@ -1,0 +1,96 @@
+"""Queues of the test's own, and people who may and may not look at them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fdb.tuple
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+import fdbqueue
+from fdbqueue import conf
+from fdbqueue.service.transactions import run
+
+QUEUES = {
+    "quakes": {"kind": "priority", "priority_type": "float"},
+    "tickets": {"kind": "priority"},
+    "mail": {"kind": "fifo"},
+    "raw": {"kind": "fifo", "codec": "bytes"},
+    "pairs": {"kind": "fifo", "codec": "tuple"},
+    "user-*": {"kind": "fifo"},
+}
+
+Rows = list[tuple[bytes, bytes]]
+
+
+@pytest.fixture(autouse=True)
+def setting(settings, tmp_path, db) -> Iterator[dict[str, Any]]:
+    """Queues on a file of the test's own, or on the cluster there is, emptied at the end."""
+    cluster_file = os.environ.get("FDB_CLUSTER_FILE")
+    engine: dict[str, Any] = {
+        "ENGINE": "fdbqueue.engines.embedded",
+        "OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"},
+    }
+    if cluster_file:
+        engine = {
+            "ENGINE": "fdbqueue.engines.foundationdb",
+            "OPTIONS": {"cluster_file": cluster_file},
+        }
+    prefix = ("fdbqueue-test", secrets.token_hex(8))
+    settings.FDBQUEUE = {**engine, "PREFIX": prefix, "QUEUES": QUEUES}
+    database = conf.database()
+    yield settings.FDBQUEUE
+    run(database, lambda tr: tr.clear_range(*everything(prefix)))
+
+
+def everything(prefix: tuple[Any, ...]) -> tuple[bytes, bytes]:
+    """Return the range of all keys under a prefix."""
+    begin: bytes = fdb.tuple.pack(prefix)
+    return begin, begin + b"\xff\xff"
+
+
+@pytest.fixture
+def queue() -> Callable[[str], Any]:
+    """Open a queue by its name."""
+    return fdbqueue.queue
+
+
+@pytest.fixture
+def stored(setting) -> Callable[[], Rows]:
+    """Read all that is in the test's own file, or under its prefix on a cluster."""
+    alone = "path" in setting["OPTIONS"]
+    begin, end = (b"", b"\xff") if alone else everything(setting["PREFIX"])
+
+    def read() -> Rows:
+        rows = conf.database().create_transaction().get_range(begin, end)
+        return [(bytes(row.key), bytes(row.value)) for row in rows]
+
+    return read
+
+
+def person(name: str, *permissions: str, staff: bool = True) -> Client:
+    """Return the client of a new user with permissions of this app."""
+    user = User.objects.create_user(name, is_staff=staff)
+    found = Permission.objects.filter(content_type__app_label="fdbqueue", codename__in=permissions)
+    assert len(found) == len(permissions)
+    user.user_permissions.add(*found)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def viewer() -> Client:
+    """Somebody who may view queues."""
+    return person("viewer", "view_queue")
+
+
+@pytest.fixture
+def pusher() -> Client:
+    """Staff who may do everything with queues but view them."""
+    return person("pusher", "push_queue", "pop_queue", "lease_queue")

@@ -1,0 +1,136 @@
+"""Who may see the pages, by which methods, and what of the stock admin is gone."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from tests.pages.addresses import LIST, of, text
+from tests.pages.conftest import person
+
+LOGIN_REQUIRED = "django.contrib.auth.middleware.LoginRequiredMiddleware"
+
+
+@pytest.fixture
+def pages(queue):
+    """The address of each page, all of something that exists."""
+    item = queue("mail").push({"to": "ada"})
+    return [LIST, of("mail"), of("mail", item)]
+
+
+@pytest.fixture(params=[False, True], ids=["", "LoginRequiredMiddleware"])
+def middleware(request, settings):
+    """The pages with and without the middleware that asks everybody to log in."""
+    if request.param:
+        settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOGIN_REQUIRED]
+        settings.LOGIN_URL = "/elsewhere/"
+
+
+def test_the_names_of_the_addresses_are_the_admins():
+    """The list is where the admin's own links look for it."""
+    assert reverse("admin:fdbqueue_queue_changelist") == LIST
+    assert reverse("admin:fdbqueue_queue_queue", args=["mail"]) == of("mail")
+
+
+def test_an_anonymous_visitor_is_sent_to_the_admins_login(pages, middleware):
+    """Not to LOGIN_URL, and back to the page afterwards."""
+    for page in pages:
+        response = Client().get(page)
+        assert (response.status_code, response.url) == (302, f"/admin/login/?next={page}")
+
+
+def test_a_user_who_is_no_staff_is_sent_to_the_admins_login(pages, middleware):
+    """The permission alone does not open the admin."""
+    customer = person("customer", "view_queue", staff=False)
+    for page in pages:
+        response = customer.get(page)
+        assert (response.status_code, response.url) == (302, f"/admin/login/?next={page}")
+
+
+def test_a_viewer_sees_every_page(pages, viewer, middleware):
+    """``view_queue`` is enough."""
+    assert [viewer.get(page).status_code for page in pages] == [200, 200, 200]
+
+
+def test_staff_without_the_permission_see_no_page(pages, pusher):
+    """Other permissions on queues do not let anybody look into them."""
+    pages += [of("nope"), of("mail") + "items/nope/"]
+    assert {pusher.get(page).status_code for page in pages} == {403}
+
+
+def test_the_index_leads_to_the_queues(viewer):
+    """The index, the app's page and the sidebar link to the list."""
+    assert f'href="{LIST}"' in text(viewer.get("/admin/"))
+    assert f'href="{LIST}"' in text(viewer.get("/admin/fdbqueue/"))
+    assert f'href="{LIST}"' in text(viewer.get(of("mail")))
+
+
+def test_the_index_hides_the_app_from_those_who_may_not_view(pusher):
+    """What they could not open is not shown."""
+    assert LIST not in text(pusher.get("/admin/"))
+    assert pusher.get("/admin/fdbqueue/").status_code == 404
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options", "trace"])
+def test_a_page_refuses_methods_that_are_not_for_reading(method, pages, viewer):
+    """405 for everything but GET and HEAD, and it says so."""
+    for page in pages:
+        response = getattr(viewer, method)(page)
+        assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_head_answers_as_get_without_a_body(pages, viewer):
+    """HEAD has the status of GET."""
+    for page in pages:
+        response = viewer.head(page)
+        assert (response.status_code, response.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "stock", ["add/", "1/", "1/change/", "1/delete/", "1/history/", "mail/change/"]
+)
+def test_nothing_of_the_stock_admin_is_reachable(stock, viewer):
+    """Its forms, its history and its redirects do not exist, for superusers neither."""
+    root = Client()
+    root.force_login(User.objects.create_superuser("root"))
+    for client in (viewer, root):
+        assert client.get(LIST + stock).status_code == 404
+        assert client.post(LIST + stock).status_code in {404, 405}
+
+
+def test_no_page_writes_anything(pages, viewer, queue, stored):
+    """The engine holds the same after every page, found or not, as before."""
+    queue("quakes").push({"place": "Hualian"}, priority=6.4)
+    queue("user-1").push(1)
+    before = stored()
+    wrong = [of("nope"), of("user-2"), of("quakes") + "?end=max&limit=0", of("mail") + "items/x/"]
+    for page in [*pages, *wrong, of("quakes") + "?end=max&min_priority=1", of("user-1")]:
+        viewer.get(page)
+        viewer.head(page)
+        viewer.post(page, {"action": "delete_selected"})
+    assert stored() == before
+
+
+def test_a_project_overrides_a_template(viewer, queue, settings, tmp_path):
+    """A template of the project's own extends the page and changes one block."""
+    folder = tmp_path / "templates" / "admin" / "fdbqueue" / "queue"
+    folder.mkdir(parents=True)
+    (folder / "preview.html").write_text("<b>hidden here</b>")
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path / "templates"]}]
+    queue("mail").push("a secret")
+    for page in (LIST, of("mail")):
+        assert "<b>hidden here</b>" in text(viewer.get(page))
+        assert "a secret" not in text(viewer.get(page))
+
+
+def test_the_pages_keep_to_a_strict_policy(pages, viewer):
+    """No style and no script stands in the markup of any page."""
+    for page in pages:
+        markup = text(viewer.get(page))
+        main = markup[markup.index("<main") : markup.index("</main>")]
+        assert "<script" not in main
+        assert " style=" not in main
+        assert "<style" not in markup
+        assert markup.count("<h1") == 1
