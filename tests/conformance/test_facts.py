@@ -50,6 +50,11 @@ class Place(NamedTuple):
             transaction[self.key(name)] = value
         transaction.commit().wait()
 
+    def value(self, name: bytes) -> bytes:
+        """Return the value of a key, read in a transaction of its own."""
+        transaction = self.begin()
+        return bytes(transaction[self.key(name)])
+
     def outcome(self, call: Callable[[], Any]) -> Any:
         """Return "ok", or the code of the error the call or its future gives."""
         try:
@@ -100,7 +105,9 @@ def aged(engine: Engine) -> None:
 def _aged_places_are_emptied() -> Iterator[None]:
     yield
     for old in _aged.values():
-        old.place.engine.database.clear_range(old.place.prefix, old.place.prefix + b"\xff")
+        transaction = old.place.begin()
+        transaction.clear_range(old.place.prefix, old.place.prefix + b"\xff")
+        transaction.commit().wait()
     _aged.clear()
 
 
@@ -163,7 +170,8 @@ def _system_set(place: Place) -> Steps:
 
 @_fact("get in the system keyspace")
 def _system_get(place: Place) -> Steps:
-    return [["get", place.outcome(lambda: place.begin()[b"\xff" + place.prefix])]]
+    transaction = place.begin()
+    return [["get", place.outcome(lambda: transaction[b"\xff" + place.prefix])]]
 
 
 @_fact("range end at \\xff is legal")
@@ -258,7 +266,8 @@ def _read_version_is_recent(place: Place) -> Steps:
     transaction = place.begin()
     transaction[place.key(b"a")] = b""
     transaction.commit().wait()
-    read_version = place.begin().get_read_version().wait()
+    earlier = place.begin()
+    read_version = earlier.get_read_version().wait()
     return [["holds", read_version >= transaction.get_committed_version()]]
 
 
@@ -272,7 +281,8 @@ def _ancient_version(place: Place) -> Steps:
 
 @_fact("future read version")
 def _future_version(place: Place) -> Steps:
-    version = place.begin().get_read_version().wait()
+    earlier = place.begin()
+    version = earlier.get_read_version().wait()
     transaction = place.begin()
     transaction.set_read_version(version + 1_000_000_000)
     outcome = place.outcome(lambda: transaction[place.key(b"a")])
@@ -288,7 +298,7 @@ def _commit_twice(place: Place) -> Steps:
     return [
         ["commit", first],
         ["commit", place.outcome(transaction.commit)],
-        ["value now", bytes(place.begin()[place.key(b"a")]).decode()],
+        ["value now", place.value(b"a").decode()],
     ]
 
 
@@ -351,7 +361,8 @@ def _retry_limit(place: Place) -> Steps:
 
 
 def _on_error(code: int, place: Place) -> Steps:
-    return [["on_error", place.outcome(lambda: place.begin().on_error(code))]]
+    transaction = place.begin()
+    return [["on_error", place.outcome(lambda: transaction.on_error(code))]]
 
 
 for _code in (1004, 1007, 1009, 1020, 1021, 1025, 1031, 1036, 1037, 1038, 1039, 1213):

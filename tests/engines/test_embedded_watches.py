@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import select
 import threading
 
 import pytest
@@ -246,7 +245,7 @@ def test_nothing_polls(database, put):
     """While nothing is committed the file is not read, however many watches there are."""
     held = _watch(database, *(b"%d" % number for number in range(100)))
     put({b"a": b""})
-    wait_until(lambda: not select.select([database.watches._pipe._reader], [], [], 0)[0])
+    wait_until(lambda: not database.watches._pipe._has_bytes(0))
     looks = []
     look = database.watches._look
     database.watches._look = lambda seen: looks.append(1) or look(seen)

@@ -273,13 +273,16 @@ class _Pipe:
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a byte came within the time, and take all that came."""
-        poll = select.poll()  # select() cannot take descriptors from 1,024 on
-        poll.register(self._reader, select.POLLIN)
-        if not poll.poll(seconds * 1000):
+        if not self._has_bytes(seconds):
             return False
         with contextlib.suppress(BlockingIOError):
             os.read(self._reader, 65536)
         return True
+
+    def _has_bytes(self, seconds: float) -> bool:
+        poll = select.poll()  # select() cannot take descriptors from 1,024 on
+        poll.register(self._reader, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def wake(self) -> None:
         """Make :meth:`wait` return."""
