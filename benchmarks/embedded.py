@@ -71,7 +71,7 @@ def many_threads(folder: Path) -> Iterator[Line]:
     queue = FifoQueue(embedded.open(folder / "ours.sqlite3"), Subspace(("threads",)))
     yield compare(
         "push, 8 threads together",
-        lambda: rate_of_threads(lambda: queue.push(SMALL), BATCH, 8),
+        lambda: rate_of_threads(lambda: queue.push(SMALL), 8 * BATCH, 8),
         lambda: rate(lambda: queue.push(SMALL), BATCH),
         peer_name="1 thread",
         unit="/s",
