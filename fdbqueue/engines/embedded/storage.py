@@ -294,8 +294,12 @@ class Store:
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _prepare(self) -> None:
