@@ -94,6 +94,7 @@ def aged(engine: Engine) -> None:
     """Begin the transactions that shall grow old, before the first fact of an engine."""
     if engine.name not in _aged:
         place = Place(engine, b"fdbqueue-test-aged-" + secrets.token_hex(8).encode())
+        place.put(b"first")  # so that the reader's version is not a new file's first
         reader, writer = place.begin(), place.begin()
         reader[place.key(b"written")] = b""
         reader[place.key(b"read")].wait()
