@@ -24,8 +24,8 @@ from fdbqueue.exceptions import (
 from fdbqueue.pages.forms import ItemsForm, items_form
 from fdbqueue.pages.previews import Preview, clip, show, subspace
 from fdbqueue.pages.rows import Rows, item_row, item_rows, queue_row
+from fdbqueue.service.base import Queue
 from fdbqueue.service.catalog import Catalog
-from fdbqueue.service.queues import Queue
 from fdbqueue.service.transactions import error_code
 
 logger = logging.getLogger("fdbqueue.pages")

@@ -9,8 +9,9 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue.service.base import Queue
 from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
-from fdbqueue.service.queues import PriorityQueue, Queue
+from fdbqueue.service.queues import PriorityQueue
 
 _DEFAULTS = {"end": "min", "limit": "50", "start": "1"}
 _PRIORITIES = ("min_priority", "max_priority")

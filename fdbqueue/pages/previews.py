@@ -17,8 +17,8 @@ import fdb.tuple
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
+from fdbqueue.service.base import Queue
 from fdbqueue.service.items import Undecodable
-from fdbqueue.service.queues import Queue
 
 #: A preview is clipped here.
 PREVIEW_CHARACTERS = 100

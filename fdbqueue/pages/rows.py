@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fdbqueue.pages.previews import Preview, age, number, preview
+from fdbqueue.service.base import Queue
 from fdbqueue.service.items import Item
-from fdbqueue.service.queues import Queue
 from fdbqueue.service.transactions import run
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from fdbqueue.service.base import Queue
 from fdbqueue.service.catalog import Catalog, QueueSpec
 from fdbqueue.service.items import Item, Page, Undecodable
-from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
+from fdbqueue.service.queues import FifoQueue, PriorityQueue
 from fdbqueue.service.transactions import run, transactional
 
 __all__ = [

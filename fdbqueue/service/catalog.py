@@ -12,7 +12,8 @@ from typing import Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
+from fdbqueue.service.base import Queue
+from fdbqueue.service.queues import FifoQueue, PriorityQueue
 from fdbqueue.service.transactions import run
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.

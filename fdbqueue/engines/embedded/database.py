@@ -13,7 +13,8 @@ from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import KeyValue
 from fdbqueue.engines.embedded.options import DatabaseDefaults, DatabaseOptions
-from fdbqueue.engines.embedded.storage import Snapshot, Store
+from fdbqueue.engines.embedded.snapshots import Snapshot
+from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
 from fdbqueue.engines.embedded.watches import Bells, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.embedded.attempt import Attempt
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.futures import Value
 from fdbqueue.engines.embedded.limits import KEYS_END
+from fdbqueue.engines.embedded.options import OptionValues
 from fdbqueue.engines.embedded.ranges import after
 from fdbqueue.engines.embedded.selectors import as_key, as_value, first_after_prefix
 
@@ -14,15 +18,17 @@ from fdbqueue.engines.embedded.selectors import as_key, as_value, first_after_pr
 class Writes:
     """Write through a transaction; what is wrong with a write, its next read or commit says."""
 
-    def _write(self, apply: Callable[..., None], *arguments: Any) -> None:
+    _lock: threading.RLock
+    _attempt: Attempt
+    #: What was wrong with a write; those after it have no effect.
+    _deferred: FDBError | None
+    option_values: OptionValues
+
+    def get_key(self, key_selector: Any) -> Value:
+        """Resolve a selector; see :class:`Reads`."""
         raise NotImplementedError
 
-    def _conflict(
-        self, apply: Callable[[Attempt, bytes, bytes], None], begin: bytes, end: bytes
-    ) -> None:
-        raise NotImplementedError
-
-    def _key_of(self, key: Any) -> bytes:
+    def _check_not_committing(self) -> None:
         raise NotImplementedError
 
     def set(self, key: Any, value: Any) -> None:
@@ -124,3 +130,37 @@ class Writes:
     def add_write_conflict_key(self, key: Any) -> None:
         """Make others conflict as if the key had been written."""
         self.add_write_conflict_range(key, after(as_key(key)))
+
+    def _key_of(self, key: Any) -> bytes:
+        if hasattr(key, "or_equal"):
+            key = self.get_key(key)
+        return as_key(key)
+
+    def _write(self, apply: Callable[..., None], *arguments: Any) -> None:
+        """Apply a write, and keep its error for the next read or the commit."""
+        with self._lock:
+            if self._deferred is not None:
+                return
+            conflicts = not self.option_values.skip_next_write_conflict
+            self.option_values.skip_next_write_conflict = False
+            try:
+                self._check_not_committing()
+                apply(self._attempt, conflicts, *arguments)
+            except FDBError as error:
+                self._deferred = error
+
+    def _conflict(
+        self, apply: Callable[[Attempt, bytes, bytes], None], begin: bytes, end: bytes
+    ) -> None:
+        if begin > end:
+            raise FDBError(2005)
+        with self._lock:
+            if self._deferred is None:
+                try:
+                    self._check_not_committing()
+                    if end > self.option_values.keys_end:
+                        raise FDBError(2004)
+                    if begin < end:
+                        apply(self._attempt, begin, end)
+                except FDBError as error:
+                    self._deferred = error

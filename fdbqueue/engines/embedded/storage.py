@@ -12,22 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterator
 
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
+from fdbqueue.engines.embedded.snapshots import Snapshot, disk_errors
 from fdbqueue.exceptions import EngineUnavailable
-
-Row = tuple[bytes, bytes]
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 #: ``PRAGMA application_id`` of an fdbqueue file: "fdbq".
 APPLICATION_ID = 0x66646271
@@ -51,98 +44,6 @@ _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
 _LOCK_POLL_SECONDS = 0.002
 _PAUSE_POLL_SECONDS = 0.001
-
-
-def disk_errors(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function so that SQLite's failures come out as FDBError 1510."""
-
-    @functools.wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except sqlite3.Error as error:
-            raise FDBError(1510) from error
-
-    return run
-
-
-class Snapshot:
-    """Read the database as it was at one version, for at most five seconds.
-
-    Wraps a SQLite read transaction. Many transactions may share one; the last to release
-    it gives the connection back.
-    """
-
-    __slots__ = ("_connection", "_lock", "_store", "_users", "opened_at", "version")
-
-    def __init__(self, store: Store, connection: sqlite3.Connection, version: int) -> None:
-        self._store = store
-        self._connection: sqlite3.Connection | None = connection
-        self._lock = threading.RLock()  # a finalizer may release while this thread reads
-        self._users = 1
-        self.version = version
-        self.opened_at = time.monotonic()
-
-    @property
-    def expired(self) -> bool:
-        """Whether the five seconds a transaction may read are over."""
-        return time.monotonic() - self.opened_at > TRANSACTION_LIFE_SECONDS
-
-    @disk_errors
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
-        row = self._query("SELECT value FROM kv WHERE key = ?", (key,))
-        return row[0][0] if row else None
-
-    @disk_errors
-    def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Row]:
-        """Return up to ``limit`` rows of ``[begin, end)`` from either end."""
-        order = "DESC" if reverse else "ASC"
-        sql = f"SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key {order} LIMIT ?"
-        return self._query(sql, (begin, end, limit))
-
-    @disk_errors
-    def commits_since(self, version: int) -> list[tuple[int, bytes]]:
-        """Return the version and write conflict ranges of each later commit still kept."""
-        return self._query(
-            "SELECT version, ranges FROM commits WHERE version > ? ORDER BY version",
-            (version,),
-        )
-
-    @disk_errors
-    def oldest_commit(self) -> int:
-        """Return the version from which on the commits are kept without a gap."""
-        return self._query("SELECT min(version) FROM commits")[0][0]
-
-    def share(self) -> bool:
-        """Count one more user; False when the snapshot was given back already."""
-        with self._lock:
-            if self._connection is None:
-                return False
-            self._users += 1
-            return True
-
-    def release(self) -> None:
-        """Count one user less; the last gives the connection back."""
-        with self._lock:
-            self._users -= 1
-            if self._users or self._connection is None:
-                return
-            connection, self._connection = self._connection, None
-        self._store.give_back(self, connection)
-
-    def expire(self) -> None:
-        """Give the connection back now; further reads fail with 1007."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            self._store.give_back(self, connection)
-
-    def _query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
-        with self._lock:
-            if self._connection is None:
-                raise FDBError(1007)
-            return self._connection.execute(sql, parameters).fetchall()
 
 
 class Store:
@@ -209,7 +110,7 @@ class Store:
             except BaseException:
                 self._close_reader(connection)
                 raise
-            snapshot = Snapshot(self, connection, version)
+            snapshot = Snapshot(connection, version, self.give_back)
             self._snapshots[snapshot] = None
             return snapshot
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fdbqueue.engines.embedded.attempt import Attempt
+from fdbqueue.engines.embedded.backoff import Backoff
 from fdbqueue.engines.embedded.commits import CommitRequest
-from fdbqueue.engines.embedded.errors import BACKED_OFF, VERSION_ERRORS, FDBError
+from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.mutators import Writes
@@ -21,7 +21,7 @@ from fdbqueue.engines.embedded.selectors import (
     KeySelector,
     as_key,
 )
-from fdbqueue.engines.embedded.storage import Snapshot
+from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.view import RangeRead, View
 from fdbqueue.engines.embedded.watches import Watch
 from fdbqueue.exceptions import EngineUnavailable
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_FIRST_BACKOFF_SECONDS = 0.01
-_VERSION_DELAY_SECONDS = 0.01
 
 
 class Transaction(Reads, Writes):
@@ -51,8 +48,7 @@ class Transaction(Reads, Writes):
         self._lock = threading.RLock()
         self.option_values: OptionValues = database.defaults.start()
         self._created_at = time.monotonic()
-        self._retries = 0
-        self._backoff_seconds = _FIRST_BACKOFF_SECONDS
+        self._backoff = Backoff()
         self._view_source: Snapshot | None = None
         self._start()
 
@@ -176,42 +172,6 @@ class Transaction(Reads, Writes):
             raise FDBError(1007)
         return self._view_source
 
-    # Writing
-
-    def _key_of(self, key: Any) -> bytes:
-        if hasattr(key, "or_equal"):
-            key = self.get_key(key)
-        return as_key(key)
-
-    def _write(self, apply: Callable[..., None], *arguments: Any) -> None:
-        """Apply a write, and keep its error for the next read or the commit."""
-        with self._lock:
-            if self._deferred is not None:
-                return
-            conflicts = not self.option_values.skip_next_write_conflict
-            self.option_values.skip_next_write_conflict = False
-            try:
-                self._check_not_committing()
-                apply(self._attempt, conflicts, *arguments)
-            except FDBError as error:
-                self._deferred = error
-
-    def _conflict(
-        self, apply: Callable[[Attempt, bytes, bytes], None], begin: bytes, end: bytes
-    ) -> None:
-        if begin > end:
-            raise FDBError(2005)
-        with self._lock:
-            if self._deferred is None:
-                try:
-                    self._check_not_committing()
-                    if end > self.option_values.keys_end:
-                        raise FDBError(2004)
-                    if begin < end:
-                        apply(self._attempt, begin, end)
-                except FDBError as error:
-                    self._deferred = error
-
     # Committing
 
     def commit(self) -> Future[None]:
@@ -299,17 +259,9 @@ class Transaction(Reads, Writes):
 
     def _retry(self, code: int) -> Delay:
         persistent = self.option_values.persistent
-        self._retries += 1
-        if persistent.retry_limit != -1 and self._retries > persistent.retry_limit:
-            raise FDBError(code)
-        longest = persistent.max_retry_delay_ms / 1000
-        if code in BACKED_OFF:
-            pause = min(self._backoff_seconds, longest) * random.random()
-            self._backoff_seconds = min(self._backoff_seconds * 2, longest)
-        elif code in VERSION_ERRORS:
-            pause = min(_VERSION_DELAY_SECONDS, longest)
-        else:
-            raise FDBError(code or 2000)
+        pause = self._backoff.pause(
+            code, persistent.retry_limit, persistent.max_retry_delay_ms / 1000
+        )
         self._drop_attempt()
         self.option_values = self._database.defaults.start()
         self.option_values.persistent = persistent
@@ -322,8 +274,7 @@ class Transaction(Reads, Writes):
             self._drop_attempt()
             self.option_values = self._database.defaults.start()
             self._created_at = time.monotonic()
-            self._retries = 0
-            self._backoff_seconds = _FIRST_BACKOFF_SECONDS
+            self._backoff = Backoff()
             self._start()
 
     def cancel(self) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.ranges import Range, after
 from fdbqueue.engines.embedded.selectors import KeySelector
-from fdbqueue.engines.embedded.storage import Row, Snapshot
+from fdbqueue.engines.embedded.snapshots import Row, Snapshot
 from fdbqueue.engines.embedded.writes import UNMODIFIED, Pending, Unmodified, WriteBuffer
 
 _ROWS_AT_ONCE = 256

@@ -23,7 +23,8 @@ from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.limits import MAX_WATCHES
 from fdbqueue.engines.embedded.ranges import RangeSet
-from fdbqueue.engines.embedded.storage import Snapshot, Store
+from fdbqueue.engines.embedded.snapshots import Snapshot
+from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
 
 _PIPE_PREFIX = "watch-"
