@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -11,6 +9,7 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 from rest_framework.renderers import JSONRenderer
 
+from fdbqueue.service import strict_json
 from fdbqueue.service.codecs import MAX_JSON_DEPTH
 
 #: A body is nested no deeper: a value as deep as the codec takes, in a list of items.
@@ -68,17 +67,6 @@ class _EscapingJSONRenderer(JSONRenderer):
     ensure_ascii = True
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:50]} is beyond the range of a float")
-    return value
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
@@ -86,9 +74,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_decode = json.JSONDecoder(
-    parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_object
-).decode
+_decode = strict_json.decoder(object_pairs_hook=_object).decode
 
 
 def _check_depth(body: Any) -> None:

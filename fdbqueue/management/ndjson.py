@@ -17,7 +17,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.management.interrupts import Interrupts
 from fdbqueue.management.rendering import preview
-from fdbqueue.service import Queue
+from fdbqueue.service import Queue, strict_json
 
 #: The longest value, 100,000 bytes, is shorter than this however it is escaped.
 MAX_LINE_BYTES = 1_000_000
@@ -163,8 +163,4 @@ def _what_is_wrong(error: InvalidInput) -> str:
     return reason
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = strict_json.decoder()

@@ -15,11 +15,12 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
 from typing import Any, NamedTuple, Protocol
 
 import fdb.tuple
+
+from fdbqueue.service import strict_json
 
 #: Deeper nesting could be written by one reader's stack and not read by another's.
 MAX_JSON_DEPTH = 200
@@ -66,7 +67,7 @@ class JsonCodec:
         self._encode = json.JSONEncoder(
             ensure_ascii=False, allow_nan=False, separators=(",", ":")
         ).encode
-        self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
+        self._decode = strict_json.decoder().decode
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
         """Return the packed tuple of the JSON text and the metadata.
@@ -165,17 +166,6 @@ def _metadata(elements: list[Any]) -> tuple[int | None, int]:
         pushed_at if isinstance(pushed_at, int) and 0 <= pushed_at < _LATEST else None,
         attempts if isinstance(attempts, int) else 0,
     )
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:50]} is beyond the range of a float")
-    return value
 
 
 def _check(value: Any, levels: int = MAX_JSON_DEPTH) -> None:

@@ -112,9 +112,9 @@ def test_bytes_are_base64(call, ndjson, name):
     [
         (b"{", "it is not JSON: Expecting property name enclosed in double quotes, column 2"),
         (b"1 2", "it is not JSON: Extra data, column 3"),
-        (b"NaN", "NaN is not JSON"),
-        (b"[-Infinity]", "-Infinity is not JSON"),
-        (b"1e999", "Out of range float values are not JSON compliant"),
+        (b"NaN", "NaN is no JSON number"),
+        (b"[-Infinity]", "-Infinity is no JSON number"),
+        (b"1e999", "1e999 is beyond the range of a float"),
         (b'"\xff"', "it is not UTF-8 at byte 2"),
         (b"[" * 100_000, "the JSON is nested too deeply"),
         (b'"' + b"x" * 100_001 + b'"', "the limit is 100000"),
@@ -152,7 +152,6 @@ def test_bad_base64(call, ndjson, line):
         ('{"a": {"b": "high"}}', 'it is not a number: "high"'),
         ('{"a": {"b": true}}', "it is not a number: true"),
         ('{"a": {"b": null}}', "it is not a number: null"),
-        ('{"a": {"b": 1e999}}', "it is not finite: Infinity"),
         ('{"a": {"b": 1.5}}', "it is a fraction, and the queue's type is int: 1.5"),
         ('{"a": {"b": "\\u001b[2J"}}', 'it is not a number: "\\u001b[2J"'),
     ],
@@ -197,7 +196,6 @@ def test_a_bad_line_in_a_process(processes):
         ("ranked-blobs", ["--priority-field", "a"]),
         ("ranks", ["--priority", "1.5"]),
         ("ranks", ["--priority", str(2**63)]),
-        ("quakes", ["--priority", "1e999"]),
     ],
 )
 def test_priorities_a_queue_does_not_take(call, ndjson, name, arguments):
@@ -214,6 +212,7 @@ def test_priorities_a_queue_does_not_take(call, ndjson, name, arguments):
         [],
         ["quakes", "--priority", "high"],
         ["quakes", "--priority", "NaN"],
+        ["quakes", "--priority", "1e999"],
         ["quakes", "--priority", "true"],
         ["quakes", "--priority", "1", "--priority-field", "magnitude"],
         ["mail", "--priority", "1"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fdbqueue.engines.embedded.attempt import Attempt
 from fdbqueue.engines.embedded.backoff import Backoff
@@ -28,9 +28,6 @@ from fdbqueue.exceptions import EngineUnavailable
 
 if TYPE_CHECKING:
     from fdbqueue.engines.embedded.database import Database
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Transaction(Reads, Writes):
