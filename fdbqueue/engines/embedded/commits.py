@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import logging
 import sqlite3
 import threading
 import time
@@ -26,8 +27,12 @@ from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.writes import Mutation, stamped
 from fdbqueue.exceptions import EngineUnavailable
 
+_log = logging.getLogger(__name__)
+
 _MAX_GROUP_BYTES = 16_000_000
 _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
+#: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: not for this commit alone.
+_UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
 _SET = "INSERT INTO kv VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -123,19 +128,21 @@ class Committer:
     def wait(self, request: CommitRequest) -> None:
         """Return when the request is done, having done the work if nobody else was."""
         while not request.done:
-            with self._mutex:
-                leader = not self._leading
-                self._leading = True
-                if not leader and request.waiter is None:
-                    request.waiter = threading.Lock()
-                    request.waiter.acquire()
-            if leader:
-                try:
+            leading = False
+            try:
+                with self._mutex:
+                    if not self._leading:
+                        leading = self._leading = True
+                    elif request.waiter is None:
+                        request.waiter = threading.Lock()
+                        request.waiter.acquire()
+                if leading:
                     self._lead(request)
-                finally:
+                else:
+                    self._follow(request)
+            finally:
+                if leading:
                     self._pass_on()
-            else:
-                self._follow(request)
 
     def quiesce(self) -> None:
         """Keep every thread from committing until :meth:`resume`; for a fork."""
@@ -178,35 +185,37 @@ class Committer:
     def _lead(self, request: CommitRequest) -> None:
         try:
             with self._store.writer(request.deadline) as connection:
-                group = self._take_group()
-                self._run(connection, group)
+                self._run(connection)
         except (FDBError, EngineUnavailable) as error:  # its turn did not come
             self.withdraw(request, error)
         except BaseException:
             self.withdraw(request, FDBError(1021))
             raise
 
-    def _take_group(self) -> list[CommitRequest]:
-        group: list[CommitRequest] = []
+    def _take_group(self, group: list[CommitRequest]) -> None:
+        """Move requests into the group, within its limits."""
         size = 0
         with self._mutex:
             while self._requests and size < _MAX_GROUP_BYTES and len(group) < _MAX_GROUP_COMMITS:
                 group.append(self._requests.popleft())
                 size += group[-1].size
-        return group
 
-    def _run(self, connection: sqlite3.Connection, group: list[CommitRequest]) -> None:
+    def _run(self, connection: sqlite3.Connection) -> None:
         """Commit a group, and tell each of its requests how it ended."""
-        failure: int | None = 1020  # for an interrupt before anything took effect
+        group: list[CommitRequest] = []
+        accepted: list[CommitRequest] = []
+        failure: Exception | None = FDBError(1020)  # an interrupt before anything took effect
+        committing = False
         try:
+            self._take_group(group)
             connection.execute("BEGIN IMMEDIATE")
             accepted = self._apply_group(connection, group)
-            failure = 1021
+            committing, failure = True, FDBError(1021)
             connection.execute("COMMIT" if accepted else "ROLLBACK")
             failure = None
         except sqlite3.Error as error:
-            if failure == 1020 or connection.in_transaction or _is_unwritten(error):
-                failure = 1510
+            without_effect = not committing or connection.in_transaction or _is_unwritten(error)
+            failure = self._failure(error, without_effect=without_effect)
         finally:
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # tried again by the next commit
@@ -214,11 +223,22 @@ class Committer:
             with self._mutex:
                 for request in group:
                     if failure is not None:
-                        request.error = FDBError(failure)
+                        request.error = failure
                     request.done = True
                     request.wake()
         if failure is None and accepted:
             self._committed()
+            with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
+                self._store.keep_log_small(connection)
+
+    def _failure(self, error: sqlite3.Error, *, without_effect: bool) -> Exception:
+        """Return what a failed commit is reported as; SQLite's own error is its cause."""
+        _log.error("a commit failed", exc_info=error, extra={"path": self._store.path})
+        failure: Exception = FDBError(1510 if without_effect else 1021)
+        if without_effect and getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNUSABLE:
+            failure = EngineUnavailable(path=self._store.path, reason=str(error))
+        failure.__cause__ = error
+        return failure
 
     def _apply_group(
         self, connection: sqlite3.Connection, group: list[CommitRequest]

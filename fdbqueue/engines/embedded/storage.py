@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 
 from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
 from fdbqueue.engines.embedded.snapshots import Snapshot, disk_errors
 from fdbqueue.exceptions import EngineUnavailable
 
@@ -42,8 +43,15 @@ _SCHEMA = """
 _BUSY_TIMEOUT_SECONDS = 30.0
 _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
+#: Readers that overlap without end keep SQLite from starting its log anew; past this many
+#: bytes a commit waits for them, which takes as long as the longest of them.
+_LARGE_LOG_BYTES = 64_000_000
+_COMMITS_BETWEEN_LOOKS = 100
+_RESTART_MILLISECONDS = 500
 _LOCK_POLL_SECONDS = 0.002
 _PAUSE_POLL_SECONDS = 0.001
+_PAUSE_SECONDS = 5.0
+_EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
 
 
 class Store:
@@ -69,8 +77,10 @@ class Store:
         self._readers: set[sqlite3.Connection] = set()
         self._idle: list[sqlite3.Connection] = []
         self._snapshots: dict[Snapshot, None] = {}
+        self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
         self._epoch = 0
+        self._commits_until_look = _COMMITS_BETWEEN_LOOKS
         self._turnstile: int | None = None
         self._turn: int | None = None
 
@@ -112,6 +122,8 @@ class Store:
                 raise
             snapshot = Snapshot(connection, version, self.give_back)
             self._snapshots[snapshot] = None
+            if self._expiry is None:
+                self._await_expiry()
             return snapshot
 
     def give_back(self, snapshot: Snapshot, connection: sqlite3.Connection) -> None:
@@ -138,6 +150,19 @@ class Store:
                 return
             snapshot.expire()
 
+    def _await_expiry(self) -> None:
+        """See to it that a snapshot nobody releases ends: it keeps the log from shrinking."""
+        self._expiry = threading.Timer(_EXPIRY_SECONDS, self._on_expiry)
+        self._expiry.daemon = True
+        with contextlib.suppress(RuntimeError):  # the interpreter is about to end
+            self._expiry.start()
+
+    def _on_expiry(self) -> None:
+        self._expiry = None
+        self._expire_old()
+        if self._snapshots:
+            self._await_expiry()
+
     # Writing
 
     @contextlib.contextmanager
@@ -158,17 +183,35 @@ class Store:
         turnstile, turn = self._turnstile, self._turn
         if turnstile is None or turn is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
-        _take(turnstile, deadline)
         try:
+            _take(turnstile, deadline)
             _take(turn, deadline)
-        finally:
             fcntl.flock(turnstile, fcntl.LOCK_UN)
-        try:
             if self._writer is None:
                 self._writer = self.connect()
             yield self._writer
-        finally:
+        finally:  # of a lock that is not held nothing is let go
+            fcntl.flock(turnstile, fcntl.LOCK_UN)
             fcntl.flock(turn, fcntl.LOCK_UN)
+
+    def keep_log_small(self, connection: sqlite3.Connection) -> None:
+        """Start the write-ahead log anew where it has grown large; called after a commit.
+
+        Done while this process has the turn. Snapshots go on; new ones no longer need the
+        log once all of it is in the database. Where one lasts too long, a later commit
+        tries again.
+        """
+        self._commits_until_look -= 1
+        if self._commits_until_look:
+            return
+        self._commits_until_look = _COMMITS_BETWEEN_LOOKS
+        if os.stat(self.path + "-wal").st_size <= _LARGE_LOG_BYTES:
+            return
+        connection.execute(f"PRAGMA busy_timeout = {_RESTART_MILLISECONDS}")
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}")
 
     def clock(self) -> int:
         """Return the microseconds since the file was created, by the wall clock."""
@@ -268,10 +311,16 @@ class Store:
         self._paused = True
         for snapshot in list(self._snapshots):
             snapshot.expire()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         self._close_idle()
-        while self._readers:  # a thread is giving one back
+        give_up_at = time.monotonic() + _PAUSE_SECONDS
+        while self._readers and time.monotonic() < give_up_at:  # a thread is giving one back
             time.sleep(_PAUSE_POLL_SECONDS)
             self._close_idle()
+        for connection in list(self._readers):  # a thread was interrupted giving it back
+            self._close_reader(connection)
         with self._lock:
             if self._writer is not None:
                 self._writer.close()

@@ -39,6 +39,7 @@ class Transaction(Reads, Writes):
     """
 
     _snapshot = False
+    _view_source: Snapshot | None = None
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -46,7 +47,6 @@ class Transaction(Reads, Writes):
         self.option_values: OptionValues = database.defaults.start()
         self._created_at = time.monotonic()
         self._backoff = Backoff()
-        self._view_source: Snapshot | None = None
         self._start()
 
     def _start(self) -> None:
@@ -388,11 +388,11 @@ class Transaction(Reads, Writes):
         if self._commit is not None:
             self._database.committer.withdraw(self._commit, FDBError(1025))
         self._end_attempt(FDBError(1025))
+
+    def _end_attempt(self, error: FDBError) -> None:
         source, self._view_source = self._view_source, None
         if source is not None:
             source.release()
-
-    def _end_attempt(self, error: FDBError) -> None:
         self._end_stamps(error=error)
         watches, self._watches = self._watches, []
         for watch in watches:
@@ -407,4 +407,7 @@ class Transaction(Reads, Writes):
         watches, self._watches = self._watches, []
         version = max(self._committed_version, self._attempt.read_version or 0)
         for watch in watches:
-            self._database.watches.activate(watch, version)
+            try:
+                self._database.watches.activate(watch, version)
+            except Exception as error:  # noqa: BLE001  # the commit stays; the watch fails
+                watch.complete(error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import select
 import threading
@@ -27,8 +28,11 @@ from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
 
+_log = logging.getLogger(__name__)
+
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
+_RETRY_SECONDS = 0.02
 #: A directory's time stamps may stand still this long while its content changes.
 _STAMP_GRANULARITY_NS = 50_000_000
 
@@ -45,8 +49,16 @@ class Bells:
         self._changed_at = -1
 
     def ring(self) -> None:
-        """Write a byte into each pipe; a full one wakes its owner all the same."""
-        self._look()
+        """Write a byte into each pipe; a full one wakes its owner all the same.
+
+        Raises nothing: what was committed stays so. A pipe that could not be reached is
+        tried again at the next commit.
+        """
+        try:
+            self._look()
+        except OSError:
+            self._changed_at = -1
+            _log.exception("the watching processes cannot be found")
         for name, pipe in list(self._pipes.items()):
             try:
                 os.write(pipe, b"!")
@@ -80,12 +92,15 @@ class Bells:
             except OSError as error:
                 if error.errno == errno.ENXIO:  # its owner died
                     self._drop(name)
+                else:
+                    self._changed_at = -1
+                    _log.warning("a watching process cannot be woken", exc_info=error)
 
     def _drop(self, name: str) -> None:
         pipe = self._pipes.pop(name, None)
         if pipe is not None:
             os.close(pipe)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._directory, name))
 
 
@@ -212,7 +227,7 @@ class WatchRegistry:
         try:
             while self._pipe is pipe:
                 if pipe.wait(_LINGER_SECONDS) and self._pipe is pipe:
-                    seen = self._look(seen)
+                    seen = self._look_until_seen(pipe, seen)
                 with self._lock:
                     self._prune(list(self._watches))
                     if self._watches:
@@ -220,17 +235,26 @@ class WatchRegistry:
                     elif time.monotonic() - watched_at > _LINGER_SECONDS and self._pipe is pipe:
                         self._pipe = None
         finally:
+            with self._lock:
+                if self._pipe is pipe:  # an error ends the thread: the next watch starts anew
+                    self._pipe = None
             pipe.remove()
+
+    def _look_until_seen(self, pipe: _Pipe, seen: int) -> int:
+        """Look again while that fails: the bytes that asked for it are gone."""
+        while self._pipe is pipe:
+            try:
+                return self._look(seen)
+            except (FDBError, EngineUnavailable):
+                time.sleep(_RETRY_SECONDS)
+        return seen
 
     def _look(self, seen: int) -> int:
         """Compare the keys that commits after version ``seen`` may have changed.
 
         Returns the version up to which everything has been compared.
         """
-        try:
-            snapshot = self._store.snapshot()
-        except (FDBError, EngineUnavailable):
-            return 0
+        snapshot = self._store.snapshot()
         try:
             with self._lock:
                 keys = list(self._watches)
@@ -239,8 +263,6 @@ class WatchRegistry:
                 keys = [key for key in keys if any(key in written for written in history)]
             self._compare(snapshot, keys)
             return snapshot.version
-        except FDBError:
-            return 0
         finally:
             snapshot.release()
 
