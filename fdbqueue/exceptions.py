@@ -110,7 +110,11 @@ class CorruptItem(FdbQueueError):
 
 
 class PushInterrupted(FdbQueueError):
-    """A push of many items stopped part way; ``pushed`` of them are in the queue."""
+    """A push of many items stopped part way; pushed says how many are in the queue.
+
+    ``context["pushed"]`` of them are, from the first on. ``context["unknown"]``, where it
+    is there, is how many after these may be or not: a commit's outcome is not known.
+    """
 
     code = "push_interrupted"
 

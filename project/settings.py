@@ -8,6 +8,7 @@ The environment may set:
   ``DJANGO_ALLOWED_HOSTS`` (comma-separated) are needed too.
 """
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -23,8 +24,12 @@ def _development_key() -> str:
     """Return a secret of this checkout alone, made on first use."""
     file = VAR_DIR / "secret_key"
     if not file.exists():
-        file.touch(mode=0o600)
-        file.write_text(secrets.token_urlsafe(50))
+        draft = VAR_DIR / f"secret_key-{secrets.token_hex(8)}"
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(50))
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(draft, file)
+        draft.unlink()
     return file.read_text()
 
 

@@ -35,7 +35,8 @@ class PriorityField(AnyJSONField):
 
     def to_representation(self, value: Any) -> Any:
         """Return a finite number as it is, anything else as text."""
-        return value if math.isfinite(value) else str(value)
+        finite = not isinstance(value, float) or math.isfinite(value)
+        return value if finite else str(value)
 
 
 class CountField(serializers.IntegerField):

@@ -112,4 +112,4 @@ class QueueOutput(serializers.Serializer[Any]):
     name = serializers.CharField()
     kind = serializers.CharField()
     codec = serializers.CharField(source="codec.name")
-    priority_type = serializers.CharField(default=None)
+    priority_type = serializers.CharField()

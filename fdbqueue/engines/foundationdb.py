@@ -56,11 +56,12 @@ class Database:
         process = os.getpid()
         if _opened_by not in {None, process}:
             raise ForkedEngine(opened_by=_opened_by, process=process)
-        load_binding()
-        _opened_by = process
         with _lock:
-            if self._database is None:
-                self._database = self._handle()
+            load_binding()
+            _opened_by = process
+        database = self._handle()  # without the lock: a cluster that is away is away for each
+        if self._database is None:
+            self._database = database
 
     def _handle(self) -> Any:
         """Open the cluster and hear from it once."""

@@ -39,6 +39,8 @@ class Queue:
 
     #: ``"fifo"`` or ``"priority"``, as in the settings.
     kind: str
+    #: ``"int"`` or ``"float"``; None where there are no priorities.
+    priority_type: str | None = None
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.service import tuples
 from fdbqueue.service.base import Queue
 from fdbqueue.service.queues import FifoQueue, PriorityQueue
 from fdbqueue.service.transactions import run
@@ -112,20 +113,14 @@ class Catalog:
             key = run(self.database, functools.partial(_first_key, begin=begin, end=end))
             if key is None:
                 return
-            name = self._name_at(key)
-            if name is None:
+            try:
+                name = tuples.unpack(key[len(self._subspace.key()) :])[0]
+            except ValueError:  # what others stored here may be anything
                 begin = key + b"\x00"
                 continue
-            yield name
+            if self._fits_a_pattern(name):
+                yield name
             begin = self._subspace[name].key() + b"\xff\xff"
-
-    def _name_at(self, key: bytes) -> str | None:
-        """Return the queue that a key is of; what others stored here may be of none."""
-        try:
-            name = self._subspace.unpack(key)[0]
-        except Exception:  # noqa: BLE001  # the tuple layer raises whatever foreign bytes make it raise
-            return None
-        return name if self._fits_a_pattern(name) else None
 
     def _fits_a_pattern(self, name: Any) -> bool:
         return (

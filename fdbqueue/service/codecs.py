@@ -1,9 +1,9 @@
 """Codecs: how a queue's values become bytes.
 
 ``json``
-    Any JSON value, exactly: integers of any size, unicode, nesting. Stored as the FDB tuple
-    ``(text, pushed_at, attempts)``, so that the Java recipe's reader, which takes element
-    0, gets the JSON text.
+    Any JSON value, exactly: integers of up to 4,300 digits, unicode, up to 200 levels of
+    nesting. Stored as the FDB tuple ``(text, pushed_at, attempts)``, so that the Java
+    recipe's reader, which takes element 0, gets the JSON text.
 ``bytes``
     Bytes as they are, as the Python recipe stores them.
 ``tuple``
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import fdb.tuple
 
-from fdbqueue.service import strict_json
+from fdbqueue.service import strict_json, tuples
 
 #: Deeper nesting could be written by one reader's stack and not read by another's.
 MAX_JSON_DEPTH = 200
@@ -151,10 +151,7 @@ CODECS: dict[str, type[Codec]] = {
 
 
 def _unpack(data: bytes) -> tuple[Any, ...]:
-    try:
-        elements: tuple[Any, ...] = fdb.tuple.unpack(data)
-    except Exception as error:  # the tuple layer raises whatever foreign bytes make it raise
-        raise ValueError("the bytes are no FDB tuple") from error
+    elements = tuples.unpack(data)
     if not elements:
         raise ValueError("the FDB tuple is empty")
     return elements

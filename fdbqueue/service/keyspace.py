@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
 
 RANDOM_BYTES = 20
 MAX_KEY_BYTES = 10_000
 
+#: A number, a count, and the random bytes with what encodes them.
+_SUFFIX_BYTES = 48
 #: Starts the id of a key that is no item's, so that what is shown can be looked at.
 _FOREIGN = "~"
 
@@ -56,6 +59,11 @@ class ItemKeys:
     def __init__(self, subspace: Subspace) -> None:
         self.subspace = subspace
         self._prefix: bytes = subspace.key()
+
+    @property
+    def size_bytes(self) -> int:
+        """About how long a key is."""
+        return len(self._prefix) + _SUFFIX_BYTES
 
     def bounds(self) -> Bounds:
         """Return the range of all items."""
@@ -114,10 +122,9 @@ class ItemKeys:
         return key
 
     def _unpack(self, key: bytes, length: int) -> tuple[object, ...]:
-        try:
-            elements: tuple[object, ...] = self.subspace.unpack(key)
-        except Exception as error:  # the tuple layer raises whatever foreign bytes make it raise
-            raise ValueError("the key is no FDB tuple") from error
+        if not key.startswith(self._prefix):
+            raise ValueError("the key is outside the queue's subspace")
+        elements = tuples.unpack(key[len(self._prefix) :])
         if len(elements) != length:
             raise ValueError(f"the key has {len(elements)} elements, not {length}")
         return elements
@@ -148,9 +155,9 @@ class PriorityKeys(ItemKeys):
     def position(self, key: bytes) -> Position:
         """Return the priority and the count of a key."""
         priority, index, _ = self._unpack(key, 3)
-        if not isinstance(priority, int | float) or not isinstance(index, int):
+        if not _is_number(priority) or not isinstance(index, int) or isinstance(index, bool):
             raise TypeError("the key is not (number, count, random)")
-        return Position(priority, index)
+        return Position(cast("Priority", priority), index)
 
 
 class FifoKeys(ItemKeys):
@@ -177,9 +184,13 @@ class FifoKeys(ItemKeys):
     def position(self, key: bytes) -> Position:
         """Return the index of a key."""
         index, _ = self._unpack(key, 2)
-        if not isinstance(index, int):
+        if not isinstance(index, int) or isinstance(index, bool):
             raise TypeError("the key is not (index, random)")
         return Position(None, index)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _bounds(subspace: Subspace) -> Bounds:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fdbqueue.exceptions import (
-    FdbQueueError,
     InvalidValue,
     KeyTooLarge,
+    OutcomeUnknown,
     PushInterrupted,
     ValueTooLarge,
 )
@@ -18,7 +18,7 @@ from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Priority
 from fdbqueue.service.keyspace import MAX_KEY_BYTES, ItemKeys, random_suffix
 from fdbqueue.service.reading import ItemReader
-from fdbqueue.service.transactions import error_code, run
+from fdbqueue.service.transactions import run
 
 MAX_VALUE_BYTES = 100_000
 
@@ -29,7 +29,7 @@ MAX_BATCH_ITEMS = 5_000
 MAX_BATCH_SECONDS = 1.0
 
 #: A key is sent three times: in its mutation and as both ends of its conflict range.
-_KEY_BYTES = 3 * 64
+_KEY_COPIES = 3
 
 
 class Entry(NamedTuple):
@@ -44,17 +44,21 @@ class Entry(NamedTuple):
     pushed_at: int
 
 
-def split(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def split(entries: Iterable[Entry], key_bytes: int) -> Iterator[list[Entry]]:
     """Yield the entries in order, in lists for one transaction each.
 
     Each is bounded by bytes, by number, and by how long its first entry has waited. Only
     one list is held at a time, so a source of any length takes little memory.
+
+    Args:
+        entries: The entries.
+        key_bytes: About how long their keys will be.
     """
     batch: list[Entry] = []
     size = 0
     begun_at = 0.0
     for entry in entries:
-        entry_size = len(entry.value) + _KEY_BYTES
+        entry_size = len(entry.value) + _KEY_COPIES * key_bytes
         if batch and size + entry_size > MAX_BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -137,15 +141,17 @@ class Pusher:
             How many were written.
 
         Raises:
-            PushInterrupted: Something failed when some were written already.
+            PushInterrupted: Something failed when some were written already, or may be.
         """
         pushed = 0
+        batch: list[Entry] = []
         try:
-            for batch in split(entries):
+            for batch in split(entries, self._keys.size_bytes):
                 pushed += len(run(database, functools.partial(self.put, entries=batch)))
+        except OutcomeUnknown as error:
+            raise PushInterrupted(queue=self._queue, pushed=pushed, unknown=len(batch)) from error
         except Exception as error:
-            ours = isinstance(error, FdbQueueError) or error_code(error) is not None
-            if pushed and ours:
+            if pushed:
                 raise PushInterrupted(queue=self._queue, pushed=pushed) from error
             raise
         return pushed

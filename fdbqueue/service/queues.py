@@ -82,9 +82,9 @@ class FifoQueue(Queue):
             How many were pushed.
 
         Raises:
-            PushInterrupted: Something failed when some were in the queue already;
-                ``context["pushed"]`` says how many: these, from the first on.
-            InvalidValue, ValueTooLarge, OutcomeUnknown: As for :meth:`push`, when none was.
+            PushInterrupted: Something failed when some were in the queue already, or a
+                commit's outcome is unknown; the context says how many are in.
+            InvalidValue, ValueTooLarge: As for :meth:`push`, when none was.
         """
         return self._push_all((self._pusher.entry(value, None) for value in items), tr)
 
@@ -117,11 +117,7 @@ class PriorityQueue(Queue):
     ) -> None:
         super().__init__(database, PriorityKeys(subspace), codec=codec, name=name)
         self._priorities = PriorityType(priority_type, self.name)
-
-    @property
-    def priority_type(self) -> str:
-        """``"int"`` or ``"float"``."""
-        return self._priorities.name
+        self.priority_type = self._priorities.name
 
     def push(self, value: Any, priority: Any = 0, *, tr: Any = None) -> Item:
         """Put a value behind those of its priority.
@@ -154,8 +150,8 @@ class PriorityQueue(Queue):
             How many were pushed.
 
         Raises:
-            PushInterrupted: Something failed when some were in the queue already;
-                ``context["pushed"]`` says how many: these, from the first on.
+            PushInterrupted: Something failed when some were in the queue already, or a
+                commit's outcome is unknown; the context says how many are in.
             InvalidInput: Something is no pair, or does not fit, when none was pushed.
 
         The rest is as for :meth:`FifoQueue.push_many`.

@@ -212,7 +212,17 @@ def test_a_corrupt_value_stops_the_pop_and_stays(ints, database, subspace, rows,
 
 
 @pytest.mark.parametrize(
-    "key", [(), (1,), (1, 2), (1, 2, b"r", 4), ("text", 0, b"r"), (1, "text", b"r")]
+    "key",
+    [
+        (),
+        (1,),
+        (1, 2),
+        (1, 2, b"r", 4),
+        ("text", 0, b"r"),
+        (1, "text", b"r"),
+        (True, 0, b"r"),
+        (1, True, b"r"),
+    ],
 )
 def test_a_foreign_key_stops_the_pop_and_stays(ints, database, subspace, rows, key):
     """A key that is no item's is reported, not guessed at."""

@@ -7,6 +7,7 @@ import pytest
 import fdbqueue
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import FifoQueue, run
+from tests.contract.unsure import Unsure
 
 
 def stored(database, key):
@@ -121,36 +122,6 @@ def test_what_cannot_be_retried_is_refused(wrong):
 
     with pytest.raises(TypeError):
         fdbqueue.transactional({"no_tr": no_tr, "generator": generator}[wrong])
-
-
-class Unsure:
-    """A database whose first commit takes effect and reports that it is not known."""
-
-    def __init__(self, database, error):
-        self._database = database
-        self._error = error
-
-    def create_transaction(self):
-        transaction = self._database.create_transaction()
-        commit = transaction.commit
-        outer = self
-
-        class Commit:
-            def wait(self):
-                commit().wait()
-                raise outer._error
-
-        class Wrapped:
-            def commit(self):
-                return Commit()
-
-            def __getattr__(self, name):
-                return getattr(transaction, name)
-
-            def __setitem__(self, key, value):
-                transaction[key] = value
-
-        return Wrapped()
 
 
 @pytest.mark.parametrize("code", [1021, 1039])

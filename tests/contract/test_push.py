@@ -6,9 +6,11 @@ import itertools
 import threading
 
 import pytest
+from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidPriority, InvalidValue, PushInterrupted, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue
+from tests.contract.unsure import Unsure
 
 
 class Counting:
@@ -116,8 +118,9 @@ def test_push_many_takes_no_more_than_it_needs(database, subspace):
                 raise LookupError
             yield bytes(90_000)
 
-    with pytest.raises(LookupError):
+    with pytest.raises(PushInterrupted) as caught:
         queue.push_many(source())
+    assert isinstance(caught.value.__cause__, LookupError)
     stored = len(list(queue))
     assert 0 < stored < refused
 
@@ -156,8 +159,27 @@ def test_a_bad_item_in_the_first_transaction_writes_nothing(ints, rows, pairs, e
     assert rows() == []
 
 
-def test_a_foreign_error_is_not_dressed_up(database, subspace):
-    """An error that is neither ours nor the engine's comes through as it is."""
+def test_an_error_of_the_source_says_how_many_were_pushed_before_it(database, subspace):
+    """Whatever stops a push, the number of items that are in the queue is told."""
     queue = FifoQueue(Counting(database, fail_after=2), subspace, codec="bytes")
-    with pytest.raises(OSError, match="on fire"):
+    with pytest.raises(PushInterrupted) as caught:
         queue.push_many([bytes(90_000)] * 15)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.context["pushed"] == len(list(queue)) > 0
+
+
+def test_an_unknown_outcome_says_how_many_may_be_in(engine, subspace):
+    """Of the items of a commit whose outcome is unknown nothing is claimed."""
+    queue = FifoQueue(Unsure(engine.database, engine.error(1021)), subspace, codec="bytes")
+    with pytest.raises(PushInterrupted) as caught:
+        queue.push_many([bytes(90_000)] * 15)
+    assert caught.value.context["pushed"] == 0
+    assert caught.value.context["unknown"] == len(list(FifoQueue(engine.database, subspace))) > 0
+
+
+def test_long_prefixes_keep_transactions_small(database, subspace):
+    """Keys count, too: thousands of small items under a long prefix fit their transactions."""
+    long = Subspace(rawPrefix=subspace.key() + b"x" * 3_000)
+    queue = FifoQueue(database, long)
+    assert queue.push_many(range(3_000)) == 3_000
+    assert [item.value for item in queue] == list(range(3_000))

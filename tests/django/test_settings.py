@@ -72,6 +72,22 @@ def test_the_first_pattern_that_fits_counts(setting):
         assert isinstance(fdbqueue.queue("user-urgent"), FifoQueue)
 
 
+def test_listing_names_does_not_read_the_items_of_other_queues(setting):
+    """A queue that fits no pattern is passed over at once, however long it is."""
+    with override_settings(FDBQUEUE=setting):
+        fdbqueue.queue("quakes").push_many((n, n) for n in range(3_000))
+        fdbqueue.queue("user-1").push("x")
+        database = conf.database()
+        created = []
+        create = database.create_transaction
+        database.create_transaction = lambda: created.append(1) or create()
+        try:
+            assert conf.catalog().names() == ["legacy", "mail", "quakes", "user-1"]
+        finally:
+            del database.create_transaction
+        assert len(created) <= 4
+
+
 def test_what_others_store_among_the_queues_is_no_queue(setting):
     """Names that fit no rule, other types and keys that are no tuples are passed over."""
     with override_settings(FDBQUEUE=setting):

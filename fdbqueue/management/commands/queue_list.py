@@ -50,7 +50,7 @@ def _record(queue: Queue, head: Item | None, now: datetime.datetime) -> dict[str
         "name": queue.name,
         "kind": queue.kind,
         "codec": queue.codec.name,
-        "priority_type": _priority_type(queue),
+        "priority_type": queue.priority_type,
         "head": head
         and {
             "id": head.id,
@@ -67,14 +67,10 @@ def _row(queue: Queue, head: Item | None, now: datetime.datetime) -> tuple[str, 
         queue.name,
         queue.kind,
         queue.codec.name,
-        rendering.or_dash(_priority_type(queue)),
+        rendering.or_dash(queue.priority_type),
         "empty" if head is None else rendering.or_dash(head.priority),
         "-" if seconds is None else rendering.age(seconds),
     )
-
-
-def _priority_type(queue: Queue) -> str | None:
-    return getattr(queue, "priority_type", None)
 
 
 def _age_seconds(item: Item, now: datetime.datetime) -> float | None:

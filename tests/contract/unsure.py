@@ -1,0 +1,33 @@
+"""A database whose commits take effect without saying so."""
+
+from __future__ import annotations
+
+
+class Unsure:
+    """A database whose commits take effect and report that it is not known."""
+
+    def __init__(self, database, error):
+        self._database = database
+        self._error = error
+
+    def create_transaction(self):
+        transaction = self._database.create_transaction()
+        commit = transaction.commit
+        outer = self
+
+        class Commit:
+            def wait(self):
+                commit().wait()
+                raise outer._error
+
+        class Wrapped:
+            def commit(self):
+                return Commit()
+
+            def __getattr__(self, name):
+                return getattr(transaction, name)
+
+            def __setitem__(self, key, value):
+                transaction[key] = value
+
+        return Wrapped()
