@@ -98,7 +98,7 @@ class QueueListView(PageView):
     def get(self, request: HttpRequest) -> TemplateResponse:
         """Show a number of queues in the order of their names, those after ``?after=`` first."""
         after = request.GET.get("after", "")
-        queues = [queue for queue in self.catalog().queues() if queue.name > after]
+        queues = self.catalog().queues(after=after, limit=QUEUES_PER_PAGE + 1)
         shown = queues[:QUEUES_PER_PAGE]
         return self.page(
             _("Queues"),

@@ -46,6 +46,15 @@ class NoParameters(Input):
     """The query of an address that takes none."""
 
 
+class QueuesQuery(Input):
+    """Which page of the queues: those whose names sort after one."""
+
+    after = serializers.CharField(
+        default="", allow_blank=True, trim_whitespace=False, max_length=100
+    )
+    limit = QueryCountField(min_value=1, max_value=MAX_ITEMS, default=MAX_ITEMS)
+
+
 class PushBody(Input):
     """One item to push."""
 

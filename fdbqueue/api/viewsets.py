@@ -47,10 +47,13 @@ class QueueViewSet(ViewSet):
         return errors.handle
 
     def list(self, request: Request) -> Response:
-        """Show the queues there are."""
-        _query(request, serializers.NoParameters)
-        queues = conf.catalog().queues()
-        return Response({"queues": serializers.QueueOutput(queues, many=True).data})
+        """Show the queues there are, a page at a time."""
+        asked = _query(request, serializers.QueuesQuery)
+        queues = conf.catalog().queues(after=asked["after"], limit=asked["limit"] + 1)
+        shown = queues[: asked["limit"]]
+        following = shown[-1].name if len(queues) > len(shown) else None
+        data = serializers.QueueOutput(shown, many=True).data
+        return Response({"queues": data, "next": following})
 
     def retrieve(self, request: Request, name: str) -> Response:
         """Show a queue, and the items at its two ends."""

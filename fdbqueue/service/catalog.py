@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import heapq
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -84,17 +86,23 @@ class Catalog:
         subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
         return spec.open(self.database, subspace, name)
 
-    def names(self) -> list[str]:
-        """Return the names of all queues, sorted.
+    def names(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        """Return the names of the queues, sorted.
 
         These are the plain names, and the names that fit a pattern under which something
         is stored; the latter cost one read each.
-        """
-        return sorted({*self._named, *self._existing()})
 
-    def queues(self) -> list[Queue]:
-        """Return all queues, sorted by name."""
-        return [self.queue(name) for name in self.names()]
+        Args:
+            after: Only names that sort after this one.
+            limit: The most names; None for all.
+        """
+        named = sorted(name for name in self._named if name > after)
+        merged = heapq.merge(named, self._existing(after))
+        return list(itertools.islice((name for name, _ in itertools.groupby(merged)), limit))
+
+    def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
+        """Return the queues of :meth:`names`, in their order."""
+        return [self.queue(name) for name in self.names(after=after, limit=limit)]
 
     def _spec(self, name: str) -> QueueSpec:
         if name in self._named:
@@ -105,10 +113,13 @@ class Catalog:
                     return spec
         raise QueueNotFound(name=name)
 
-    def _existing(self) -> Iterator[str]:
+    def _existing(self, after: str) -> Iterator[str]:
+        """Yield the names that fit a pattern and hold something, in order."""
         if not self._patterns:
             return
         begin, end = self._subspace.range().start, self._subspace.range().stop
+        if NAME.fullmatch(after):
+            begin = self._subspace[after].key() + b"\xff\xff"
         while True:
             key = run(self.database, functools.partial(_first_key, begin=begin, end=end))
             if key is None:
@@ -118,7 +129,7 @@ class Catalog:
             except ValueError:  # what others stored here may be anything
                 begin = key + b"\x00"
                 continue
-            if self._fits_a_pattern(name):
+            if self._fits_a_pattern(name) and name > after:
                 yield name
             begin = self._subspace[name].key() + b"\xff\xff"
 

@@ -21,8 +21,22 @@ def test_list_has_every_configured_queue(api: APIClient) -> None:
             {"name": "pairs", "kind": "fifo", "codec": "tuple", "priority_type": None},
             {"name": "quakes", "kind": "priority", "codec": "json", "priority_type": "float"},
             {"name": "raw", "kind": "fifo", "codec": "bytes", "priority_type": None},
-        ]
+        ],
+        "next": None,
     }
+
+
+def test_list_comes_a_page_at_a_time(api: APIClient) -> None:
+    """A page has as many queues as asked for, and says where the next one starts."""
+    everything = [queue["name"] for queue in api.get("/api/queues/").json()["queues"]]
+    found, after = [], ""
+    while after is not None:
+        page = api.get(f"/api/queues/?limit=2&after={after}").json()
+        found += [queue["name"] for queue in page["queues"]]
+        after = page["next"]
+    assert found == everything
+    for query in ("limit=0", "limit=1001", "limit=x", "after=" + "a" * 101, "cursor=a"):
+        assert api.get(f"/api/queues/?{query}").status_code == 400
 
 
 def test_list_has_queues_of_a_pattern_once_pushed_to(api: APIClient) -> None:

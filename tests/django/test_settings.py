@@ -66,6 +66,29 @@ def test_a_pattern_makes_queues_that_exist_once_pushed_to(setting):
         assert "user-7" not in conf.catalog().names()
 
 
+def test_names_come_a_page_at_a_time(setting):
+    """Plain names and those that fit a pattern stand in one order, each once."""
+    with override_settings(FDBQUEUE=setting):
+        for name in ("user-1", "user-2", "a-urgent", "z-urgent", "mail"):
+            fdbqueue.queue(name).push(1)
+        everything = conf.catalog().names()
+        assert everything == sorted({*everything})
+        assert everything == [
+            "a-urgent",
+            "legacy",
+            "mail",
+            "quakes",
+            "user-1",
+            "user-2",
+            "z-urgent",
+        ]
+        found, after = [], ""
+        while page := conf.catalog().names(after=after, limit=2):
+            found += page
+            after = page[-1]
+        assert found == everything
+
+
 def test_the_first_pattern_that_fits_counts(setting):
     """A name that fits two patterns is of the one that stands first."""
     with override_settings(FDBQUEUE=setting):
