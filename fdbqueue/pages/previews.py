@@ -13,10 +13,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import fdb.tuple
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
+from fdbqueue.service import tuples
 from fdbqueue.service.base import Queue
 from fdbqueue.service.items import Undecodable
 
@@ -117,8 +117,8 @@ def subspace(queue: Queue) -> str:
     """Return the tuple of a queue's subspace, or its bytes where it is no tuple."""
     prefix: bytes = queue.subspace.key()
     try:
-        return repr(fdb.tuple.unpack(prefix))
-    except Exception:  # noqa: BLE001  # the tuple layer raises whatever foreign bytes make it raise
+        return repr(tuples.unpack(prefix))
+    except ValueError:
         return repr(prefix)
 
 

@@ -204,18 +204,20 @@ class Committer:
         """Commit a group, and tell each of its requests how it ended."""
         group: list[CommitRequest] = []
         accepted: list[CommitRequest] = []
-        failure: Exception | None = FDBError(1020)  # an interrupt before anything took effect
-        committing = False
+        failure: int | None = 1020  # for an interrupt before anything took effect
+        cause: sqlite3.Error | None = None
         try:
             self._take_group(group)
             connection.execute("BEGIN IMMEDIATE")
             accepted = self._apply_group(connection, group)
-            committing, failure = True, FDBError(1021)
+            failure = 1021
             connection.execute("COMMIT" if accepted else "ROLLBACK")
             failure = None
         except sqlite3.Error as error:
-            without_effect = not committing or connection.in_transaction or _is_unwritten(error)
-            failure = self._failure(error, without_effect=without_effect)
+            _log.error("a commit failed", exc_info=error, extra={"path": self._store.path})
+            cause = error
+            if failure == 1020 or connection.in_transaction or _is_unwritten(error):
+                failure = 1510
         finally:
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # tried again by the next commit
@@ -223,7 +225,7 @@ class Committer:
             with self._mutex:
                 for request in group:
                     if failure is not None:
-                        request.error = failure
+                        request.error = self._error(failure, cause)
                     request.done = True
                     request.wake()
         if failure is None and accepted:
@@ -231,14 +233,13 @@ class Committer:
             with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
                 self._store.keep_log_small(connection)
 
-    def _failure(self, error: sqlite3.Error, *, without_effect: bool) -> Exception:
-        """Return what a failed commit is reported as; SQLite's own error is its cause."""
-        _log.error("a commit failed", exc_info=error, extra={"path": self._store.path})
-        failure: Exception = FDBError(1510 if without_effect else 1021)
-        if without_effect and getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNUSABLE:
-            failure = EngineUnavailable(path=self._store.path, reason=str(error))
-        failure.__cause__ = error
-        return failure
+    def _error(self, code: int, cause: sqlite3.Error | None) -> Exception:
+        """Return what one request is told: an error of its own, for threads raise it."""
+        error: Exception = FDBError(code)
+        if code == 1510 and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _UNUSABLE:
+            error = EngineUnavailable(path=self._store.path, reason=str(cause))
+        error.__cause__ = cause
+        return error
 
     def _apply_group(
         self, connection: sqlite3.Connection, group: list[CommitRequest]
