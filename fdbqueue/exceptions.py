@@ -9,6 +9,7 @@
     │   ├── ValueTooLarge           value_too_large
     │   └── KeyTooLarge             key_too_large
     ├── ItemNotFound                item_not_found
+    ├── LeaseLost                   lease_lost
     ├── CorruptItem                 corrupt_item
     ├── PushInterrupted             push_interrupted
     ├── OutcomeUnknown              outcome_unknown
@@ -101,6 +102,12 @@ class ItemNotFound(FdbQueueError):
     """The queue holds no such item."""
 
     code = "item_not_found"
+
+
+class LeaseLost(FdbQueueError):
+    """The lease is not held any more: acknowledged, given up, or run out and taken back."""
+
+    code = "lease_lost"
 
 
 class CorruptItem(FdbQueueError):

@@ -7,34 +7,55 @@ and its effect is the caller's to commit, with whatever else that transaction wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+import dataclasses
+import datetime
+from collections.abc import Iterable
+from typing import Any, TypedDict
 
-from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
-from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.items import Item, Page, Priority, moment
+from fdbqueue.exceptions import ConfigurationError, InvalidInput
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.codecs import Codec
+from fdbqueue.service.consuming import Consuming
+from fdbqueue.service.counters import Counts
+from fdbqueue.service.items import Item, Priority, microseconds, moment
 from fdbqueue.service.keyspace import ItemKeys
+from fdbqueue.service.leases import duration
 from fdbqueue.service.pushing import Entry, Pusher
-from fdbqueue.service.reading import End, ItemReader
-from fdbqueue.service.transactions import run
+from fdbqueue.service.reading import MAX_RETURNED_BYTES
+from fdbqueue.service.recounting import recount
+from fdbqueue.service.stock import MAX_VALUE_BYTES
+from fdbqueue.service.transactions import run_stamped
 
-T = TypeVar("T")
-
-#: One operation returns no more items than this.
-MAX_ITEMS = 10_000
-
-_ITERATION_ITEMS = 500
+ORDERS = ("count", "commit")
 
 
-class Queue:
+class QueueOptions(TypedDict, total=False):
+    """The options that all queues take."""
+
+    codec: str | Codec
+    name: str | None
+    order: str
+    contention: str
+    claim_timeout_seconds: float
+    max_attempts: int | None
+    max_value_bytes: int
+
+
+class Queue(Consuming):
     """What FIFO queues and priority queues have in common.
 
     Args:
         database: Anything with ``create_transaction()``: either engine's database, or one
             opened with the FoundationDB binding.
-        subspace: The queue's own place: its items are directly under it, as in the recipes.
+        keys: The keys of its items.
         codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
         name: What errors call the queue.
+        order: ``"count"`` or ``"commit"``.
+        contention: ``"strict"`` or ``"relaxed"``.
+        claim_timeout_seconds: When items go back that were taken for a popper by another
+            and not collected.
+        max_attempts: How many failed leases make an item dead; None for no limit.
+        max_value_bytes: The longest value, once encoded.
     """
 
     #: ``"fifo"`` or ``"priority"``, as in the settings.
@@ -49,224 +70,135 @@ class Queue:
         *,
         codec: str | Codec = "json",
         name: str | None = None,
+        order: str = "count",
+        contention: str = "strict",
+        claim_timeout_seconds: float = 30,
+        max_attempts: int | None = None,
+        max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
-        self.database = database
-        self.subspace = keys.subspace
-        self.name = name if name is not None else repr(keys.subspace.key())
-        if isinstance(codec, str) and codec not in CODECS:
-            raise ConfigurationError(queue=self.name, codec=codec, allowed=", ".join(CODECS))
-        self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
-        self._keys = keys
-        self._reader = ItemReader(keys, self.codec, self.name)
-        self._pusher = Pusher(keys, self.codec, self._reader, self.name)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
+        super().__init__(
+            database,
+            keys,
+            codec=codec,
+            name=name,
+            contention=contention,
+            claim_timeout_seconds=claim_timeout_seconds,
+            max_attempts=max_attempts,
+        )
+        if order not in ORDERS:
+            raise ConfigurationError(queue=self.name, order=order, allowed=", ".join(ORDERS))
+        is_number = isinstance(max_value_bytes, int) and not isinstance(max_value_bytes, bool)
+        if not is_number or not 1 <= max_value_bytes <= MAX_RETURNED_BYTES:
+            raise ConfigurationError(
+                queue=self.name,
+                max_value_bytes=max_value_bytes,
+                allowed=f"1 to {MAX_RETURNED_BYTES}",
+            )
+        self.order = order
+        self.max_value_bytes = max_value_bytes
+        self._pusher = Pusher(
+            self._stock, in_commit_order=order == "commit", max_value_bytes=max_value_bytes
+        )
 
     # Pushing
 
-    def push(self, value: Any, priority: Any = None, *, tr: Any = None) -> Item:
+    def push(
+        self,
+        value: Any,
+        priority: Any = None,
+        *,
+        delay: float | None = None,
+        not_before: datetime.datetime | None = None,
+        tr: Any = None,
+    ) -> Item:
         """Put a value into the queue; the subclasses say where."""
         raise NotImplementedError
 
-    def push_many(self, items: Iterable[Any], *, tr: Any = None) -> int:
+    def push_many(
+        self,
+        items: Iterable[Any],
+        *,
+        delay: float | None = None,
+        not_before: datetime.datetime | None = None,
+        tr: Any = None,
+    ) -> int:
         """Put many into the queue; the subclasses say what they are."""
         raise NotImplementedError
 
-    # Taking
-
-    def pop(self, *, tr: Any = None) -> Item | None:
-        """Take the item at the min end, as :meth:`pop_min` does."""
-        return self.pop_min(tr=tr)
-
-    def pop_min(self, *, tr: Any = None) -> Item | None:
-        """Take the first item: the earliest pushed of the lowest priority.
-
-        Strict: it was the first when the pop was committed. Two pops at one end conflict,
-        and one of them runs again.
-
-        Args:
-            tr: The transaction to take part in.
-
-        Returns:
-            The item, or None when the queue is empty.
-
-        Raises:
-            CorruptItem: The item cannot be decoded; it stays where it is.
-            OutcomeUnknown: It is not known whether the item was taken.
-        """
-        return _one(self.pop_many(1, end="min", tr=tr))
-
-    def pop_max(self, *, tr: Any = None) -> Item | None:
-        """Take the last item: the latest pushed of the highest priority.
-
-        The other end of the order of :meth:`pop_min`, with the same promises.
-        """
-        return _one(self.pop_many(1, end="max", tr=tr))
-
-    def pop_many(self, count: int, *, end: End = "min", tr: Any = None) -> list[Item]:
-        """Take items from one end in one transaction: all of them, or none.
-
-        Args:
-            count: The most to take, up to 10,000.
-            end: ``"min"`` or ``"max"``.
-            tr: The transaction to take part in.
-
-        Returns:
-            The items in the order single pops would have given; empty when the queue is.
-            Fewer than asked when the queue holds fewer, or after 5,000,000 stored bytes.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded; all stay where they are.
-        """
-        self._check_count(count)
-        return self._transact(tr, lambda transaction: self._take(transaction, count, end))
-
-    # Looking
-
-    def peek(self, *, tr: Any = None) -> Item | None:
-        """Return the item at the min end, as :meth:`peek_min` does."""
-        return self.peek_min(tr=tr)
-
-    def peek_min(self, *, tr: Any = None) -> Item | None:
-        """Return the item :meth:`pop_min` would take, None when the queue is empty."""
-        return _one(self.peek_many(1, end="min", tr=tr))
-
-    def peek_max(self, *, tr: Any = None) -> Item | None:
-        """Return the item :meth:`pop_max` would take, None when the queue is empty."""
-        return _one(self.peek_many(1, end="max", tr=tr))
-
-    def peek_many(self, count: int, *, end: End = "min", tr: Any = None) -> list[Item]:
-        """Return the items :meth:`pop_many` would take, leaving them where they are."""
-        self._check_count(count)
-        return self._transact(
-            tr, lambda transaction: [item for _, item in self._reader.ends(transaction, count, end)]
-        )
-
-    def get(self, item_id: str, *, tr: Any = None) -> Item:
-        """Return the item with an id.
-
-        Returns:
-            The item; its value is :class:`Undecodable` where the codec cannot read it.
-
-        Raises:
-            InvalidInput: It is no item's id in this queue.
-            ItemNotFound: The item is not there, or no longer.
-        """
-        key = self._keys.key_of(item_id)
-
-        def read(transaction: Any) -> Item:
-            value = transaction[key]
-            if not value.present():
-                raise ItemNotFound(queue=self.name, id=item_id)
-            return self._reader.shown(key, bytes(value))
-
-        return self._transact(tr, read)
-
-    def page(
-        self,
-        *,
-        end: End = "min",
-        after: str | None = None,
-        limit: int = 100,
-        min_priority: Any = None,
-        max_priority: Any = None,
-        tr: Any = None,
-    ) -> Page:
-        """Return some items in order, starting from one end or behind a given item.
-
-        Its cost depends on the number of items returned, not on the length of the queue.
-        Pages stay right while others push and pop: an item is on the page its place falls
-        on when the page is read.
-
-        Args:
-            end: Which end the order starts from.
-            after: The id of the item before the first, or the cursor of the page before;
-                the item need not exist any more.
-            limit: The most items, up to 10,000; a page ends after 5,000,000 stored bytes.
-            min_priority: The lowest priority to show, itself included.
-            max_priority: The highest priority to show, itself included.
-            tr: The transaction to take part in.
-
-        Raises:
-            InvalidInput: ``after`` is no id of this queue, or a FIFO queue was given a
-                priority.
-            InvalidPriority: A bound does not fit the queue's priority type.
-        """
-        self._check_count(limit)
-        begin, stop = self._keys.between(self._coerce(min_priority), self._coerce(max_priority))
-        if after is not None and end == "min":
-            begin = max(begin, self._keys.key_of(after) + b"\x00")
-        elif after is not None:
-            stop = min(stop, self._keys.key_of(after))
-        if begin >= stop:
-            return Page([], None)
-
-        return self._transact(
-            tr, lambda transaction: self._reader.page(transaction, begin, stop, limit, end)
-        )
-
-    def iterate(
-        self, *, end: End = "min", after: str | None = None, **bounds: Any
-    ) -> Iterator[Item]:
-        """Yield all items in order, a page at a time, each in a transaction of its own.
-
-        The whole is no snapshot: it shows each place as it was when it was reached. Takes
-        the bounds of :meth:`page`.
-        """
-        while True:
-            page = self.page(end=end, after=after, limit=_ITERATION_ITEMS, **bounds)
-            yield from page.items
-            if page.cursor is None:
-                return
-            after = page.cursor
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.iterate()
-
-    # Removing
+    # Removing and putting right
 
     def clear(self, *, tr: Any = None) -> None:
-        """Remove all items, however many, in one transaction."""
-        begin, stop = self._keys.bounds()
-        self._transact(tr, lambda transaction: transaction.clear_range(begin, stop))
+        """Remove all items, in whatever state, and the counts, in one transaction.
 
-    def _coerce(self, priority: Any) -> Priority | None:
-        """Return a priority in the queue's type, None where there is none."""
-        raise NotImplementedError
+        However many there are. Leases that are held are lost.
+        """
 
-    def _push(self, value: Any, priority: Priority | None, tr: Any) -> Item:
-        entry = self._pusher.entry(value, priority)
-        (key,) = self._transact(tr, lambda transaction: self._pusher.put(transaction, [entry]))
-        return Item(
+        def remove(transaction: Any) -> None:
+            transaction.clear_range(*self._keys.bounds())
+            transaction.clear_range(*self._meta.bounds)
+
+        self._transact(tr, remove)
+
+    def recount(self) -> Counts:
+        """Count the items, and put the counts right: foreign writers keep none.
+
+        In transactions of a bounded length. Exact while others push and pop, as long as a
+        FIFO queue, or each priority, can be read in one transaction (some 100,000 items);
+        beyond that, what is pushed and popped meanwhile may be counted wrong by as much.
+
+        Returns:
+            The counts as they are then.
+        """
+        recount(self.database, self._stock)
+        return self.counts()
+
+    # What the subclasses share
+
+    def _push(self, value: Any, priority: Priority | None, until: int | None, tr: Any) -> Item:
+        entry = self._pusher.entry(value, priority, until)
+        item = Item(
             value=value,
             priority=priority,
-            id=self._keys.item_id(key),
+            id="",
             pushed_at=moment(entry.pushed_at) if self.codec.keeps_metadata else None,
             size_bytes=len(entry.value),
+            state="ready" if until is None else "delayed",
+            until=None if until is None else moment(until),
         )
+        return self._placed(item, entry, tr)
+
+    def _placed(self, item: Item, entry: Entry, tr: Any) -> Item:
+        """Write an entry, and return its item with the id that its place gives it."""
+
+        def put(transaction: Any) -> Any:
+            return self._pusher.put(transaction, [entry])[0]
+
+        if tr is None and self.order == "commit":
+            place, stamp = run_stamped(self.database, put)
+            place = place.stamped(stamp)
+        else:
+            place = self._transact(tr, put)
+            if place.stamp_at is not None:
+                return item
+            place = place.data
+        return dataclasses.replace(item, id=self._keys.item_id(place))
 
     def _push_all(self, entries: Iterable[Entry], tr: Any) -> int:
         if tr is not None:
             return len(self._pusher.put(tr, list(entries)))
         return self._pusher.put_all(self.database, entries)
 
-    def _take(self, transaction: Any, count: int, end: End) -> list[Item]:
-        taken = self._reader.ends(transaction, count, end)
-        if len(taken) == 1:
-            transaction.clear(taken[0][0])
-        elif taken:
-            keys = (taken[0][0], taken[-1][0])
-            transaction.clear_range(min(keys), max(keys) + b"\x00")
-        return [item for _, item in taken]
-
-    def _check_count(self, count: int) -> None:
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_ITEMS:
-            raise InvalidInput(queue=self.name, count=count, allowed=f"1 to {MAX_ITEMS}")
-
-    def _transact(self, tr: Any, function: Callable[[Any], T]) -> T:
-        return run(self.database, function) if tr is None else function(tr)
-
-
-def _one(items: list[Item]) -> Item | None:
-    return items[0] if items else None
+    def _until(self, delay: float | None, not_before: datetime.datetime | None) -> int | None:
+        """Return when a pushed item becomes ready, None for at once."""
+        if delay is not None and not_before is not None:
+            raise InvalidInput(queue=self.name, reason="either delay or not_before")
+        if delay:
+            return now_us() + duration(self.name, "delay", delay)
+        if not_before is None:
+            return None
+        if not isinstance(not_before, datetime.datetime) or not_before.tzinfo is None:
+            raise InvalidInput(
+                queue=self.name, not_before=not_before, allowed="a datetime with its time zone"
+            )
+        until = microseconds(not_before)
+        return until if until > now_us() else None

@@ -56,6 +56,9 @@ class Codec(Protocol):
     def decode(self, data: bytes) -> Stored:
         """Return what :meth:`encode` was given, as far as it was kept."""
 
+    def with_attempts(self, data: bytes, attempts: int) -> bytes:
+        """Return what was stored with other attempts; only asked where metadata is kept."""
+
 
 class JsonCodec:
     """JSON values, with metadata. Tuples come back as lists."""
@@ -94,12 +97,30 @@ class JsonCodec:
             raise ValueError("the JSON is nested too deeply") from None
         return Stored(value, *_metadata(metadata))
 
+    def with_attempts(self, data: bytes, attempts: int) -> bytes:
+        """Return the packed tuple with other attempts.
 
-class BytesCodec:
+        Raises:
+            ValueError: The bytes are no such tuple.
+        """
+        text, *metadata = _unpack(data)
+        return fdb.tuple.pack((text, _metadata(metadata)[0], attempts))
+
+
+class _WithoutMetadata:
+    """What the codecs share that store the value alone."""
+
+    keeps_metadata = False
+
+    def with_attempts(self, data: bytes, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
+        """Return the data: there is no place for attempts."""
+        return data
+
+
+class BytesCodec(_WithoutMetadata):
     """Bytes as they are."""
 
     name = "bytes"
-    keeps_metadata = False
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
         """Return the bytes.
@@ -116,11 +137,10 @@ class BytesCodec:
         return Stored(data)
 
 
-class TupleCodec:
+class TupleCodec(_WithoutMetadata):
     """One value of the FDB tuple layer. Lists come back as tuples."""
 
     name = "tuple"
-    keeps_metadata = False
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
         """Return the value packed alone in a tuple.

@@ -31,11 +31,17 @@ class Item:
     Attributes:
         value: What was pushed.
         priority: Its priority, of the queue's priority type; None in a FIFO queue.
-        id: Names the item in its queue for as long as it is there.
+        id: Names the item in its queue for as long as it is there. Empty for an item pushed
+            in commit order in the caller's transaction: only the commit decides it.
         pushed_at: When it was pushed, by the clock of the client that pushed it, in UTC;
             None where the codec keeps no such record.
         attempts: How often it was leased and given up.
         size_bytes: The length of the stored value.
+        state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
+        lease: The token to acknowledge, give up or extend the lease with; None but in
+            what a lease returned.
+        until: When the lease runs out, or the delay; None in other states.
+        reason: Why it is dead.
     """
 
     value: Any
@@ -44,6 +50,10 @@ class Item:
     pushed_at: datetime.datetime | None = None
     attempts: int = 0
     size_bytes: int = 0
+    state: str = "ready"
+    lease: str | None = None
+    until: datetime.datetime | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,11 @@ class Page:
 
     items: list[Item]
     cursor: str | None
+
+
+def microseconds(time: datetime.datetime) -> int:
+    """Return the microseconds since the Unix epoch of a time that knows its zone."""
+    return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
 def moment(microseconds: int) -> datetime.datetime:

@@ -8,25 +8,30 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fdbqueue.exceptions import (
+    InvalidInput,
     InvalidValue,
     KeyTooLarge,
     OutcomeUnknown,
     PushInterrupted,
     ValueTooLarge,
 )
-from fdbqueue.service.codecs import Codec
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.counters import Tally, high_of
 from fdbqueue.service.items import Priority
-from fdbqueue.service.keyspace import MAX_KEY_BYTES, ItemKeys, random_suffix
-from fdbqueue.service.reading import ItemReader
+from fdbqueue.service.keyspace import MAX_KEY_BYTES, Place, State, random_suffix
+from fdbqueue.service.keyspace.meta import chunk_tail
+from fdbqueue.service.reading import Row
+from fdbqueue.service.stock import MAX_VALUE_BYTES, Hidden, Stock
 from fdbqueue.service.transactions import run
-
-MAX_VALUE_BYTES = 100_000
 
 #: FoundationDB advises transactions under 1 MB; its limit is 10 MB.
 MAX_BATCH_BYTES = 1_000_000
 MAX_BATCH_ITEMS = 5_000
 #: A slow source's items are pushed once the first of them has waited this long.
 MAX_BATCH_SECONDS = 1.0
+
+#: What the keys of the queue's tables have more than those of its items.
+_TABLE_BYTES = 16
 
 #: A key is sent three times: in its mutation and as both ends of its conflict range.
 _KEY_COPIES = 3
@@ -35,13 +40,15 @@ _KEY_COPIES = 3
 class Entry(NamedTuple):
     """An item ready to be pushed.
 
-    ``random`` is drawn once for each call, so that a retry writes no second item.
+    ``random`` is drawn once for each call. ``until`` is when a delayed item comes to its
+    place, None for one that is ready at once.
     """
 
     value: bytes
     priority: Priority | None
     random: bytes
     pushed_at: int
+    until: int | None = None
 
 
 def split(entries: Iterable[Entry], key_bytes: int) -> Iterator[list[Entry]]:
@@ -77,62 +84,68 @@ class Pusher:
     """Encode and write the items of one queue.
 
     Args:
-        keys: The queue's keys.
-        codec: The queue's codec.
-        reader: Reads the queue's tail.
-        queue: The queue's name, for errors.
+        stock: The queue's items.
+        in_commit_order: Whether items are in the order of their commits, by versionstamps.
+        max_value_bytes: The longest encoded value; longer ones than FoundationDB takes are
+            split over several keys.
     """
 
-    def __init__(self, keys: ItemKeys, codec: Codec, reader: ItemReader, queue: str) -> None:
-        self._keys = keys
-        self._codec = codec
-        self._reader = reader
-        self._queue = queue
+    def __init__(self, stock: Stock, *, in_commit_order: bool, max_value_bytes: int) -> None:
+        self._stock = stock
+        self._keys = stock.keys
+        self._codec = stock.codec
+        self._queue = stock.queue
+        self._in_commit_order = in_commit_order
+        self._max_value_bytes = max_value_bytes
 
-    def entry(self, value: Any, priority: Priority | None) -> Entry:
+    def entry(self, value: Any, priority: Priority | None, until: int | None = None) -> Entry:
         """Encode a value.
 
         Raises:
             InvalidValue: The codec cannot encode it.
-            ValueTooLarge: It is over 100,000 bytes once encoded.
+            ValueTooLarge: It is over the queue's limit once encoded.
         """
-        pushed_at = time.time_ns() // 1000
+        pushed_at = now_us()
         try:
             data = self._codec.encode(value, pushed_at, 0)
         except (ValueError, TypeError) as error:
             raise InvalidValue(
                 queue=self._queue, codec=self._codec.name, reason=str(error)
             ) from error
-        if len(data) > MAX_VALUE_BYTES:
+        if len(data) > self._max_value_bytes:
             raise ValueTooLarge(
-                queue=self._queue, size_bytes=len(data), limit_bytes=MAX_VALUE_BYTES
+                queue=self._queue, size_bytes=len(data), limit_bytes=self._max_value_bytes
             )
-        return Entry(data, priority, random_suffix(), pushed_at)
+        return Entry(data, priority, random_suffix(), pushed_at, until)
 
-    def put(self, tr: Any, entries: list[Entry]) -> list[bytes]:
-        """Write entries behind what is there, and return their keys.
+    def put(self, tr: Any, entries: list[Entry]) -> list[Place]:
+        """Write entries behind what is there, and return their places.
 
-        The tail is read once for each priority, by a snapshot read: pushes never conflict.
+        In the recipes' order the tail is read once for each priority, by a snapshot read;
+        in commit order nothing is read. Pushes never conflict.
 
         Raises:
             KeyTooLarge: The subspace's prefix leaves no room for a key.
             CorruptItem: What is at the tail is no item.
+            InvalidInput: What is at the tail was pushed in commit order, and this is not.
         """
-        tails = {}
-        for priority in {entry.priority: None for entry in entries}:
-            begin, stop = self._keys.level(priority)
-            tails[priority] = tr.snapshot.get_range(begin, stop, limit=1, reverse=True)
-        following = {priority: self._following(tail) for priority, tail in tails.items()}
-        keys = []
+        following = {} if self._in_commit_order else self._following(tr, entries)
+        tally = self._stock.tally()
+        places = []
         for entry in entries:
-            index = following[entry.priority]
-            following[entry.priority] = index + 1
-            key = self._keys.key(entry.priority, index, entry.random)
-            if len(key) > MAX_KEY_BYTES:
-                raise KeyTooLarge(queue=self._queue, size_bytes=len(key), limit_bytes=MAX_KEY_BYTES)
-            tr[key] = entry.value
-            keys.append(key)
-        return keys
+            chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
+            if self._in_commit_order:
+                place = self._keys.place_in_commit_order(entry.priority, chunks)
+            else:
+                index = following[entry.priority]
+                following[entry.priority] = index + 1
+                place = self._keys.place(entry.priority, index, entry.random, chunks)
+            self._check_key(place)
+            self._write(tr, tally, entry, place)
+            places.append(place)
+        tally.pushes += len(entries)
+        tally.write(tr)
+        return places
 
     def put_all(self, database: Any, entries: Iterable[Entry]) -> int:
         """Write any number of entries in as many transactions as that takes.
@@ -147,7 +160,8 @@ class Pusher:
         batch: list[Entry] = []
         try:
             for batch in split(entries, self._keys.size_bytes):
-                pushed += len(run(database, functools.partial(self.put, entries=batch)))
+                put = functools.partial(self.put, entries=batch)
+                pushed += len(run(database, put, wrote=lambda _: True))
         except OutcomeUnknown as error:
             raise PushInterrupted(queue=self._queue, pushed=pushed, unknown=len(batch)) from error
         except Exception as error:
@@ -156,7 +170,42 @@ class Pusher:
             raise
         return pushed
 
-    def _following(self, tail: Iterable[Any]) -> int:
+    def _write(self, tr: Any, tally: Tally, entry: Entry, place: Place) -> None:
+        value, rest = entry.value[:MAX_VALUE_BYTES], entry.value[MAX_VALUE_BYTES:]
+        for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
+            piece = rest[start : start + MAX_VALUE_BYTES]
+            place.set(tr, self._stock.meta.chunk_prefix(), piece, chunk_tail(number))
+        pushed_at = entry.pushed_at if self._codec.keeps_metadata else None
+        if entry.until is None:
+            place.set(tr, self._keys.key(b""), value)
+            tally.enter(tr, place, entry.priority, pushed_at)
+        else:
+            row = Row(place.data, value)
+            hidden = Hidden(State.DELAYED, row, entry.until, 0, pushed_at)
+            self._stock.hide(tr, tally, hidden, place)
+
+    def _following(self, tr: Any, entries: list[Entry]) -> dict[Any, int]:
+        """Return the next index of each priority, above all that are ready or hidden."""
+        tails = {}
+        high = tr.snapshot[self._stock.meta.high]
+        for priority in {entry.priority: None for entry in entries}:
+            begin, stop = self._keys.level(priority)
+            tails[priority] = tr.snapshot.get_range(begin, stop, limit=1, reverse=True)
+        above = high_of(high) + 1 if high.present() else 0
+        return {priority: max(above, self._behind(tail)) for priority, tail in tails.items()}
+
+    def _behind(self, tail: Iterable[Any]) -> int:
         for row in tail:
-            return self._reader.sequence(row.key) + 1
+            sequence = self._stock.reader.sequence(self._keys.place_of(row.key))
+            if not isinstance(sequence, int):
+                raise InvalidInput(
+                    queue=self._queue,
+                    reason="it holds items in commit order: push with order='commit'",
+                )
+            return sequence + 1
         return self._keys.first_index
+
+    def _check_key(self, place: Place) -> None:
+        size = len(self._keys.key(place.data)) + _TABLE_BYTES
+        if size > MAX_KEY_BYTES:
+            raise KeyTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_KEY_BYTES)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidInput, InvalidPriority
-from fdbqueue.service.base import Queue
-from fdbqueue.service.codecs import Codec
+from fdbqueue.service.base import Queue, QueueOptions
 from fdbqueue.service.items import Item, Priority
 from fdbqueue.service.keyspace import FifoKeys, PriorityKeys
 from fdbqueue.service.priorities import PriorityType
 from fdbqueue.service.pushing import Entry
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class FifoQueue(Queue):
@@ -26,7 +29,22 @@ class FifoQueue(Queue):
         database: Anything with ``create_transaction()``.
         subspace: The queue's own place; items are at ``subspace[index][random]``.
         codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
+        order: ``"count"``, as in the recipes, or ``"commit"``: strictly in the order the
+            pushes are committed in, with no read before a push; but an item's id is known
+            only after the commit, and what a transaction has pushed it cannot read.
+        contention: ``"strict"``, or ``"relaxed"``: a pop takes one of the first 100 items
+            at random, so that poppers rarely conflict.
+        claim_timeout_seconds: When items go back that one popper took for another who died
+            before collecting them; 0.1 to 86,400.
+        max_attempts: How many failed leases send an item to the dead letters; None for no
+            limit.
+        max_value_bytes: The longest value, once encoded. Over 100,000, up to 5,000,000,
+            longer ones are split over several keys; the recipes' readers see only the first
+            part of those.
         name: What errors call the queue.
+
+    Raises:
+        ConfigurationError: An option is wrong.
     """
 
     kind = "fifo"
@@ -35,11 +53,9 @@ class FifoQueue(Queue):
         self,
         database: Any,
         subspace: Subspace,
-        *,
-        codec: str | Codec = "json",
-        name: str | None = None,
+        **options: Unpack[QueueOptions],
     ) -> None:
-        super().__init__(database, FifoKeys(subspace), codec=codec, name=name)
+        super().__init__(database, FifoKeys(subspace), **options)
 
     def _coerce(self, priority: Any) -> Priority | None:
         if priority is not None:
@@ -48,12 +64,23 @@ class FifoQueue(Queue):
             )
         return None
 
-    def push(self, value: Any, priority: Any = None, *, tr: Any = None) -> Item:
+    def push(
+        self,
+        value: Any,
+        priority: Any = None,
+        *,
+        delay: float | None = None,
+        not_before: datetime.datetime | None = None,
+        tr: Any = None,
+    ) -> Item:
         """Put a value at the end of the queue.
 
         Args:
-            value: What the codec can encode, in up to 100,000 bytes.
+            value: What the codec can encode, in up to ``max_value_bytes``.
             priority: None; a FIFO queue has no priorities.
+            delay: For how many seconds to hide it. Then it comes to the place that this push
+                gave it, once somebody consumes.
+            not_before: When to show it, with its time zone, in place of a delay.
             tr: The transaction to take part in.
 
         Returns:
@@ -64,9 +91,16 @@ class FifoQueue(Queue):
             ValueTooLarge: The encoded value is too long; nothing was written.
             OutcomeUnknown: It is not known whether the item was pushed.
         """
-        return self._push(value, self._coerce(priority), tr)
+        return self._push(value, self._coerce(priority), self._until(delay, not_before), tr)
 
-    def push_many(self, items: Iterable[Any], *, tr: Any = None) -> int:
+    def push_many(
+        self,
+        items: Iterable[Any],
+        *,
+        delay: float | None = None,
+        not_before: datetime.datetime | None = None,
+        tr: Any = None,
+    ) -> int:
         """Put values at the end of the queue, in their order.
 
         They go in as few transactions as FoundationDB's limits allow, each all or nothing;
@@ -75,6 +109,8 @@ class FifoQueue(Queue):
 
         Args:
             items: The values, in order.
+            delay: For how many seconds to hide them, as for :meth:`push`.
+            not_before: When to show them.
             tr: The transaction to take part in; then all go into that one, and its limits
                 (10,000,000 bytes) are the caller's to keep.
 
@@ -86,7 +122,8 @@ class FifoQueue(Queue):
                 commit's outcome is unknown; the context says how many are in.
             InvalidValue, ValueTooLarge: As for :meth:`push`, when none was.
         """
-        return self._push_all((self._pusher.entry(value, None) for value in items), tr)
+        until = self._until(delay, not_before)
+        return self._push_all((self._pusher.entry(value, None, until) for value in items), tr)
 
 
 class PriorityQueue(Queue):
@@ -101,7 +138,22 @@ class PriorityQueue(Queue):
         subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
         codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
         priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
+        order: ``"count"``, as in the recipes, or ``"commit"``: strictly in the order the
+            pushes are committed in, with no read before a push; but an item's id is known
+            only after the commit, and what a transaction has pushed it cannot read.
+        contention: ``"strict"``, or ``"relaxed"``: a pop takes one of the first 100 items
+            at random, so that poppers rarely conflict.
+        claim_timeout_seconds: When items go back that one popper took for another who died
+            before collecting them; 0.1 to 86,400.
+        max_attempts: How many failed leases send an item to the dead letters; None for no
+            limit.
+        max_value_bytes: The longest value, once encoded. Over 100,000, up to 5,000,000,
+            longer ones are split over several keys; the recipes' readers see only the first
+            part of those.
         name: What errors call the queue.
+
+    Raises:
+        ConfigurationError: An option is wrong.
     """
 
     kind = "priority"
@@ -111,21 +163,31 @@ class PriorityQueue(Queue):
         database: Any,
         subspace: Subspace,
         *,
-        codec: str | Codec = "json",
         priority_type: str | type = "int",
-        name: str | None = None,
+        **options: Unpack[QueueOptions],
     ) -> None:
-        super().__init__(database, PriorityKeys(subspace), codec=codec, name=name)
+        super().__init__(database, PriorityKeys(subspace), **options)
         self._priorities = PriorityType(priority_type, self.name)
         self.priority_type = self._priorities.name
 
-    def push(self, value: Any, priority: Any = 0, *, tr: Any = None) -> Item:
+    def push(
+        self,
+        value: Any,
+        priority: Any = 0,
+        *,
+        delay: float | None = None,
+        not_before: datetime.datetime | None = None,
+        tr: Any = None,
+    ) -> Item:
         """Put a value behind those of its priority.
 
         Args:
-            value: What the codec can encode, in up to 100,000 bytes.
+            value: What the codec can encode, in up to ``max_value_bytes``.
             priority: A number that fits the queue's priority type: no NaN, infinity or
                 boolean, no integer beyond 64 bits, no fraction in an int queue.
+            delay: For how many seconds to hide it. Then it comes to the place that this push
+                gave it, once somebody consumes.
+            not_before: When to show it, with its time zone, in place of a delay.
             tr: The transaction to take part in.
 
         Returns:
@@ -137,13 +199,23 @@ class PriorityQueue(Queue):
             ValueTooLarge: The encoded value is too long; nothing was written.
             OutcomeUnknown: It is not known whether the item was pushed.
         """
-        return self._push(value, self._priorities.coerce(priority), tr)
+        until = self._until(delay, not_before)
+        return self._push(value, self._priorities.coerce(priority), until, tr)
 
-    def push_many(self, items: Iterable[tuple[Any, Any]], *, tr: Any = None) -> int:
+    def push_many(
+        self,
+        items: Iterable[tuple[Any, Any]],
+        *,
+        delay: float | None = None,
+        not_before: datetime.datetime | None = None,
+        tr: Any = None,
+    ) -> int:
         """Put values behind those of their priorities, in their order.
 
         Args:
             items: ``(value, priority)`` pairs, in order.
+            delay: For how many seconds to hide them, as for :meth:`push`.
+            not_before: When to show them.
             tr: The transaction to take part in.
 
         Returns:
@@ -156,13 +228,14 @@ class PriorityQueue(Queue):
 
         The rest is as for :meth:`FifoQueue.push_many`.
         """
-        return self._push_all((self._pair(pair) for pair in items), tr)
+        until = self._until(delay, not_before)
+        return self._push_all((self._pair(pair, until) for pair in items), tr)
 
-    def _pair(self, pair: tuple[Any, Any]) -> Entry:
+    def _pair(self, pair: tuple[Any, Any], until: int | None) -> Entry:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInput(queue=self.name, reason="(value, priority) pairs are needed")
         value, priority = pair
-        return self._pusher.entry(value, self._priorities.coerce(priority))
+        return self._pusher.entry(value, self._priorities.coerce(priority), until)
 
     def _coerce(self, priority: Any) -> Priority | None:
         return None if priority is None else self._priorities.coerce(priority)

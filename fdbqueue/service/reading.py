@@ -1,16 +1,16 @@
-"""Read items: from the ends of a queue, or a page of it."""
+"""Read items: turn rows, wherever they are, into items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 from fdb import fdboptions
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
-from fdbqueue.service.keyspace import ItemKeys
+from fdbqueue.service.items import Item, Page, Undecodable, moment
+from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Position
 
 #: Which end of a queue: ``"min"`` is the lowest priority and the earliest pushed.
 End = Literal["min", "max"]
@@ -19,102 +19,164 @@ End = Literal["min", "max"]
 MAX_RETURNED_BYTES = 5_000_000
 
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
+_NOWHERE = Position(None, 0, 1)
+
+
+class Row(NamedTuple):
+    """An item as it is stored: its place, and its value or the first chunk of it."""
+
+    place: bytes
+    value: bytes
+
+
+class Loaded(NamedTuple):
+    """An item, or what is wrong with it, and what its removal must remove besides its row.
+
+    ``pushed_at`` is as stored, in microseconds. ``has_attempts`` says that the attempts
+    are in a row of their own.
+    """
+
+    row: Row
+    position: Position
+    item: Item | CorruptItem
+    pushed_at: int | None
+    has_attempts: bool
 
 
 class ItemReader:
     """Turn the rows of one queue into items.
 
     Args:
-        keys: The queue's keys.
+        keys: The keys of its items.
+        meta: The keys of its tables.
         codec: The queue's codec.
         queue: The queue's name, for errors.
     """
 
-    def __init__(self, keys: ItemKeys, codec: Codec, queue: str) -> None:
+    def __init__(self, keys: ItemKeys, meta: MetaKeys, codec: Codec, queue: str) -> None:
         self._keys = keys
+        self._meta = meta
         self._codec = codec
         self._queue = queue
 
-    def ends(self, tr: Any, count: int, end: End) -> list[tuple[bytes, Item]]:
-        """Return the keys and items at one end: up to a number, and to 5,000,000 bytes.
+    def rows(self, tr: Any, begin: bytes, stop: bytes, limit: int, end: End) -> Iterable[Any]:
+        """Ask for the rows of a range of keys from one end, without waiting for them."""
+        if end not in {"min", "max"}:
+            raise InvalidInput(queue=self._queue, end=end, allowed="min, max")
+        found: Iterable[Any] = tr.get_range(
+            begin, stop, limit=limit, reverse=end == "max", streaming_mode=_WANT_ALL
+        )
+        return found
+
+    def load(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Loaded]:
+        """Return the items of rows, what is stored apart from them included.
+
+        All that is needed is asked for before any of it is waited for.
+
+        Args:
+            tr: The transaction.
+            rows: The rows.
+            retried: Whether attempts may be in rows of their own.
+        """
+        positions = [self._position(row.place) for row in rows]
+        chunks = [
+            None
+            if isinstance(position, CorruptItem) or position.chunks == 1
+            else tr.get_range(*self._meta.chunks(row.place), streaming_mode=_WANT_ALL)
+            for row, position in zip(rows, positions, strict=True)
+        ]
+        attempts = [tr[self._meta.attempts(row.place)] if retried else None for row in rows]
+        return [self._load(*parts) for parts in zip(rows, positions, chunks, attempts, strict=True)]
+
+    def _load(
+        self, row: Row, position: Position | CorruptItem, chunks: Any, attempts: Any
+    ) -> Loaded:
+        has_attempts = attempts is not None and attempts.present()
+        if isinstance(position, CorruptItem):
+            return Loaded(row, _NOWHERE, position, None, has_attempts)
+        data = row.value
+        try:
+            if chunks is not None:
+                data += _joined(chunks, position.chunks - 1)
+            stored = self._codec.decode(data)
+        except (ValueError, TypeError) as error:
+            corrupt = self._corrupt(row.place, error)
+            return Loaded(row, position, corrupt, None, has_attempts)
+        item = Item(
+            value=stored.value,
+            priority=position.priority,
+            id=self._keys.item_id(row.place),
+            pushed_at=None if stored.pushed_at is None else moment(stored.pushed_at),
+            attempts=int.from_bytes(bytes(attempts), "big") if has_attempts else stored.attempts,
+            size_bytes=len(data),
+        )
+        return Loaded(row, position, item, stored.pushed_at, has_attempts)
+
+    def items(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Item]:
+        """Return the items of rows.
 
         Raises:
             CorruptItem: One of them cannot be decoded.
         """
-        found, size = [], 0
-        for row in self._rows(tr, *self._keys.bounds(), count, end):
-            found.append((row.key, self.item(row.key, row.value)))
+        return [_sound(loaded) for loaded in self.load(tr, rows, retried=retried)]
+
+    def shown(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Item]:
+        """Return the items of rows, those that cannot be decoded included."""
+        return [self._shown(loaded) for loaded in self.load(tr, rows, retried=retried)]
+
+    def page(self, tr: Any, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
+        """Return the ready items of a range of keys, and where the next page starts."""
+        retried = tr.snapshot[self._meta.retried]
+        rows: list[Row] = []
+        size = 0
+        for row in self.rows(tr, begin, stop, limit, end):
+            rows.append(Row(self._keys.place_of(row.key), row.value))
             size += len(row.value)
             if size >= MAX_RETURNED_BYTES:
                 break
-        return found
+        items = self.shown(tr, rows, retried=retried.present())
+        more = len(rows) == limit or size >= MAX_RETURNED_BYTES
+        return Page(items, items[-1].id if more else None)
 
-    def page(self, tr: Any, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
-        """Return the items of a range of keys, those that cannot be decoded included."""
-        items, size = [], 0
-        for row in self._rows(tr, begin, stop, limit, end):
-            items.append(self.shown(row.key, row.value))
-            size += len(row.value)
-            if len(items) == limit or size >= MAX_RETURNED_BYTES:
-                return Page(items, items[-1].id)
-        return Page(items, None)
-
-    def item(self, key: bytes, data: bytes) -> Item:
-        """Return the item of a row.
+    def sequence(self, place: bytes) -> Any:
+        """Return the order of a place among its equals.
 
         Raises:
-            CorruptItem: The key or the value cannot be decoded.
+            CorruptItem: It is not the place of an item.
         """
+        position = self._position(place)
+        if isinstance(position, CorruptItem):
+            raise position
+        return position.sequence
+
+    def _position(self, place: bytes) -> Position | CorruptItem:
         try:
-            stored = self._codec.decode(data)
-            position = self._keys.position(key)
+            return self._keys.position(place)
         except (ValueError, TypeError) as error:
-            raise self._corrupt(key, error) from error
+            return self._corrupt(place, error)
+
+    def _corrupt(self, place: bytes, error: Exception) -> CorruptItem:
+        return CorruptItem(queue=self._queue, id=self._keys.id_of(place), reason=str(error))
+
+    def _shown(self, loaded: Loaded) -> Item:
+        if isinstance(loaded.item, Item):
+            return loaded.item
         return Item(
-            value=stored.value,
-            priority=position.priority,
-            id=self._keys.item_id(key),
-            pushed_at=None if stored.pushed_at is None else moment(stored.pushed_at),
-            attempts=stored.attempts,
-            size_bytes=len(data),
+            value=Undecodable(loaded.row.value, loaded.item.context["reason"]),
+            priority=loaded.position.priority,
+            id=self._keys.id_of(loaded.row.place),
+            size_bytes=len(loaded.row.value),
         )
 
-    def shown(self, key: bytes, data: bytes) -> Item:
-        """Return the item of a row, its value :class:`Undecodable` where it cannot be read."""
-        try:
-            return self.item(key, data)
-        except CorruptItem as error:
-            return Item(
-                value=Undecodable(data, error.context["reason"]),
-                priority=self._priority(key),
-                id=self._keys.id_of(key),
-                size_bytes=len(data),
-            )
 
-    def sequence(self, key: bytes) -> int:
-        """Return the place of a key among its equals.
+def _sound(loaded: Loaded) -> Item:
+    if isinstance(loaded.item, CorruptItem):
+        raise loaded.item
+    return loaded.item
 
-        Raises:
-            CorruptItem: It is not the key of an item.
-        """
-        try:
-            return self._keys.position(key).sequence
-        except (ValueError, TypeError) as error:
-            raise self._corrupt(key, error) from error
 
-    def _priority(self, key: bytes) -> Priority | None:
-        try:
-            return self._keys.position(key).priority
-        except (ValueError, TypeError):
-            return None
-
-    def _corrupt(self, key: bytes, error: Exception) -> CorruptItem:
-        return CorruptItem(queue=self._queue, id=self._keys.id_of(key), reason=str(error))
-
-    def _rows(self, tr: Any, begin: bytes, stop: bytes, limit: int, end: End) -> Iterable[Any]:
-        if end not in {"min", "max"}:
-            raise InvalidInput(queue=self._queue, end=end, allowed="min, max")
-        rows: Iterable[Any] = tr.get_range(
-            begin, stop, limit=limit, reverse=end == "max", streaming_mode=_WANT_ALL
-        )
-        return rows
+def _joined(chunks: Iterable[Any], count: int) -> bytes:
+    values = [chunk.value for chunk in chunks]
+    if len(values) != count:
+        raise ValueError(f"{len(values)} of its {count} later chunks are there")
+    return b"".join(values)

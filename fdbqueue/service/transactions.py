@@ -1,8 +1,10 @@
-"""The retry loop, and the decorator for functions that run in it.
+"""The retry loop, exactly once: and the decorator for functions that run in it.
 
 An error the engine calls retryable runs the function again, after the engine's own pause
-(``on_error``). A commit whose outcome is unknown (1021, 1039, or 1031: it timed out) is not
-run again: that could push or pop twice; it ends with :class:`OutcomeUnknown`.
+(``on_error``). Where a commit's outcome is unknown (1021, 1039) the loop first looks for
+the receipt that the transaction would have left (see :mod:`fdbqueue.service.receipts`), and
+runs the function again only if it is not there. So what a call does takes effect once, and
+the call returns the result of the run that did.
 """
 
 from __future__ import annotations
@@ -10,56 +12,155 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.service.receipts import Receipt
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+_NOT_COMMITTED = 1020
 #: commit_unknown_result and cluster_version_changed: ``is_maybe_committed``.
-_MAYBE_COMMITTED = frozenset({1021, 1039})
-#: transaction_timed_out: while committing it says nothing about the commit either.
-_TIMED_OUT = 1031
+_VERSION_CHANGED = 1039
+_MAYBE_COMMITTED = frozenset({1021, _VERSION_CHANGED})
+#: transaction_timed_out and transaction_cancelled: while committing they say nothing
+#: about the commit either.
+_GIVEN_UP = frozenset({1025, 1031})
+
+#: The client's special keys that tell what a transaction has written so far.
+_WRITTEN = b"\xff\xff/transaction/write_conflict_range/"
 
 
-def run(database: Any, function: Callable[[Any], T]) -> T:
+class Conflict(Exception):
+    """The transaction conflicted, and the caller wanted to know."""
+
+
+def run(
+    database: Any,
+    function: Callable[[Any], T],
+    *,
+    wrote: Callable[[T], bool] | None = None,
+    retries_conflicts: bool = True,
+) -> T:
     """Run a function in a transaction of its own, again after each conflict, and commit.
 
-    The function may run several times and must have no effect but through its
-    transaction.
+    Exactly once: what the function wrote takes effect once, also where a commit's outcome
+    is unknown. The function may run several times and must have no effect but through its
+    transaction. A transaction that writes nothing leaves no receipt; writes that are all
+    made with ``set_next_write_no_write_conflict_range`` do not count as such.
+
+    An interrupt (``KeyboardInterrupt`` and the like) goes through, and has an attribute
+    ``outcome_known``: False when a commit was under way.
 
     Args:
         database: Anything with ``create_transaction()``.
         function: Called with the transaction.
+        wrote: Tells from the function's result whether it wrote anything; None asks the
+            transaction.
+        retries_conflicts: False raises :class:`Conflict` after one (1020) instead.
 
     Returns:
         What the run that was committed returned.
 
     Raises:
-        OutcomeUnknown: It is not known whether the commit took effect.
-        FDBError: The engine's own, where trying again would not help.
+        OutcomeUnknown: It is not known whether the commit took effect: a timeout (1031)
+            or the retry limit came before that could be found out.
+        FDBError: The engine's own, where trying again would not help; nothing was written.
     """
-    transaction = database.create_transaction()
-    try:
-        while True:
-            committing = False
-            try:
-                result = function(transaction)
-                committing = True
-                transaction.commit().wait()
-            except Exception as error:
-                code = error_code(error)
-                if code is None:
-                    raise
-                if code in _MAYBE_COMMITTED or (committing and code == _TIMED_OUT):
-                    raise OutcomeUnknown(fdb_code=code) from error
-                transaction.on_error(code).wait()
-            else:
-                return result
-    except BaseException:
-        transaction.cancel()
-        raise
+    return _Call(database, function, wrote, retries_conflicts).run()[0]
+
+
+def run_stamped(database: Any, function: Callable[[Any], T]) -> tuple[T, bytes]:
+    """Do as :func:`run` does, for a function that writes, and return its versionstamp too."""
+    return _Call(database, function, lambda _: True, True, stamped=True).run()
+
+
+class _Call(Generic[T]):
+    """One call of :func:`run`: its attempts, and those whose outcome is not known."""
+
+    def __init__(
+        self,
+        database: Any,
+        function: Callable[[Any], T],
+        wrote: Callable[[T], bool] | None,
+        retries_conflicts: bool,
+        *,
+        stamped: bool = False,
+    ) -> None:
+        self._database = database
+        self._function = function
+        self._wrote = wrote
+        self._retries_conflicts = retries_conflicts
+        self._stamped = stamped
+        self._receipt: Receipt | None = None
+        self._unsettled: dict[int, T] = {}
+        self._committing = False
+
+    def run(self) -> tuple[T, bytes]:
+        """Attempt it until one takes effect, and return its result and its stamp."""
+        transaction = self._database.create_transaction()
+        try:
+            while True:
+                try:
+                    return self._attempt(transaction)
+                except Exception as error:  # noqa: BLE001  # raised again, unless it is the engine's
+                    transaction = self._prepare(transaction, error)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                error.outcome_known = not self._unsettled  # type: ignore[attr-defined]
+            transaction.cancel()
+            raise
+        finally:
+            if self._receipt is not None:
+                self._receipt.give_back()
+
+    def _attempt(self, tr: Any) -> tuple[T, bytes]:
+        self._committing = False
+        if self._unsettled:
+            assert self._receipt is not None
+            found = self._receipt.read(tr)
+            if found is not None and found.number in self._unsettled:
+                return self._unsettled[found.number], found.stamp
+        result = self._function(tr)
+        number = None
+        if self._unsettled or self._has_written(tr, result):
+            if self._receipt is None:
+                self._receipt = Receipt(self._database)
+            number = self._receipt.write(tr)
+            self._unsettled[number] = result
+        stamp = tr.get_versionstamp() if self._stamped else None
+        self._committing = True
+        try:
+            tr.commit().wait()
+        except Exception as error:
+            if number is not None and error_code(error) not in _MAYBE_COMMITTED | _GIVEN_UP:
+                del self._unsettled[number]
+            raise
+        return result, b"" if stamp is None else bytes(stamp.wait())
+
+    def _has_written(self, tr: Any, result: T) -> bool:
+        if self._wrote is not None:
+            return self._wrote(result)
+        return any(True for _ in tr.get_range(_WRITTEN, _WRITTEN + b"\xff\xff", limit=1))
+
+    def _prepare(self, tr: Any, error: Exception) -> Any:
+        """Return the transaction for the next attempt, or raise what ends the call."""
+        code = error_code(error)
+        if code is None:
+            raise error
+        if code == _NOT_COMMITTED and not self._retries_conflicts and not self._unsettled:
+            raise Conflict from error
+        if code == _VERSION_CHANGED:  # a client of one version does not retry it by itself
+            tr.cancel()
+            return self._database.create_transaction()
+        try:
+            tr.on_error(code).wait()
+        except Exception as final:
+            if self._unsettled and error_code(final) is not None:
+                raise OutcomeUnknown(fdb_code=error_code(final)) from error
+            raise
+        return tr
 
 
 def error_code(error: BaseException) -> int | None:

@@ -30,11 +30,12 @@ def ints(database: Any, subspace: Any) -> PriorityQueue:
 
 @pytest.fixture
 def rows(database: Any, subspace: Any) -> Callable[[], list[tuple[bytes, bytes]]]:
-    """What is stored in the subspace: keys without its prefix, and values."""
+    """The rows of ready items: keys without the subspace's prefix, and values."""
 
     def read() -> list[tuple[bytes, bytes]]:
         prefix = subspace.key()
-        found = database.create_transaction().get_range(prefix, prefix + b"\xff\xff")
+        transaction = database.create_transaction()
+        found = transaction.get_range(prefix, prefix + b"\xff")
         return [(row.key[len(prefix) :], row.value) for row in found]
 
     return read

@@ -125,11 +125,42 @@ def test_what_cannot_be_retried_is_refused(wrong):
 
 
 @pytest.mark.parametrize("code", [1021, 1039])
-def test_an_unknown_outcome_is_reported_not_repeated(engine, subspace, code):
-    """A push whose commit may have taken effect is not run again: one item, not two."""
-    error = engine.error(code)
-    queue = FifoQueue(Unsure(engine.database, error), subspace)
+@pytest.mark.parametrize("order", ["count", "commit"])
+def test_an_unknown_outcome_is_found_out(engine, subspace, code, order):
+    """Where a commit took effect without saying so, its call returns what it did, once."""
+    queue = FifoQueue(Unsure(engine.database, engine.error(code)), subspace, order=order)
+    pushed = [queue.push("first"), queue.push("second")]
+    assert [item.id for item in FifoQueue(engine.database, subspace)] == [
+        item.id for item in pushed
+    ]
+    assert queue.pop().value == "first"
+    leased = queue.lease()
+    assert leased.value == "second"
+    queue.ack(leased)
+    assert queue.pop() is None
+    assert queue.counts() == FifoQueue(engine.database, subspace, order=order).recount()
+
+
+def test_a_function_of_the_callers_takes_effect_once(engine, subspace):
+    """A transactional function is not run again when its commit took effect."""
+    key = subspace["count"].key()
+
+    @fdbqueue.transactional
+    def increment(tr):
+        found = tr[key]
+        count = int.from_bytes(bytes(found), "big") if found.present() else 0
+        tr[key] = (count + 1).to_bytes(4, "big")
+        return count + 1
+
+    unsure = Unsure(engine.database, engine.error(1021))
+    assert [increment(unsure) for _ in range(3)] == [1, 2, 3]
+    assert stored(engine.database, key) == bytes([0, 0, 0, 3])
+
+
+def test_a_timeout_while_committing_says_that_the_outcome_is_unknown(engine, subspace):
+    """What a timed out commit did cannot be found out in the time there was."""
+    queue = FifoQueue(Unsure(engine.database, engine.error(1031)), subspace)
     with pytest.raises(OutcomeUnknown) as caught:
         queue.push("once")
-    assert caught.value.context == {"fdb_code": code}
+    assert caught.value.context == {"fdb_code": 1031}
     assert [item.value for item in FifoQueue(engine.database, subspace)] == ["once"]

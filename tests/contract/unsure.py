@@ -18,7 +18,8 @@ class Unsure:
         class Commit:
             def wait(self):
                 commit().wait()
-                raise outer._error
+                if transaction.get_committed_version() != -1:  # it has written
+                    raise outer._error
 
         class Wrapped:
             def commit(self):
@@ -26,6 +27,9 @@ class Unsure:
 
             def __getattr__(self, name):
                 return getattr(transaction, name)
+
+            def __getitem__(self, key):
+                return transaction[key]
 
             def __setitem__(self, key, value):
                 transaction[key] = value

@@ -1,0 +1,373 @@
+"""Many poppers at one head.
+
+Threads of a process combine: whoever finds nobody at work takes, in one transaction, for all
+who wait by then, again and again until its own turn is served, and hands the work on. Alone,
+a popper does all of its work itself, with no thread and no wait.
+
+Processes take turns without conflicts, as the recipe's staging does: a process whose
+transaction conflicted with another popper's twice asks for help instead. It writes a request
+for all of its threads in one commit, and whichever process pops next takes for it too, in the
+same transaction as its own. While that goes on, the process asks straight away. When nobody
+has taken anything for a while, it takes for all requests itself: so one process leads for as
+long as it pops, and the first in line follows it. See docs/decisions for what was compared.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.service.claims import Request, answer_claim, ask_claim, write_request
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.items import Item
+from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
+from fdbqueue.service.taking import Served, Taker, Want
+from fdbqueue.service.transactions import Conflict, run
+from fdbqueue.service.waiting import Bell
+
+#: After so many conflicts with another popper in a row, ask for help.
+_CONFLICTS = 2
+#: For so long after having been helped, ask again without trying first.
+_STAGED_SECONDS = 0.25
+#: How long nobody must have taken anything before the first in line takes over, in
+#: commits of this process; and in seconds, at least and at most.
+_PATIENCE_COMMITS = 4.0
+_MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
+#: How much a new measurement counts in a running mean.
+_WEIGHT = 0.2
+
+
+class _Waiter(Want):
+    """Somebody who waits for items; its thread sleeps on its lock."""
+
+    __slots__ = ("error", "is_done", "items", "leads", "lock")
+
+    def __init__(self, want: Want) -> None:
+        super().__init__(want.end, want.count, want.effect)
+        self.items: list[Item] = []
+        self.error: Exception | None = None
+        self.is_done = False
+        self.leads = False
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+    def finish(self, result: list[Item] | Exception) -> None:
+        """Give the items, or the error, and let the thread go on."""
+        if isinstance(result, Exception):
+            self.error = result
+        else:
+            self.items = result
+        self.is_done = True
+        self.lock.release()
+
+
+class Crowd:
+    """All poppers of one queue in this process.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        taker: Takes the queue's items.
+        claim_timeout_seconds: After how long what was taken for this process goes back,
+            when it does not collect it.
+    """
+
+    def __init__(self, database: Any, taker: Taker, claim_timeout_seconds: float) -> None:
+        self._database = database
+        self._taker = taker
+        self._claim_timeout_us = int(claim_timeout_seconds * 1_000_000)
+        #: Wakes those who wait for items.
+        self.bell = Bell(database, taker.stock)
+        self._forget()
+        _crowds.add(self)
+
+    def _forget(self) -> None:
+        """Start anew, in a forked process: those who waited are in the other one."""
+        self.bell.forget()
+        self._mutex = threading.Lock()
+        self._waiting: dict[_Waiter, None] = {}  # in the order they came
+        self._is_led = False
+        self._batch: Sequence[_Waiter] = ()
+        self._late = 0.0  # how many come while a round reads
+        self._asked = 0.0  # how many items other processes ask for in a round
+        self._commit_seconds = 0.002
+        self._taken: int | None = None
+        self._others_pop = False
+        self._staged_until = 0.0
+
+    def take(self, want: Want) -> list[Item]:
+        """Take items, together with all others in this process who want some now.
+
+        Raises:
+            CorruptItem: One of them cannot be decoded; all stay where they are.
+            OutcomeUnknown: It is not known whether they were taken.
+        """
+        waiter = _Waiter(want)
+        with self._mutex:
+            self._waiting[waiter] = None
+            leads, self._is_led = not self._is_led, True
+        if not leads:
+            leads = self._follow(waiter)
+        if leads:
+            self._lead(waiter)
+        if waiter.error is not None:
+            raise waiter.error
+        return waiter.items
+
+    def _follow(self, waiter: _Waiter) -> bool:
+        """Wait until served, or until it is this thread's turn to lead."""
+        try:
+            waiter.lock.acquire()
+        except BaseException as error:
+            error.outcome_known = self._leave(waiter)  # type: ignore[attr-defined]
+            raise
+        return not waiter.is_done
+
+    def _leave(self, waiter: _Waiter) -> bool:
+        """Give up waiting; tell whether it is sure that nothing is taken for the waiter."""
+        with self._mutex:
+            is_sure = waiter in self._waiting and waiter not in self._batch
+            self._waiting.pop(waiter, None)
+            leads = waiter.leads
+        if leads:
+            self._hand_on()
+        return is_sure
+
+    # Leading
+
+    def _lead(self, own: _Waiter) -> None:
+        try:
+            while not own.is_done:
+                self._batch = ()
+                self._step()
+        except Exception as error:  # noqa: BLE001  # each who waited raises it
+            self._fail(error, own)
+        except BaseException as interrupt:
+            self._abandon(own, interrupt)
+            raise
+        finally:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Let the next who waits lead."""
+        with self._mutex:
+            self._batch = ()
+            following = next(iter(self._waiting), None)
+            if following is None:
+                self._is_led = False
+                return
+            following.leads = True
+        following.lock.release()
+
+    def _fail(self, error: Exception, own: _Waiter) -> None:
+        """Give those whose round failed the error: each one of its own."""
+        for waiter in {own, *self._batch}:
+            if not waiter.is_done:
+                self._finish(waiter, error if waiter is own else copy.copy(error))
+
+    def _abandon(self, own: _Waiter, interrupt: BaseException) -> None:
+        """Leave after an interrupt; the others' round begins anew, if it surely failed."""
+        is_known = getattr(interrupt, "outcome_known", True)
+        for waiter in {own, *self._batch}:
+            if not waiter.is_done and (waiter is own or not is_known):
+                self._finish(waiter, OutcomeUnknown(reason="the thread in charge was stopped"))
+
+    def _step(self) -> None:
+        """Serve some of those who wait."""
+        if time.monotonic() < self._staged_until:
+            self._stage()
+            return
+        for _ in range(_CONFLICTS):
+            try:
+                self._settle(self._round(retries_conflicts=False))
+            except Conflict:
+                continue
+            return
+        if self._others_pop:
+            self._stage()
+        else:
+            self._settle(self._round())
+
+    def _round(self, *, retries_conflicts: bool = True, own: Request | None = None) -> Served:
+        staged = self._batch
+
+        def serve(tr: Any) -> Served:
+            early = list(staged if own is not None else self._waiting)
+            served = self._taker.serve(
+                tr, early, lambda: self._gather(early), own=own, extra=self._extra()
+            )
+            self._others_pop = self._taken is not None and served.taken != self._taken
+            self._taken = served.taken
+            return served
+
+        began = time.monotonic()
+        served = run(
+            self._database,
+            serve,
+            wrote=lambda served: served.wrote,
+            retries_conflicts=retries_conflicts,
+        )
+        if served.wrote:
+            self._measure(began)
+        self._late += _WEIGHT * (served.late - self._late)
+        self._asked = max(served.asked, self._asked * (1 - _WEIGHT))
+        return served
+
+    def _gather(self, early: Sequence[_Waiter]) -> tuple[Sequence[_Waiter], int]:
+        """Return all who wait now, and how many of them, the first, were early."""
+        with self._mutex:
+            prompt = {waiter: None for waiter in early if waiter in self._waiting}
+            self._batch = [*prompt, *(one for one in self._waiting if one not in prompt)]
+            return self._batch, len(prompt)
+
+    def _extra(self) -> int:
+        return int(self._late + self._asked + 1)
+
+    def _settle(self, served: Served) -> None:
+        for waiter, result in served.results:
+            self._finish(waiter, result)
+        if served.wrote and self._taken is not None:
+            self._taken += served.took
+
+    def _finish(self, waiter: _Waiter, result: list[Item] | Exception) -> None:
+        with self._mutex:
+            self._waiting.pop(waiter, None)
+        waiter.finish(result)
+
+    def _measure(self, began: float) -> None:
+        seconds = time.monotonic() - began
+        self._commit_seconds += _WEIGHT * (seconds - self._commit_seconds)
+
+    # Asking others
+
+    def _stage(self) -> None:
+        """Ask other processes to take for those who wait, and collect it."""
+        with self._mutex:
+            batch = self._batch = list(self._waiting)
+        if not batch:
+            return
+        request = self._ask(batch)
+        progress = _Progress(self._patience())
+        while True:
+            progress.pause()
+            outcome = run(self._database, lambda tr: self._look(tr, request), wrote=_collected)
+            if isinstance(outcome, Served):
+                self._settle(outcome)
+                self._staged_until = time.monotonic() + _STAGED_SECONDS
+                return
+            if outcome is None:  # it ran out, and what was taken for it went back
+                return
+            if progress.is_over(*outcome) and self._take_over(request):
+                return
+            self._batch = batch
+
+    def _ask(self, batch: Sequence[_Waiter]) -> Request:
+        wanted = [0, 0]
+        for waiter in batch:
+            wanted[waiter.end == "max"] += waiter.count
+        moment = now_us()
+        request = Request(
+            name=os.urandom(CLAIM_NAME_BYTES),
+            moment=moment,
+            deadline=moment + self._claim_timeout_us,
+            wanted=(wanted[0], wanted[1]),
+        )
+        meta = self._taker.stock.meta
+        began = time.monotonic()
+        run(self._database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
+        self._measure(began)
+        return request
+
+    def _look(self, tr: Any, request: Request) -> Served | tuple[int, int] | None:
+        """Collect the claim, or return how far others are and the place in line.
+
+        None when there is neither a claim nor the request any more.
+        """
+        meta = self._taker.stock.meta
+        asked = ask_claim(tr, meta, request.deadline, request.name)
+        present = self._taker.ask_present(tr, request.moment)
+        claim = answer_claim(asked)
+        if claim is not None:
+            return self._taker.collect(tr, self._batch, request, claim)
+        facts = self._taker.parse_present(present)
+        names = [other.name for other in facts.requests]
+        if request.name not in names:
+            return None
+        return facts.taken, names.index(request.name)
+
+    def _take_over(self, request: Request) -> bool:
+        """Take for all who asked, since nobody else does; tell whether that worked."""
+        try:
+            served = self._round(retries_conflicts=False, own=request)
+        except Conflict:
+            return False
+        if served.answered:
+            return False
+        self._settle(served)
+        self._staged_until = 0.0
+        return True
+
+    def _patience(self) -> float:
+        seconds = _PATIENCE_COMMITS * self._commit_seconds
+        return min(max(seconds, _MIN_PATIENCE_SECONDS), _MAX_PATIENCE_SECONDS)
+
+
+class _Progress:
+    """Decide when to look for a claim, and when nobody seems to be at work."""
+
+    def __init__(self, patience_seconds: float) -> None:
+        self._patience = patience_seconds
+        self._pause = patience_seconds / 8
+        self._taken: int | None = None
+        self._since = time.monotonic()
+
+    def pause(self) -> None:
+        """Sleep for a moment, longer each time."""
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 1.2, self._patience)
+
+    def is_over(self, taken: int, in_line: int) -> bool:
+        """Tell whether nobody has taken anything for too long."""
+        now = time.monotonic()
+        if taken != self._taken:
+            self._taken, self._since = taken, now
+        return now - self._since > self._patience * (1 + in_line)
+
+
+def _collected(outcome: Any) -> bool:
+    return isinstance(outcome, Served)
+
+
+_crowds: weakref.WeakSet[Crowd] = weakref.WeakSet()
+_shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, Crowd]] = (
+    weakref.WeakKeyDictionary()
+)
+_sharing = threading.Lock()
+
+
+def crowd(database: Any, taker: Taker, claim_timeout_seconds: float, key: Any) -> Crowd:
+    """Return the crowd of a queue in this process, the same for all its queue objects."""
+    with _sharing:
+        try:
+            crowds = _shared.setdefault(database, weakref.WeakValueDictionary())
+        except TypeError:  # a database of a class without weak references
+            return Crowd(database, taker, claim_timeout_seconds)
+        found = crowds.get(key)
+        if found is None:
+            found = crowds[key] = Crowd(database, taker, claim_timeout_seconds)
+        return found
+
+
+def _forget_all() -> None:
+    global _sharing  # noqa: PLW0603  # somebody may have held it in the other process
+    _sharing = threading.Lock()
+    for one in list(_crowds):
+        one._forget()  # noqa: SLF001  # of the same module
+
+
+os.register_at_fork(after_in_child=_forget_all)

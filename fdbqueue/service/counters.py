@@ -1,0 +1,228 @@
+"""Counts and history: kept by atomic operations in the transaction that changes them.
+
+So they are exact, and never make anything conflict. An item that a popper has been handed
+but has not collected yet counts as ready. Foreign writers (the recipes) keep no counts;
+:mod:`fdbqueue.service.recounting` puts right what they change.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.items import Priority, moment
+from fdbqueue.service.keyspace import MetaKeys, Place, State
+
+#: History is kept this long.
+HISTORY_MINUTES = 24 * 60
+
+_MINUTE_US = 60_000_000
+_FIELD = 64
+_MASK = (1 << _FIELD) - 1
+#: One in so many transactions that count removes the history that is too old.
+_TRIMMED_BY_ONE_IN = 100
+
+_STATES = (State.LEASED, State.DELAYED, State.DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many items a queue holds.
+
+    Attributes:
+        ready: Those that can be popped now.
+        leased: Those that somebody works on, or did until the lease ran out.
+        delayed: Those that are hidden until a time, or were until nobody has looked since.
+        dead: Those that were given up too often.
+    """
+
+    ready: int
+    leased: int
+    delayed: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """What was pushed and taken in one minute.
+
+    Attributes:
+        at: When the minute began, in UTC.
+        pushes: Items pushed, those with a delay included.
+        pops: Items taken for good: popped, or acknowledged.
+    """
+
+    at: datetime.datetime
+    pushes: int
+    pops: int
+
+
+class Tally:
+    """What one transaction changes in the counts of a queue; written at its end.
+
+    Attributes:
+        ready: How many more items are ready.
+        taken: How many were taken off the ready ones, by whomever for whomever: what tells
+            a popper that others pop too.
+        delays: How many were given a time to come back at: what wakes those who wait, so
+            that they know of it.
+        pushes: How many were pushed.
+        pops: How many were taken for good.
+        high: The highest count or index that was hidden: those of later pushes must be
+            higher, for what is hidden may come back.
+    """
+
+    def __init__(self, meta: MetaKeys) -> None:
+        self._meta = meta
+        self._levels: Counter[Priority] = Counter()
+        self._hidden: Counter[State] = Counter()
+        self.ready = 0
+        self.taken = 0
+        self.delays = 0
+        self.pushes = 0
+        self.pops = 0
+        self.high = 0
+
+    def enter(self, tr: Any, place: Place, priority: Priority | None, pushed_at: Any) -> None:
+        """Count an item that becomes ready."""
+        self.ready += 1
+        if priority is not None:
+            self._levels[priority] += 1
+            if pushed_at is not None:
+                place.set(tr, self._meta.age_prefix(pushed_at), b"")
+
+    def leave(self, tr: Any, place: bytes, priority: Priority | None, pushed_at: Any) -> None:
+        """Count an item that is ready no more."""
+        self.ready -= 1
+        if priority is not None:
+            self._levels[priority] -= 1
+            if pushed_at is not None:
+                tr.clear(self._meta.age_prefix(pushed_at) + place)
+
+    def correct(self, priority: Priority, change: int) -> None:
+        """Count ready items of a priority that were not counted."""
+        self._levels[priority] += change
+
+    def hide(self, state: State, count: int) -> None:
+        """Count items that come to a hidden state, or leave it when negative."""
+        self._hidden[state] += count
+
+    def write(self, tr: Any) -> None:
+        """Add it all to the queue's counts."""
+        total = self.ready + (self.taken << _FIELD) + (self.delays << 2 * _FIELD)
+        if total:
+            tr.add(self._meta.tally, _packed(total, 3))
+        hidden = sum(self._hidden[state] << _FIELD * i for i, state in enumerate(_STATES))
+        if hidden:
+            tr.add(self._meta.hidden, _packed(hidden, len(_STATES)))
+        if self.high:
+            tr.max(self._meta.high, _packed(self.high, 1))
+        for priority, change in self._levels.items():
+            self._write_level(tr, self._meta.level(priority), change)
+        if self.pushes or self.pops:
+            minute = now_us() // _MINUTE_US
+            done = self.pushes + (self.pops << _FIELD)
+            tr.add(self._meta.minute(minute), _packed(done, 2))
+            if random.randrange(_TRIMMED_BY_ONE_IN) == 0:
+                oldest = max(0, minute - HISTORY_MINUTES)
+                tr.clear_range(self._meta.minute(0), self._meta.minute(oldest))
+
+    def _write_level(self, tr: Any, key: bytes, change: int) -> None:
+        if change:
+            tr.add(key, _packed(change, 1))
+        if change < 0:
+            tr.compare_and_clear(key, bytes(8))
+
+
+class Counters:
+    """Read the counts of one queue.
+
+    Args:
+        meta: The keys of its tables.
+    """
+
+    def __init__(self, meta: MetaKeys) -> None:
+        self._meta = meta
+
+    def size(self, tr: Any) -> int:
+        """Return how many items are ready."""
+        return tally_of(_bytes(tr.snapshot[self._meta.tally]))[0]
+
+    def counts(self, tr: Any) -> Counts:
+        """Return how many items are in each state."""
+        tally, hidden = tr.snapshot[self._meta.tally], tr.snapshot[self._meta.hidden]
+        ready, _ = tally_of(_bytes(tally))
+        leased, delayed, dead = _fields(_bytes(hidden), len(_STATES))
+        return Counts(ready, leased, delayed, dead)
+
+    def hidden(self, tr: Any) -> dict[State, int]:
+        """Return how many items are in each hidden state."""
+        fields = _fields(_bytes(tr.snapshot[self._meta.hidden]), len(_STATES))
+        return dict(zip(_STATES, fields, strict=True))
+
+    def by_priority(
+        self, tr: Any, after: Priority | None, limit: int
+    ) -> list[tuple[Priority, int]]:
+        """Return the priorities and how many items of each are ready, in order."""
+        begin, end = self._meta.levels()
+        if after is not None:
+            begin = self._meta.level(after) + b"\x00"
+        rows = tr.snapshot.get_range(begin, end, limit=limit)
+        return [(self._meta.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
+
+    def oldest(self, tr: Any) -> tuple[int, bytes] | None:
+        """Return when the oldest ready item of a priority queue was pushed, and its place.
+
+        The row may be a ghost: foreign poppers leave it behind.
+        """
+        for row in tr.snapshot.get_range(*self._meta.ages(), limit=1):
+            return self._meta.parse_age(row.key)
+        return None
+
+    def history(self, tr: Any, minutes: int) -> list[Minute]:
+        """Return the last minutes, the present one last, those without any work included."""
+        present = now_us() // _MINUTE_US
+        first = present - minutes + 1
+        rows = tr.snapshot.get_range(self._meta.minute(first), self._meta.minute(present + 1))
+        found = {self._meta.minute_of(row.key): _fields(row.value, 2) for row in rows}
+        return [
+            Minute(moment(number * _MINUTE_US), *found.get(number, (0, 0)))
+            for number in range(first, present + 1)
+        ]
+
+
+def high_of(value: Any) -> int:
+    """Return the highest count or index ever hidden, from the value read."""
+    return int.from_bytes(_bytes(value), "little")
+
+
+def tally_of(data: bytes) -> tuple[int, int]:
+    """Return how many are ready, and how many were ever taken."""
+    ready, taken = _fields(data, 2)
+    return ready, taken
+
+
+def _packed(number: int, fields: int) -> bytes:
+    """Return fields as one little-endian integer, so that one atomic add changes them all."""
+    return (number & ((1 << _FIELD * fields) - 1)).to_bytes(8 * fields, "little")
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes(value) if value.present() else b""
+
+
+def _fields(data: bytes, count: int) -> tuple[int, ...]:
+    """Return the signed fields of what :func:`_packed` and atomic adds have made."""
+    number = int.from_bytes(data, "little")
+    found = []
+    for _ in range(count):
+        field = number & _MASK
+        if field >> (_FIELD - 1):
+            field -= 1 << _FIELD
+        found.append(field)
+        number = (number - field) >> _FIELD
+    return tuple(found)

@@ -1,0 +1,136 @@
+"""What has fallen due: leases and claims that ran out, delays that are over.
+
+There is no daemon: whoever consumes next does it, a bounded number in a transaction.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fdbqueue.service.claims import answer_claim, ask_claim
+from fdbqueue.service.counters import Tally
+from fdbqueue.service.keyspace import Due, State
+from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES, Kind
+from fdbqueue.service.reading import Row
+from fdbqueue.service.stock import Hidden, Stock
+
+#: One transaction promotes no more than this.
+MAX_PROMOTED = 100
+_MAX_PROMOTED_BYTES = 1_000_000
+
+_STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
+
+
+class Fallen(NamedTuple):
+    """A hidden item whose time has come, and the attempts it has then."""
+
+    hidden: Hidden
+    attempts: int
+
+
+class Found(NamedTuple):
+    """What has fallen due: hidden items, claims, and keys that stand for nothing."""
+
+    fallen: list[Fallen]
+    claims: list[tuple[int, bytes, list[Row]]]
+    stale: list[bytes]
+
+
+def examine(stock: Stock, tr: Any, dues: Sequence[Due]) -> Found:
+    """Read what has fallen due; the transaction then depends on it.
+
+    Reads are asked for before any is waited for.
+    """
+    names = {(due.moment, due.rest[:CLAIM_NAME_BYTES]) for due in dues if due.kind is Kind.CLAIM}
+    claims = [(*name, ask_claim(tr, stock.meta, *name)) for name in sorted(names)]
+    hidden = [due for due in dues if due.kind is not Kind.CLAIM]
+    asked = [stock.ask(tr, _STATES[due.kind], due.rest) for due in hidden]
+    found = Found([], [], [])
+    size = 0
+    for due, answer in zip(hidden, asked, strict=True):
+        item = stock.answer(_STATES[due.kind], due.rest, answer)
+        if item is None or item.until != due.moment:
+            found.stale.append(stock.meta.due(*due))
+            continue
+        size += len(item.row.value)
+        if size > _MAX_PROMOTED_BYTES and found.fallen:
+            break
+        ran_out = item.state is State.LEASED
+        found.fallen.append(Fallen(item, item.attempts + ran_out))
+    for moment, name, answer in claims:
+        claim = answer_claim(answer)
+        if claim is not None:
+            rows = [row for end in claim.rows for row in end]
+            found.claims.append((moment, name, rows))
+    return found
+
+
+def settle(
+    stock: Stock, tr: Any, tally: Tally, found: Found, max_attempts: int | None
+) -> list[Row]:
+    """Do what is due, and return the rows that are to be put back."""
+    rows = []
+    for key in found.stale:
+        tr.clear(key)
+    for hidden, attempts in found.fallen:
+        row = release(stock, tr, tally, hidden, attempts, max_attempts, "its lease ran out")
+        if row is not None:
+            rows.append(row)
+    for moment, name, claimed in found.claims:
+        tr.clear_range(*stock.meta.claim_bounds(moment, name))
+        rows += claimed
+    return rows
+
+
+def release(
+    stock: Stock,
+    tr: Any,
+    tally: Tally,
+    hidden: Hidden,
+    attempts: int,
+    max_attempts: int | None,
+    reason: str,
+) -> Row | None:
+    """Take an item out of hiding: to the dead letters when it was given up too often.
+
+    Returns:
+        The row to put back, None when it is dead.
+    """
+    stock.reveal(tr, tally, hidden)
+    if hidden.state is State.LEASED and max_attempts is not None and attempts >= max_attempts:
+        dead = hidden._replace(
+            state=State.DEAD, attempts=attempts, until=max(hidden.until, 0), mark=reason
+        )
+        stock.hide(tr, tally, dead)
+        return None
+    row = stock.returned(tr, hidden, attempts)
+    stock.count_back(tr, tally, hidden)
+    return row
+
+
+def preview(
+    stock: Stock, tr: Any, dues: Sequence[Due], max_attempts: int | None
+) -> tuple[list[Row], dict[bytes, int]]:
+    """Return the rows that :func:`settle` would put back, and their attempts."""
+    found = examine(stock, tr, dues)
+    rows = [row for _, _, claimed in found.claims for row in claimed]
+    attempts = {}
+    for hidden, tried in found.fallen:
+        dies = max_attempts is not None and tried >= max_attempts
+        if not (dies and hidden.state is State.LEASED):
+            rows.append(hidden.row)
+            attempts[hidden.row.place] = tried
+    return rows, attempts
+
+
+def chosen(dues: Iterable[Due], relaxed: bool) -> list[Due]:
+    """Return the entries that one transaction looks at.
+
+    In a relaxed queue several consumers work at once: each takes some at random.
+    """
+    found = list(dues)
+    if relaxed and len(found) > MAX_PROMOTED // 4:
+        return random.sample(found, MAX_PROMOTED // 4)
+    return found[:MAX_PROMOTED]

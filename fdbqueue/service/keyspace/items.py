@@ -1,0 +1,263 @@
+r"""The keys of items that are ready to be taken.
+
+The layouts are those of FoundationDB's recipes, byte for byte, directly under the queue's
+subspace, so that a queue written by a recipe is a queue here:
+
+    priority queue   subspace[priority][count][random] = value     recipe "Priority Queues"
+    FIFO queue       subspace[index][random] = value               recipe "Queues"
+
+``count`` starts at 0 for each priority, ``index`` at 1, and ``random`` is 20 bytes; all as
+in the recipes. In commit order the second to last is the commit's versionstamp, which sorts
+behind all numbers, and the last a number that grows with each push of a process.
+
+A value longer than FoundationDB allows has the number of its chunks at the end of its key,
+and its first chunk under it; the others are elsewhere (:mod:`fdbqueue.service.keyspace.meta`).
+
+What follows the subspace's prefix is the item's *place*. It stays the same wherever the item
+goes: leased, delayed, dead. The item's id is its place in URL-safe base64: a place in this
+queue, meaningless in any other.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import struct
+from typing import Any, NamedTuple, cast
+
+import fdb.tuple
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import tuples
+from fdbqueue.service.items import Priority
+
+RANDOM_BYTES = 20
+MAX_KEY_BYTES = 10_000
+
+#: A number, a count, and the random bytes with what encodes them.
+_SUFFIX_BYTES = 48
+#: Starts the id of a key that is no item's, so that what is shown can be looked at.
+_FOREIGN = "~"
+
+Bounds = tuple[bytes, bytes]
+
+
+class Position(NamedTuple):
+    """What a place says: the priority (None in a FIFO queue), then the order among equals.
+
+    ``sequence`` is the recipes' count or index, a versionstamp in commit order. ``chunks``
+    is how many keys hold the value.
+    """
+
+    priority: Priority | None
+    sequence: int | fdb.tuple.Versionstamp
+    chunks: int
+
+
+class Place(NamedTuple):
+    """A place to write an item at; in commit order the commit fills in the stamp.
+
+    ``stamp_at`` is where in ``data`` the ten bytes of the stamp go, None where there are
+    none.
+    """
+
+    data: bytes
+    stamp_at: int | None = None
+
+    def set(self, tr: Any, prefix: bytes, value: bytes, tail: bytes = b"") -> int:
+        """Set the key of this place under a prefix, and return the key's length."""
+        key = prefix + self.data + tail
+        if self.stamp_at is None:
+            tr[key] = value
+        else:
+            offset = struct.pack("<I", len(prefix) + self.stamp_at)
+            tr.set_versionstamped_key(key + offset, value)
+        return len(key)
+
+    def stamped(self, stamp: bytes) -> bytes:
+        """Return the place as the commit with a versionstamp made it."""
+        if self.stamp_at is None:
+            return self.data
+        end = self.stamp_at + len(stamp)
+        return self.data[: self.stamp_at] + stamp + self.data[end:]
+
+
+#: How the tuple layer writes a versionstamp: its packing of one needs the client library.
+_STAMP_CODE = b"\x33"
+_NO_STAMP = b"\xff" * 10 + b"\x00\x00"
+
+#: Tells the pushes of one transaction apart, in their order.
+_pushes = itertools.count()
+
+
+def random_suffix() -> bytes:
+    """Return the bytes that tell items pushed at the same moment apart."""
+    return os.urandom(RANDOM_BYTES)
+
+
+class ItemKeys:
+    """The keys of one queue's items.
+
+    Args:
+        subspace: The queue's own subspace.
+    """
+
+    #: The index of the first item of an empty queue, or of an unused priority.
+    first_index: int
+    #: Whether places start with a priority.
+    has_priorities: bool
+
+    def __init__(self, subspace: Subspace) -> None:
+        self.subspace = subspace
+        self._prefix: bytes = subspace.key()
+
+    @property
+    def size_bytes(self) -> int:
+        """About how long a key is."""
+        return len(self._prefix) + _SUFFIX_BYTES
+
+    def bounds(self) -> Bounds:
+        """Return the range of all items."""
+        return bounds(self.subspace)
+
+    def level(self, priority: Priority | None) -> Bounds:
+        """Return the range of the items that a push of this priority is put behind."""
+        raise NotImplementedError
+
+    def between(self, low: Priority | None, high: Priority | None) -> Bounds:
+        """Return the range of the items with priorities from ``low`` to ``high``."""
+        raise NotImplementedError
+
+    def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
+        """Return the place of an item in the recipes' order."""
+        elements = (*self._level(priority), index, random)
+        return Place(fdb.tuple.pack(elements if chunks == 1 else (*elements, chunks)))
+
+    def place_in_commit_order(self, priority: Priority | None, chunks: int = 1) -> Place:
+        """Return the place of an item behind all that is committed before it."""
+        before = fdb.tuple.pack(self._level(priority)) + _STAMP_CODE
+        number = next(_pushes)
+        behind = fdb.tuple.pack((number,) if chunks == 1 else (number, chunks))
+        return Place(before + _NO_STAMP + behind, len(before))
+
+    def key(self, place: bytes) -> bytes:
+        """Return the key of a ready item."""
+        return self._prefix + place
+
+    def place_of(self, key: bytes) -> bytes:
+        """Return the place of a ready item."""
+        return key[len(self._prefix) :]
+
+    def position(self, place: bytes) -> Position:
+        """Return what a place says.
+
+        Raises:
+            ValueError: It is not the place of an item.
+            TypeError: It is not the place of an item.
+        """
+        elements = tuples.unpack(place)
+        skipped = len(self._level(0))
+        if not skipped + 2 <= len(elements) <= skipped + 3:
+            raise ValueError(f"the key has {len(elements)} elements, not {skipped + 2}")
+        priority = elements[0] if skipped else None
+        if skipped and not _is_number(priority):
+            raise TypeError("the key does not start with a number")
+        sequence, _, *more = elements[skipped:]
+        if not isinstance(sequence, int | fdb.tuple.Versionstamp) or isinstance(sequence, bool):
+            raise TypeError("the key has neither a count nor a versionstamp")
+        chunks = more[0] if more else 1
+        if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1:
+            raise TypeError("the key does not end with a number of chunks")
+        return Position(cast("Priority | None", priority), sequence, chunks)
+
+    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
+        """Return the elements that come before an item's order among its equals."""
+        raise NotImplementedError
+
+    def id_of(self, place: bytes) -> str:
+        """Return the id of the item at a place; one of a foreign key says that it is."""
+        try:
+            self.position(place)
+        except (ValueError, TypeError):
+            return _FOREIGN + self.item_id(place)
+        return self.item_id(place)
+
+    def item_id(self, place: bytes) -> str:
+        """Return the id of the item at a place that is known to be an item's."""
+        return base64.urlsafe_b64encode(place).rstrip(b"=").decode()
+
+    def place_named(self, item_id: str) -> bytes:
+        """Return the place of the item with an id, which need not exist.
+
+        Raises:
+            InvalidInput: It is the id of no item of such a queue.
+        """
+        foreign = item_id.startswith(_FOREIGN)
+        try:
+            text = item_id.removeprefix(_FOREIGN).encode("ascii")
+            place = base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
+            if not foreign:
+                self.position(place)
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(id=item_id, reason="it is no item's id in this queue") from error
+        begin, end = self.bounds()
+        key = self.key(place)
+        if not begin <= key < end or len(key) > MAX_KEY_BYTES:
+            raise InvalidInput(id=item_id, reason="it is no place in this queue")
+        return place
+
+
+class PriorityKeys(ItemKeys):
+    """``subspace[priority][count][random]``."""
+
+    first_index = 0
+    has_priorities = True
+
+    def level(self, priority: Priority | None) -> Bounds:
+        """Return the range of one priority."""
+        return bounds(self.subspace[priority])
+
+    def between(self, low: Priority | None, high: Priority | None) -> Bounds:
+        """Return the range of the priorities from ``low`` to ``high``, None for no bound."""
+        begin, end = self.bounds()
+        if low is not None:
+            begin = self.level(low)[0]
+        if high is not None:
+            end = self.level(high)[1]
+        return begin, end
+
+    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
+        return (cast("Priority", priority),)
+
+
+class FifoKeys(ItemKeys):
+    """``subspace[index][random]``."""
+
+    first_index = 1
+    has_priorities = False
+
+    def level(self, priority: Priority | None) -> Bounds:
+        """Return the range of all items: there are no priorities."""
+        assert priority is None
+        return self.bounds()
+
+    def between(self, low: Priority | None, high: Priority | None) -> Bounds:
+        """Return the range of all items: there are no priorities."""
+        assert low is None
+        assert high is None
+        return self.bounds()
+
+    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:  # noqa: ARG002  # none here
+        return ()
+
+
+def bounds(subspace: Subspace) -> Bounds:
+    """Return the range of the tuples in a subspace."""
+    found = subspace.range()
+    return found.start, found.stop
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,241 @@
+r"""The keys of what a queue keeps besides its ready items.
+
+All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
+reaches. A byte for each table follows:
+
+    01  TALLY                                   items ready, and how many were ever taken
+    02  RETRIED                                 there are rows in table 09
+    03  REQUEST   tuple(moment, random)         what a popper asks others to take for it
+    04  DUE       moment, kind, place or name   what happens at a time; claims are here whole
+    05  HIDDEN                                  how many are leased, delayed, dead
+    06  LEVEL     tuple(priority)               items ready of that priority
+    07  MINUTE    minute                        pushes and pops of that minute
+    08  AGE       moment, place                 ready items by when they were pushed
+    09  ATTEMPTS  place                         those that the stored value cannot hold
+    0a  LEASED    place, part                   0: what is known of the lease; 1: the value
+    0b  DELAYED   place, part
+    0c  DEAD      place, part
+    0d  CHUNK     place, number                 the second and later chunks of a long value
+    0e  RECOUNTED                               written by whoever corrects counts
+    0f  HIGH                                    the highest count or index ever hidden
+
+One range read from TALLY to the present moment in DUE tells a popper all it must know
+besides the items: who else pops, who waits for help, and what has fallen due. Moments are
+microseconds since the Unix epoch, in eight bytes that sort.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import NamedTuple
+
+import fdb.tuple
+
+from fdbqueue.service import tuples
+from fdbqueue.service.items import Priority
+from fdbqueue.service.keyspace.items import Bounds
+
+_META = b"\xff"
+_PART_META, _PART_VALUE = b"\x00", b"\x01"
+_LATEST = 2**63
+
+#: The names of requests and claims are this long.
+CLAIM_NAME_BYTES = 8
+
+
+class State(enum.Enum):
+    """Where a hidden item is, by the table it is in."""
+
+    LEASED = b"\x0a"
+    DELAYED = b"\x0b"
+    DEAD = b"\x0c"
+
+
+class Kind(enum.IntEnum):
+    """What happens when a moment has come."""
+
+    CLAIM = 0
+    LEASE = 1
+    DELAY = 2
+
+
+class Due(NamedTuple):
+    """A key of the table DUE: when, what, and of which place or claim."""
+
+    moment: int
+    kind: Kind
+    rest: bytes
+
+
+class MetaKeys:
+    """The keys of one queue's tables.
+
+    Args:
+        prefix: The bytes of the queue's subspace.
+    """
+
+    def __init__(self, prefix: bytes) -> None:
+        meta = prefix + _META
+        self.tally = meta + b"\x01"
+        self.retried = meta + b"\x02"
+        self.hidden = meta + b"\x05"
+        self.recounted = meta + b"\x0e"
+        self.high = meta + b"\x0f"
+        self._requests = meta + b"\x03"
+        self._due = meta + b"\x04"
+        self._levels = meta + b"\x06"
+        self._minutes = meta + b"\x07"
+        self._ages = meta + b"\x08"
+        self._attempts = meta + b"\x09"
+        self._chunks = meta + b"\x0d"
+        self._states = {state: meta + state.value for state in State}
+        self.bounds: Bounds = (meta, meta + b"\xff")
+
+    # What a popper must know
+
+    def present(self, moment: int) -> Bounds:
+        """Return the range from the tally to what is due at a moment, itself included."""
+        return self.tally, self._due + _moment(moment + 1)
+
+    def request(self, moment: int, name: bytes) -> bytes:
+        """Return the key of a request; earlier ones sort first."""
+        return self._requests + fdb.tuple.pack((moment, name))
+
+    def parse_request(self, key: bytes) -> tuple[int, bytes]:
+        """Return the moment and the name of a request.
+
+        Raises:
+            ValueError: It is not the key of a request.
+        """
+        elements = tuples.unpack(key[len(self._requests) :])
+        if len(elements) != 2:
+            raise ValueError("the key is not (moment, name)")
+        return elements[0], elements[1]
+
+    def is_request(self, key: bytes) -> bool:
+        """Tell whether a key of the present is a request's."""
+        return key.startswith(self._requests)
+
+    # What happens at a time
+
+    def due(self, moment: int, kind: Kind, rest: bytes) -> bytes:
+        """Return the key of what happens to a place, or a claim, at a moment."""
+        return self.due_prefix(moment, kind) + rest
+
+    def due_prefix(self, moment: int, kind: Kind) -> bytes:
+        """Return what :meth:`due` puts before the place."""
+        return self._due + _moment(moment) + bytes((kind,))
+
+    def due_bounds(self) -> Bounds:
+        """Return the range of all that happens at a time."""
+        return self._due, self._due + b"\xff"
+
+    def parse_due(self, key: bytes) -> Due | None:
+        """Return what a key of the present says, None for one of another table."""
+        start = len(self._due)
+        if not key.startswith(self._due) or len(key) < start + 9:
+            return None
+        moment, kind = struct.unpack_from(">QB", key, start)
+        return Due(moment, Kind(kind), key[start + 9 :]) if kind in _KINDS else None
+
+    def claim(self, moment: int, name: bytes, piece: int) -> bytes:
+        """Return the key of a piece of a claim."""
+        return self.due(moment, Kind.CLAIM, name + struct.pack(">H", piece))
+
+    def claim_bounds(self, moment: int, name: bytes) -> Bounds:
+        """Return the range of a claim's pieces."""
+        prefix = self.due(moment, Kind.CLAIM, name)
+        return prefix, prefix + b"\xff\xff\xff"
+
+    # Counts and history
+
+    def level(self, priority: Priority) -> bytes:
+        """Return the key of the count of a priority."""
+        return self._levels + fdb.tuple.pack((priority,))
+
+    def levels(self) -> Bounds:
+        """Return the range of the counts by priority."""
+        return self._levels, self._minutes
+
+    def priority_of(self, key: bytes) -> Priority:
+        """Return the priority a count is of."""
+        priority: Priority = fdb.tuple.unpack(key[len(self._levels) :])[0]
+        return priority
+
+    def minute(self, number: int) -> bytes:
+        """Return the key of a minute's history; minutes are numbered from the epoch."""
+        return self._minutes + struct.pack(">I", number)
+
+    def minute_of(self, key: bytes) -> int:
+        """Return the number of a minute."""
+        number: int = struct.unpack(">I", key[len(self._minutes) :])[0]
+        return number
+
+    def age_prefix(self, pushed_at: int) -> bytes:
+        """Return what comes before a place in the table of ages."""
+        return self._ages + _moment(pushed_at)
+
+    def ages(self) -> Bounds:
+        """Return the range of the ages."""
+        return self._ages, self._attempts
+
+    def parse_age(self, key: bytes) -> tuple[int, bytes]:
+        """Return when an item was pushed, and its place."""
+        start = len(self._ages)
+        return struct.unpack_from(">Q", key, start)[0], key[start + 8 :]
+
+    def attempts(self, place: bytes) -> bytes:
+        """Return the key of the attempts of a ready item whose value cannot hold them."""
+        return self._attempts + place
+
+    def all_attempts(self) -> Bounds:
+        """Return the range of all such attempts."""
+        return self._attempts, self._attempts + b"\xff"
+
+    # Hidden items
+
+    def state_prefix(self, state: State) -> bytes:
+        """Return what the keys of hidden items in a state start with."""
+        return self._states[state]
+
+    def state_bounds(self, state: State) -> Bounds:
+        """Return the range of the hidden items in a state."""
+        prefix = self._states[state]
+        return prefix, prefix + b"\xff"
+
+    def hidden_keys(self, state: State, place: bytes) -> tuple[bytes, bytes]:
+        """Return the keys of what is known of a hidden item, and of its value."""
+        prefix = self._states[state] + place
+        return prefix + _PART_META, prefix + _PART_VALUE
+
+    def hidden_place(self, state: State, key: bytes) -> tuple[bytes, bool]:
+        """Return the place of a hidden item's key, and whether the key holds its value."""
+        return key[len(self._states[state]) : -1], key.endswith(_PART_VALUE)
+
+    # Long values
+
+    def chunk_prefix(self) -> bytes:
+        """Return what the keys of chunks start with."""
+        return self._chunks
+
+    def chunks(self, place: bytes) -> Bounds:
+        """Return the range of the later chunks of a value."""
+        prefix = self._chunks + place
+        return prefix, prefix + b"\xff\xff\xff"
+
+
+#: The ends of a hidden item's keys.
+META_TAIL, VALUE_TAIL = _PART_META, _PART_VALUE
+#: Put behind a hidden item's place, sorts behind its keys.
+HIDDEN_END = b"\x02"
+_KINDS = frozenset(Kind)
+
+
+def chunk_tail(number: int) -> bytes:
+    """Return the end of the key of a chunk."""
+    return struct.pack(">H", number)
+
+
+def _moment(microseconds: int) -> bytes:
+    return struct.pack(">Q", min(max(microseconds, 0), _LATEST))

@@ -1,0 +1,202 @@
+"""Leases: items that are hidden while somebody works on them, until they are acknowledged.
+
+A lease's token names the item and holds a secret of its own. It is valid for as long as the
+lease is held: until it is acknowledged, given up, or taken back by whoever consumes after it
+has run out. Moments are by the clients' clocks: keep leases long against their skew.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fdbqueue.exceptions import InvalidInput, ItemNotFound, LeaseLost
+from fdbqueue.service import due
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.counters import Tally
+from fdbqueue.service.items import Item, moment
+from fdbqueue.service.keyspace import State
+from fdbqueue.service.reading import Loaded, Row
+from fdbqueue.service.stock import Hidden, Stock
+
+_MARK_BYTES = 8
+#: A lease or a delay lasts no longer: ten years.
+MAX_SECONDS = 315_360_000
+
+
+class Leases:
+    """Lease, acknowledge, give up, extend; and the dead letters.
+
+    Each takes part in the transaction it is given.
+
+    Args:
+        stock: The queue's items.
+        max_attempts: How many failed leases make an item dead; None for no limit.
+    """
+
+    def __init__(self, stock: Stock, max_attempts: int | None) -> None:
+        self._stock = stock
+        self._max_attempts = max_attempts
+
+    def effect(self, seconds: float) -> Any:
+        """Return what leases items that were taken."""
+        lasting = duration(self._stock.queue, "seconds", seconds)
+
+        def lease(tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
+            until = now_us() + lasting
+            return [self._lease(tr, tally, one, until) for one in loaded]
+
+        return lease
+
+    def _lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int) -> Item:
+        mark = os.urandom(_MARK_BYTES)
+        item = self._stock.lease(tr, tally, loaded, until, mark)
+        return replace(item, lease=f"{item.id}.{_text(mark)}")
+
+    def ack(self, tr: Any, tokens: Sequence[str]) -> list[str]:
+        """Remove leased items for good, and return the tokens of those not held any more."""
+        lost = []
+        tally = self._stock.tally()
+        for token, hidden in self._held(tr, tokens):
+            if hidden is None:
+                lost.append(token)
+                continue
+            self._stock.delete(tr, tally, hidden)
+            tally.pops += 1
+        tally.write(tr)
+        return lost
+
+    def ack_one(self, tr: Any, token: str) -> None:
+        """Remove a leased item for good.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        if self.ack(tr, [token]):
+            raise LeaseLost(queue=self._stock.queue, lease=token)
+
+    def nack(self, tr: Any, token: str, delay_seconds: float | None, reason: str) -> None:
+        """Give a leased item up: it goes back to its place, at once or after a delay.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        delay = duration(self._stock.queue, "delay", delay_seconds) if delay_seconds else 0
+        hidden = self._held_one(tr, token)
+        tally = self._stock.tally()
+        attempts = hidden.attempts + 1
+        dies = self._max_attempts is not None and attempts >= self._max_attempts
+        if delay and not dies:
+            self._stock.reveal(tr, tally, hidden)
+            delayed = hidden._replace(
+                state=State.DELAYED, until=now_us() + delay, attempts=attempts, mark=None
+            )
+            self._stock.hide(tr, tally, delayed)
+        else:
+            row = due.release(self._stock, tr, tally, hidden, attempts, self._max_attempts, reason)
+            if row is not None:
+                tr[self._stock.keys.key(row.place)] = row.value
+        tally.write(tr)
+
+    def extend(self, tr: Any, token: str, seconds: float) -> Item:
+        """Let a lease run for so many seconds from now, and return its item.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        lasting = duration(self._stock.queue, "seconds", seconds)
+        hidden = self._held_one(tr, token)
+        tally = self._stock.tally()
+        self._stock.reveal(tr, tally, hidden)
+        extended = hidden._replace(until=now_us() + lasting)
+        self._stock.hide(tr, tally, extended)
+        tally.write(tr)
+        (item,) = self._stock.shown(tr, [extended])
+        return replace(item, lease=token, until=moment(extended.until))
+
+    def bury(self, tr: Any, place: bytes, item_id: str, reason: str) -> None:
+        """Move a ready item, even a corrupt one, to the dead letters.
+
+        Raises:
+            ItemNotFound: No ready item is there.
+        """
+        key = self._stock.keys.key(place)
+        value = tr[key]
+        if not value.present():
+            raise ItemNotFound(queue=self._stock.queue, id=item_id)
+        tally = self._stock.tally()
+        (loaded,) = self._stock.reader.load(tr, [Row(place, bytes(value))], retried=True)
+        tr.clear(key)
+        self._stock.bury(tr, tally, loaded, now_us(), reason)
+        tally.taken += 1
+        tally.write(tr)
+
+    def redrive(self, tr: Any, places: Iterable[bytes]) -> int:
+        """Put dead letters back to their places, as if never tried; return how many."""
+        tally = self._stock.tally()
+        asked = [(place, self._stock.ask(tr, State.DEAD, place)) for place in places]
+        count = 0
+        for place, answer in asked:
+            hidden = self._stock.answer(State.DEAD, place, answer)
+            if hidden is None:
+                continue
+            self._stock.reveal(tr, tally, hidden)
+            self._stock.put_back(tr, tally, hidden, self._stock.returned(tr, hidden, 0))
+            count += 1
+        tally.write(tr)
+        return count
+
+    def _held(self, tr: Any, tokens: Sequence[str]) -> list[tuple[str, Hidden | None]]:
+        """Return what each token leases, None where it does not any more."""
+        parsed = [self._parse(token) for token in tokens]
+        asked = [self._stock.ask(tr, State.LEASED, place) for place, _ in parsed]
+        found = []
+        for token, (place, mark), answer in zip(tokens, parsed, asked, strict=True):
+            hidden = self._stock.answer(State.LEASED, place, answer)
+            found.append((token, hidden if hidden and hidden.mark == mark else None))
+        return found
+
+    def _held_one(self, tr: Any, token: str) -> Hidden:
+        ((_, hidden),) = self._held(tr, [token])
+        if hidden is None:
+            raise LeaseLost(queue=self._stock.queue, lease=token)
+        return hidden
+
+    def _parse(self, token: str) -> tuple[bytes, bytes]:
+        item_id, _, mark = token.rpartition(".")
+        try:
+            secret = base64.b64decode(mark + "=" * (-len(mark) % 4), b"-_", validate=True)
+        except ValueError as error:
+            raise InvalidInput(lease=token, reason="it is no lease's token") from error
+        return self._stock.keys.place_named(item_id), secret
+
+
+def token_of(lease: Item | str) -> str:
+    """Return the token of a lease, given as the item or as the token itself.
+
+    Raises:
+        InvalidInput: The item was not leased, or it is neither.
+    """
+    token = lease.lease if isinstance(lease, Item) else lease
+    if not isinstance(token, str):
+        raise InvalidInput(reason="a leased item or its token is needed")
+    return token
+
+
+def duration(queue: str, name: str, seconds: Any) -> int:
+    """Return a number of seconds in microseconds.
+
+    Raises:
+        InvalidInput: It is no number from 0 to ten years.
+    """
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidInput(queue=queue, allowed=f"0 to {MAX_SECONDS} seconds", **{name: seconds})
+    return int(seconds * 1_000_000)
+
+
+def _text(mark: bytes) -> str:
+    return base64.urlsafe_b64encode(mark).rstrip(b"=").decode()

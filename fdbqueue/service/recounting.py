@@ -1,0 +1,212 @@
+"""Put the counts right, in bounded transactions, while others push and pop.
+
+What is counted and what the counts say are read at one version, and the difference is added
+to the counts: whatever others change meanwhile changes both alike. Ready items are counted a
+priority at a time, so that is exact for each priority that one transaction can read.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fdbqueue.service.claims import answer_claim, ask_claim
+from fdbqueue.service.counters import Counters
+from fdbqueue.service.items import Priority
+from fdbqueue.service.keyspace import State
+from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES, Kind
+from fdbqueue.service.stock import Stock
+from fdbqueue.service.transactions import run
+
+#: One transaction counts for so long; FoundationDB ends it after five seconds.
+_SECONDS = 2.0
+_ROWS_AT_ONCE = 5_000
+_AGES_AT_ONCE = 500
+
+
+class _Reach(NamedTuple):
+    """How far the ready items have been counted.
+
+    Attributes:
+        key: Where to go on.
+        low: The priority that key is in; None at the beginning, and in FIFO queues.
+        carried: How many of that priority were counted by earlier transactions.
+        foreign: How many rows were found that are no items.
+        is_done: Whether all were counted.
+    """
+
+    key: bytes
+    low: Priority | None
+    carried: int
+    foreign: int
+    is_done: bool
+
+
+def recount(database: Any, stock: Stock) -> None:
+    """Count everything in a queue, and add to its counts what they lack."""
+    for state in State:
+        _recount_hidden(database, stock, state)
+    reach = _Reach(stock.keys.bounds()[0], None, 0, 0, False)
+    while not reach.is_done:
+        reach = run(database, functools.partial(_count_ready, stock=stock, reach=reach))
+    if stock.keys.has_priorities:
+        run(database, functools.partial(_add_up, stock=stock, foreign=reach.foreign))
+        _remove_ghosts(database, stock)
+    run(database, functools.partial(_forget_attempts, stock=stock))
+
+
+def _recount_hidden(database: Any, stock: Stock, state: State) -> None:
+    begin, stop = stock.meta.state_bounds(state)
+    found = 0
+
+    def count(tr: Any) -> tuple[bytes, int, bool]:
+        key, number, deadline = begin, 0, time.monotonic() + _SECONDS
+        for row in _rows(tr, begin, stop):
+            key = row.key + b"\x00"
+            number += stock.meta.hidden_place(state, row.key)[1]
+            if time.monotonic() > deadline:
+                return key, number, False
+        difference = found + number - Counters(stock.meta).hidden(tr)[state]
+        tally = _guarded(tr, stock, difference)
+        tally.hide(state, difference)
+        tally.write(tr)
+        return key, number, True
+
+    is_done = False
+    while not is_done:
+        begin, number, is_done = run(database, count)
+        found += number
+
+
+def _count_ready(tr: Any, stock: Stock, reach: _Reach) -> _Reach:
+    """Count on, and correct the priorities that were counted to their end."""
+    found: Counter[Priority | None] = Counter()
+    foreign = reach.foreign
+    if reach.carried:
+        found[reach.low] = reach.carried
+    deadline = time.monotonic() + _SECONDS
+    last, stopped = reach.low, False
+    for row in _rows(tr, reach.key, stock.keys.bounds()[1]):
+        try:
+            last = stock.keys.position(stock.keys.place_of(row.key)).priority
+            found[last] += 1
+        except (ValueError, TypeError):
+            foreign += 1
+        if time.monotonic() > deadline:
+            stopped = True
+            break
+    if stopped and len(found) <= 1:
+        return _Reach(row.key + b"\x00", last, found[last], foreign, False)
+    high = None
+    if stopped:
+        del found[last]
+        high = last
+    _correct_ready(tr, stock, found, foreign, reach.low, high)
+    key = stock.keys.bounds()[1] if high is None else stock.keys.level(high)[0]
+    return _Reach(key, high, 0, foreign, not stopped)
+
+
+def _correct_ready(
+    tr: Any,
+    stock: Stock,
+    found: Counter[Priority | None],
+    foreign: int,
+    low: Priority | None,
+    high: Priority | None,
+) -> None:
+    """Correct the counts of the priorities from ``low`` up to ``high``, or all of them."""
+    for place in _claimed(tr, stock):
+        priority = stock.keys.position(place).priority
+        if _is_between(priority, low, high):
+            found[priority] += 1
+    if not stock.keys.has_priorities:
+        difference = found[None] + foreign - Counters(stock.meta).size(tr)
+        tally = _guarded(tr, stock, difference)
+        tally.ready = difference
+        tally.write(tr)
+        return
+    counted: Counter[Priority | None] = Counter(
+        {
+            priority: number
+            for priority, number in Counters(stock.meta).by_priority(tr, None, 0)
+            if _is_between(priority, low, high)
+        }
+    )
+    found.subtract(counted)
+    tally = _guarded(tr, stock, any(found.values()))
+    for priority, difference in found.items():
+        assert priority is not None
+        tally.correct(priority, difference)
+    tally.write(tr)
+
+
+def _is_between(priority: Any, low: Any, high: Any) -> bool:
+    return (low is None or priority >= low) and (high is None or priority < high)
+
+
+def _add_up(tr: Any, stock: Stock, foreign: int) -> None:
+    """Make the count of all ready items the sum of those by priority."""
+    counters = Counters(stock.meta)
+    total = sum(number for _, number in counters.by_priority(tr, None, 0))
+    difference = total + foreign - counters.size(tr)
+    tally = _guarded(tr, stock, difference)
+    tally.ready = difference
+    tally.write(tr)
+
+
+def _guarded(tr: Any, stock: Stock, changes: Any) -> Any:
+    """Return an account that two recounts at once do not both write."""
+    tr.add_read_conflict_key(stock.meta.recounted)
+    if changes:
+        tr[stock.meta.recounted] = b""
+    return stock.tally()
+
+
+def _remove_ghosts(database: Any, stock: Stock) -> None:
+    """Remove the ages of items that foreign poppers have taken."""
+    begin: bytes | None = stock.meta.ages()[0]
+
+    def remove(tr: Any, begin: bytes) -> bytes | None:
+        rows = list(tr.snapshot.get_range(begin, stock.meta.ages()[1], limit=_AGES_AT_ONCE))
+        claimed = set(_claimed(tr, stock))
+        places = [stock.meta.parse_age(row.key)[1] for row in rows]
+        there = [tr[stock.keys.key(place)] for place in places]
+        for row, place, value in zip(rows, places, there, strict=True):
+            if not value.present() and place not in claimed:
+                tr.clear(row.key)
+        return rows[-1].key + b"\x00" if len(rows) == _AGES_AT_ONCE else None
+
+    while begin is not None:
+        begin = run(database, functools.partial(remove, begin=begin))
+
+
+def _forget_attempts(tr: Any, stock: Stock) -> None:
+    """Let poppers know when no attempts are kept apart from their items any more."""
+    marked = tr.snapshot[stock.meta.retried]
+    if marked.present() and not any(True for _ in tr.get_range(*stock.meta.all_attempts())):
+        tr.clear(stock.meta.retried)
+
+
+def _rows(tr: Any, begin: bytes, stop: bytes) -> Iterator[Any]:
+    while True:
+        some = list(tr.snapshot.get_range(begin, stop, limit=_ROWS_AT_ONCE))
+        yield from some
+        if len(some) < _ROWS_AT_ONCE:
+            return
+        begin = some[-1].key + b"\x00"
+
+
+def _claimed(tr: Any, stock: Stock) -> Iterator[bytes]:
+    """Yield the places of what was taken for poppers who have not collected it yet."""
+    names = set()
+    for row in tr.snapshot.get_range(*stock.meta.due_bounds()):
+        entry = stock.meta.parse_due(row.key)
+        if entry is not None and entry.kind is Kind.CLAIM:
+            names.add((entry.moment, entry.rest[:CLAIM_NAME_BYTES]))
+    for name in names:
+        claim = answer_claim(ask_claim(tr.snapshot, stock.meta, *name))
+        if claim is not None:
+            yield from (row.place for rows in claim.rows for row in rows)

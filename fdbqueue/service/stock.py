@@ -1,0 +1,255 @@
+"""The items of one queue in all their states, and their moves between them.
+
+Each move is a few writes in the caller's transaction, together with what it changes in the
+counts. An item keeps its place wherever it goes, so it comes back where it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import fdb.tuple
+
+from fdbqueue.service import tuples
+from fdbqueue.service.codecs import Codec
+from fdbqueue.service.counters import Tally
+from fdbqueue.service.items import Item, Page, moment
+from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Place, State
+from fdbqueue.service.keyspace.meta import META_TAIL, VALUE_TAIL, Kind
+from fdbqueue.service.reading import MAX_RETURNED_BYTES, End, ItemReader, Loaded, Row
+
+MAX_VALUE_BYTES = 100_000
+
+_STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
+STATES = {name: state for state, name in _STATE_NAMES.items()}
+_KINDS = {State.LEASED: Kind.LEASE, State.DELAYED: Kind.DELAY}
+
+
+class Hidden(NamedTuple):
+    """An item that cannot be popped now.
+
+    Attributes:
+        state: Which table it is in.
+        row: Its place and its stored value.
+        until: When the lease or the delay ends, when it died; in microseconds.
+        attempts: How often it was leased and given up.
+        pushed_at: When it was pushed, in microseconds, or None.
+        mark: A lease's secret (bytes), the reason of a death (text), or None.
+    """
+
+    state: State
+    row: Row
+    until: int
+    attempts: int
+    pushed_at: int | None
+    mark: Any = None
+
+
+class Stock:
+    """Move the items of one queue.
+
+    Args:
+        keys: The keys of its ready items.
+        meta: The keys of its tables.
+        codec: The queue's codec.
+        queue: The queue's name, for errors.
+    """
+
+    def __init__(self, keys: ItemKeys, meta: MetaKeys, codec: Codec, queue: str) -> None:
+        self.keys = keys
+        self.meta = meta
+        self.codec = codec
+        self.queue = queue
+        self.reader = ItemReader(keys, meta, codec, queue)
+
+    def tally(self) -> Tally:
+        """Return an empty account of what a transaction changes."""
+        return Tally(self.meta)
+
+    # Out of the ready items; their rows are removed by who found them
+
+    def remove(self, tr: Any, tally: Tally, loaded: Loaded) -> None:
+        """Remove what belongs to a popped item besides its row."""
+        self._leave(tr, tally, loaded)
+        if loaded.position.chunks > 1:
+            tr.clear_range(*self.meta.chunks(loaded.row.place))
+        tally.pops += 1
+
+    def lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> Item:
+        """Hide a ready item for as long as it is leased, and return it."""
+        item = loaded.item
+        assert isinstance(item, Item)
+        self._leave(tr, tally, loaded)
+        hidden = Hidden(State.LEASED, loaded.row, until, item.attempts, loaded.pushed_at, mark)
+        self.hide(tr, tally, hidden)
+        return replace(item, state="leased", until=moment(until))
+
+    def bury(self, tr: Any, tally: Tally, loaded: Loaded, now: int, reason: str) -> None:
+        """Move a ready item, or what is no item, to the dead letters."""
+        attempts = loaded.item.attempts if isinstance(loaded.item, Item) else 0
+        self._leave(tr, tally, loaded)
+        self.hide(
+            tr,
+            tally,
+            Hidden(State.DEAD, loaded.row, now, attempts, loaded.pushed_at, reason),
+        )
+
+    def _leave(self, tr: Any, tally: Tally, loaded: Loaded) -> None:
+        tally.leave(tr, loaded.row.place, loaded.position.priority, loaded.pushed_at)
+        if loaded.has_attempts:
+            tr.clear(self.meta.attempts(loaded.row.place))
+
+    # Into the hidden items and out of them
+
+    def hide(self, tr: Any, tally: Tally, hidden: Hidden, place: Place | None = None) -> None:
+        """Write a hidden item.
+
+        Args:
+            tr: The transaction.
+            tally: Its account.
+            hidden: The item.
+            place: Its place, where the commit decides it.
+        """
+        place = place or Place(hidden.row.place)
+        prefix = self.meta.state_prefix(hidden.state)
+        facts = (hidden.until, hidden.attempts, hidden.pushed_at, hidden.mark)
+        place.set(tr, prefix, fdb.tuple.pack(facts), META_TAIL)
+        place.set(tr, prefix, hidden.row.value, VALUE_TAIL)
+        if hidden.state in _KINDS:
+            place.set(tr, self.meta.due_prefix(hidden.until, _KINDS[hidden.state]), b"")
+        if hidden.state is State.DELAYED:
+            tally.delays += 1
+        tally.hide(hidden.state, 1)
+        if place.stamp_at is None:
+            self.note_hidden(tally, place.data)
+
+    def note_hidden(self, tally: Tally, place: bytes) -> None:
+        """Note a place that may come back, so that later pushes go behind it."""
+        position = self._position(place)
+        if position is not None and isinstance(position.sequence, int):
+            tally.high = max(tally.high, position.sequence)
+
+    def reveal(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
+        """Remove a hidden item from its table; what becomes of it is the caller's."""
+        for key in self.meta.hidden_keys(hidden.state, hidden.row.place):
+            tr.clear(key)
+        if hidden.state in _KINDS:
+            tr.clear(self.meta.due(hidden.until, _KINDS[hidden.state], hidden.row.place))
+        tally.hide(hidden.state, -1)
+
+    def returned(self, tr: Any, hidden: Hidden, attempts: int) -> Row:
+        """Return the row to put back for a hidden item, with so many attempts.
+
+        Where the stored value cannot hold them, they are written to a row of their own.
+        """
+        if attempts == hidden.attempts == 0:
+            return hidden.row
+        row = self.with_attempts(hidden.row, attempts)
+        if row is None and attempts:
+            tr[self.meta.attempts(hidden.row.place)] = attempts.to_bytes(4, "big")
+            tr[self.meta.retried] = b""
+        return row or hidden.row
+
+    def with_attempts(self, row: Row, attempts: int) -> Row | None:
+        """Return a row whose value holds the attempts, None where it cannot."""
+        position = self._position(row.place)
+        if not self.codec.keeps_metadata or position is None or position.chunks > 1:
+            return None
+        try:
+            changed = self.codec.with_attempts(row.value, attempts)
+        except (ValueError, TypeError):  # what was buried need not be an item
+            return None
+        return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
+
+    def put_back(self, tr: Any, tally: Tally, hidden: Hidden, row: Row) -> None:
+        """Write the row of an item that is ready again."""
+        tr[self.keys.key(row.place)] = row.value
+        self.count_back(tr, tally, hidden)
+
+    def count_back(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
+        """Count an item that is ready again."""
+        position = self._position(hidden.row.place)
+        priority = None if position is None else position.priority
+        tally.enter(tr, Place(hidden.row.place), priority, hidden.pushed_at)
+
+    def delete(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
+        """Remove a hidden item for good."""
+        self.reveal(tr, tally, hidden)
+        position = self._position(hidden.row.place)
+        if position is not None and position.chunks > 1:
+            tr.clear_range(*self.meta.chunks(hidden.row.place))
+
+    # Reading the hidden items
+
+    def ask(self, tr: Any, state: State, place: bytes) -> tuple[Any, Any]:
+        """Ask for a hidden item, without waiting for it; the transaction depends on it."""
+        meta, value = self.meta.hidden_keys(state, place)
+        return tr[meta], tr[value]
+
+    def answer(self, state: State, place: bytes, asked: tuple[Any, Any]) -> Hidden | None:
+        """Return the hidden item that was asked for, None where there is none."""
+        meta, value = asked
+        if not meta.present() or not value.present():
+            return None
+        return self._hidden(state, place, bytes(meta), bytes(value))
+
+    def find(self, tr: Any, state: State, place: bytes) -> Hidden | None:
+        """Return the hidden item at a place, None where there is none."""
+        return self.answer(state, place, self.ask(tr, state, place))
+
+    def shown(self, tr: Any, hidden: list[Hidden]) -> list[Item]:
+        """Return hidden items, those that cannot be decoded included."""
+        items = self.reader.shown(tr, [found.row for found in hidden], retried=False)
+        return [_described(item, found) for item, found in zip(items, hidden, strict=True)]
+
+    def page(
+        self, tr: Any, state: State, places: tuple[bytes, bytes], limit: int, end: End
+    ) -> Page:
+        """Return the hidden items in a state between two places, in their order."""
+        prefix = self.meta.state_prefix(state)
+        begin, stop = (prefix + place for place in places)
+        found, size = [], 0
+        parts: dict[bool, bytes] = {}
+        for row in self.reader.rows(tr, begin, stop, 2 * limit, end):
+            place, is_value = self.meta.hidden_place(state, row.key)
+            parts[is_value] = row.value
+            size += len(row.value)
+            if len(parts) < 2:
+                continue
+            found.append(self._hidden(state, place, parts[False], parts[True]))
+            parts = {}
+            if len(found) == limit or size >= MAX_RETURNED_BYTES:
+                items = self.shown(tr, found)
+                return Page(items, items[-1].id)
+        return Page(self.shown(tr, found), None)
+
+    def places(self, tr: Any, state: State, after: bytes | None, limit: int) -> list[bytes]:
+        """Return the places of the next hidden items in a state."""
+        begin, stop = self.meta.state_bounds(state)
+        if after is not None:
+            begin = self.meta.hidden_keys(state, after)[1] + b"\x00"
+        rows = tr.snapshot.get_range(begin, stop, limit=2 * limit)
+        found = dict.fromkeys(self.meta.hidden_place(state, row.key)[0] for row in rows)
+        return list(found)
+
+    def _hidden(self, state: State, place: bytes, meta: bytes, value: bytes) -> Hidden:
+        until, attempts, pushed_at, mark = tuples.unpack(meta)
+        return Hidden(state, Row(place, value), until, attempts, pushed_at, mark)
+
+    def _position(self, place: bytes) -> Any:
+        try:
+            return self.keys.position(place)
+        except (ValueError, TypeError):
+            return None
+
+
+def _described(item: Item, hidden: Hidden) -> Item:
+    dead = hidden.state is State.DEAD
+    return replace(
+        item,
+        state=_STATE_NAMES[hidden.state],
+        attempts=hidden.attempts,
+        until=None if dead else moment(hidden.until),
+        reason=hidden.mark if dead else None,
+    )

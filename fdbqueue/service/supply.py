@@ -1,0 +1,194 @@
+"""Rows from one end of a queue, for one transaction to take.
+
+They are read by snapshot reads, a window at a time, and the transaction is made to depend on
+exactly what decided which rows were the first: so pushes behind them never conflict.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+from fdbqueue.service.keyspace import ItemKeys
+from fdbqueue.service.reading import MAX_RETURNED_BYTES, End, ItemReader, Row
+
+#: From how many items at the head a relaxed queue takes at random, at least.
+RELAXED_ITEMS = 100
+
+
+class Basket:
+    """What one transaction has taken so far, from either end."""
+
+    def __init__(self) -> None:
+        self.places: set[bytes] = set()
+        self._size = 0
+
+    def add(self, row: Row) -> None:
+        """Note a row that was taken."""
+        self.places.add(row.place)
+        self._size += len(row.value)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much was taken as one transaction should: 5,000,000 bytes."""
+        return self._size >= MAX_RETURNED_BYTES
+
+
+class Supply:
+    """The rows at one end, in order, those included that the transaction puts back.
+
+    Args:
+        tr: The transaction.
+        keys: The keys of the ready items.
+        reader: Reads them.
+        end: Which end.
+        limit: How many to ask for; more are asked for when they are needed.
+        basket: What the transaction has taken already.
+    """
+
+    def __init__(
+        self,
+        tr: Any,
+        keys: ItemKeys,
+        reader: ItemReader,
+        end: End,
+        limit: int,
+        basket: Basket,
+    ) -> None:
+        self._tr = tr
+        self._keys = keys
+        self._reader = reader
+        self._end: End = end
+        self._limit = limit
+        self._basket = basket
+        self._begin, self._stop = keys.bounds()
+        self._asked: Any = reader.rows(tr.snapshot, self._begin, self._stop, limit, end)
+        self._window: deque[Row] = deque()
+        self._returned: deque[Row] = deque()
+        self._exhausted = False
+        self._taken: list[bytes] = []
+        self._ran_dry = False
+
+    def put_back(self, rows: list[Row]) -> None:
+        """Offer rows that the transaction puts back, at their places."""
+        self._returned.extend(sorted(rows, reverse=self._end == "max"))
+
+    def preload(self) -> None:
+        """Wait for the rows that were asked for."""
+        if not self._window and not self._exhausted:
+            self._read()
+
+    def take(self, count: int) -> list[Row]:
+        """Return the next rows: fewer when there are no more, or the basket is full."""
+        rows: list[Row] = []
+        while len(rows) < count and not self._basket.is_full:
+            row = self._next()
+            if row is None:
+                self._ran_dry = True
+                break
+            self._basket.add(row)
+            self._taken.append(row.place)
+            rows.append(row)
+        return rows
+
+    def depend(self) -> None:
+        """Let the transaction depend on what made the rows the first that were taken."""
+        if self._ran_dry:
+            self._tr.add_read_conflict_range(self._begin, self._stop)
+        elif self._taken:
+            last = self._keys.key(self._taken[-1])
+            if self._end == "min":
+                self._tr.add_read_conflict_range(self._begin, last + b"\x00")
+            else:
+                self._tr.add_read_conflict_range(last, self._stop)
+
+    def finish(self) -> None:
+        """Remove the rows that were taken, and depend on what made them the first."""
+        self.depend()
+        if not self._taken:
+            return
+        first, last = sorted(self._keys.key(self._taken[i]) for i in (0, -1))
+        if first == last:
+            self._tr.clear(first)
+        else:
+            self._tr.clear_range(first, last + b"\x00")
+
+    def _next(self) -> Row | None:
+        while True:
+            self.preload()
+            source = self._nearest()
+            if source is None:
+                return None
+            row = source.popleft()
+            if row.place not in self._basket.places:
+                return row
+
+    def _nearest(self) -> deque[Row] | None:
+        """Return what holds the next row: those in the database, or those put back."""
+        if not self._window or not self._returned:
+            return self._window or self._returned or None
+        in_order = self._window[0].place < self._returned[0].place
+        return self._window if in_order is (self._end == "min") else self._returned
+
+    def _read(self) -> None:
+        count = 0
+        place = b""
+        size = 0
+        for row in self._asked:
+            place = self._keys.place_of(row.key)
+            self._window.append(Row(place, row.value))
+            count += 1
+            size += len(row.value)
+            if size >= MAX_RETURNED_BYTES:
+                break
+        if count < self._limit and size < MAX_RETURNED_BYTES:
+            self._exhausted = True
+            return
+        begin, stop = self._begin, self._stop
+        if self._end == "min":
+            begin = self._keys.key(place) + b"\x00"
+        else:
+            stop = self._keys.key(place)
+        self._asked = _Later(self._reader, self._tr, begin, stop, self._limit, self._end)
+
+
+class RelaxedSupply(Supply):
+    """Rows near one end, at random: takers rarely want the same ones."""
+
+    def __init__(
+        self,
+        tr: Any,
+        keys: ItemKeys,
+        reader: ItemReader,
+        end: End,
+        limit: int,
+        basket: Basket,
+    ) -> None:
+        super().__init__(tr, keys, reader, end, max(RELAXED_ITEMS, 2 * limit), basket)
+
+    def finish(self) -> None:
+        """Remove the rows that were taken, depending on these alone."""
+        if self._ran_dry:
+            self._tr.add_read_conflict_range(self._begin, self._stop)
+        for place in self._taken:
+            key = self._keys.key(place)
+            self._tr.add_read_conflict_key(key)
+            self._tr.clear(key)
+
+    def _read(self) -> None:
+        super()._read()
+        random.shuffle(self._window)
+
+
+class _Later:
+    """A range read that is asked for when it is iterated."""
+
+    def __init__(
+        self, reader: ItemReader, tr: Any, begin: bytes, stop: bytes, limit: int, end: End
+    ) -> None:
+        self._arguments = (tr.snapshot, begin, stop, limit, end)
+        self._reader = reader
+
+    def __iter__(self) -> Any:
+        return iter(self._reader.rows(*self._arguments))

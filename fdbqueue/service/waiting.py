@@ -1,0 +1,134 @@
+"""Wait for items without asking for them again and again.
+
+One watch a queue and process, on the count of ready items, wakes all threads that wait for
+one; when the last of them leaves, it is cancelled. What has a time to come back at wakes them
+too. Foreign writers (the recipes) do not change the count: an item of theirs is noticed
+within five seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from typing import Any
+
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.stock import Stock
+from fdbqueue.service.transactions import run
+
+#: Foreign pushes, and changes that a watch has missed, are noticed after so long.
+_LOOK_SECONDS = 5.0
+_RETRY_SECONDS = 0.5
+
+
+class Bell:
+    """Wakes those who wait for the items of one queue, in this process.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        stock: The queue's items.
+    """
+
+    def __init__(self, database: Any, stock: Stock) -> None:
+        self._database = database
+        self._stock = stock
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, in a forked process."""
+        self._changed = threading.Condition()
+        self._rung = 0
+        self._waiting = 0
+        self._watch: Any = None
+        self._is_arming = False
+        self._look_at = 0.0
+
+    @property
+    def rung(self) -> int:
+        """How often it has rung; ask before looking whether the queue is empty."""
+        return self._rung
+
+    def wait(self, seen: int, deadline: float) -> None:
+        """Return once it has rung more than ``seen`` times, or may have missed something.
+
+        Args:
+            seen: What :attr:`rung` was before the queue was found to be empty.
+            deadline: When to give up, by :func:`time.monotonic`.
+        """
+        with self._changed:
+            if self._rung != seen:
+                return
+            self._waiting += 1
+            arms = self._watch is None and not self._is_arming
+            self._is_arming = self._is_arming or arms
+        try:
+            if arms:
+                self._arm()
+            with self._changed:
+                while self._rung == seen:
+                    remaining = min(deadline, self._look_at) - time.monotonic()
+                    if remaining <= 0:
+                        return
+                    self._changed.wait(remaining)
+        finally:
+            self._leave()
+
+    def _arm(self) -> None:
+        """Watch the count, unless there is an item already."""
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        watch = None
+        try:
+            watch, due = run(self._database, self._look, wrote=lambda _: False)
+            if due is not None:
+                remaining = (due - now_us()) / 1_000_000
+                self._look_at = min(self._look_at, time.monotonic() + max(remaining, 0.0))
+        finally:
+            with self._changed:
+                self._is_arming = False
+                self._watch = watch
+                if watch is None:
+                    self._ring()
+        if watch is not None:
+            watch.on_ready(functools.partial(self._fire, watch))
+
+    def _look(self, tr: Any) -> tuple[Any, int | None]:
+        """Return a watch, None when there is an item; and when something comes back."""
+        stock = self._stock
+        head = tr.snapshot.get_range(*stock.keys.bounds(), limit=1)
+        first = tr.snapshot.get_range(*stock.meta.due_bounds(), limit=1)
+        if any(True for _ in head):
+            return None, None
+        entries = [stock.meta.parse_due(row.key) for row in first]
+        due = next((entry.moment for entry in entries if entry is not None), None)
+        return tr.watch(stock.meta.tally), due
+
+    def _fire(self, watch: Any, _: Any) -> None:
+        """Ring, when the watch says that something has changed; called by any thread."""
+        try:
+            watch.wait()
+            changed = True
+        except Exception:  # noqa: BLE001  # cancelled or lost: then look again soon
+            changed = False
+        with self._changed:
+            if self._watch is not watch:
+                return
+            self._watch = None
+            if changed:
+                self._ring()
+            else:
+                self._look_at = min(self._look_at, time.monotonic() + _RETRY_SECONDS)
+                self._changed.notify_all()
+
+    def _ring(self) -> None:
+        self._rung += 1
+        self._changed.notify_all()
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._waiting -= 1
+            watch = None
+            if not self._waiting:
+                watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.cancel()
