@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import heapq
@@ -14,15 +15,19 @@ from typing import Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.service import tuples
-from fdbqueue.service.base import Queue
+from fdbqueue.service import receipts, tuples
+from fdbqueue.service.base import Queue, QueueOptions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue
+from fdbqueue.service.stock import MAX_VALUE_BYTES
 from fdbqueue.service.transactions import run
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 #: The same with ``*`` for any characters: a pattern of names.
 PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9_.*-]{0,99}")
+
+#: The byte of the tuple layer that a text starts with; a zero byte ends it.
+_TEXT = b"\x02"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,12 @@ class QueueSpec:
         codec: ``"json"``, ``"bytes"`` or ``"tuple"``.
         priority_type: ``"int"`` or ``"float"``, for a priority queue.
         subspace: The tuple of its subspace where that is not under the catalog's prefix.
+        order: ``"count"`` or ``"commit"``.
+        contention: ``"strict"`` or ``"relaxed"``.
+        claim_timeout_seconds: When items go back that were taken for a popper by another
+            and not collected.
+        max_attempts: How many failed leases make an item dead; None for no limit.
+        max_value_bytes: The longest value, once encoded.
     """
 
     name: str
@@ -42,6 +53,11 @@ class QueueSpec:
     codec: str = "json"
     priority_type: str = "int"
     subspace: tuple[Any, ...] | None = None
+    order: str = "count"
+    contention: str = "strict"
+    claim_timeout_seconds: float = 30
+    max_attempts: int | None = None
+    max_value_bytes: int = MAX_VALUE_BYTES
 
     @property
     def is_pattern(self) -> bool:
@@ -50,11 +66,18 @@ class QueueSpec:
 
     def open(self, database: Any, subspace: Subspace, name: str) -> Queue:
         """Return the queue of that name in a subspace."""
-        if self.kind == "fifo":
-            return FifoQueue(database, subspace, codec=self.codec, name=name)
-        return PriorityQueue(
-            database, subspace, codec=self.codec, priority_type=self.priority_type, name=name
+        options = QueueOptions(
+            codec=self.codec,
+            name=name,
+            order=self.order,
+            contention=self.contention,
+            claim_timeout_seconds=self.claim_timeout_seconds,
+            max_attempts=self.max_attempts,
+            max_value_bytes=self.max_value_bytes,
         )
+        if self.kind == "fifo":
+            return FifoQueue(database, subspace, **options)
+        return PriorityQueue(database, subspace, priority_type=self.priority_type, **options)
 
 
 class Catalog:
@@ -62,6 +85,8 @@ class Catalog:
 
     A queue is at ``prefix["queue"][name]``, or in the subspace its spec names. A name is
     looked up among the plain names first, then among the patterns in their order.
+
+    The receipts of all operations on its database are kept at ``prefix["receipt"]``.
 
     Args:
         database: Where the queues are.
@@ -71,6 +96,8 @@ class Catalog:
 
     def __init__(self, database: Any, prefix: tuple[Any, ...], specs: Iterable[QueueSpec]) -> None:
         self.database = database
+        with contextlib.suppress(TypeError):  # of a class without weak references
+            receipts.keep_at(database, Subspace((*prefix, "receipt")))
         self._subspace = Subspace((*prefix, "queue"))
         specs = list(specs)
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
@@ -90,7 +117,8 @@ class Catalog:
         """Return the names of the queues, sorted.
 
         These are the plain names, and the names that fit a pattern under which something
-        is stored; the latter cost one read each.
+        is stored; the latter cost one read each. A queue that was drained is among them,
+        for it keeps its counts; one that was cleared is not.
 
         Args:
             after: Only names that sort after this one.
@@ -121,11 +149,12 @@ class Catalog:
         if NAME.fullmatch(after):
             begin = self._subspace[after].key() + b"\xff\xff"
         while True:
-            key = run(self.database, functools.partial(_first_key, begin=begin, end=end))
+            first = functools.partial(_first_key, begin=begin, end=end)
+            key = run(self.database, first, wrote=lambda _: False)
             if key is None:
                 return
             try:
-                name = tuples.unpack(key[len(self._subspace.key()) :])[0]
+                name = _name_in(key[len(self._subspace.key()) :])
             except ValueError:  # what others stored here may be anything
                 begin = key + b"\x00"
                 continue
@@ -139,6 +168,20 @@ class Catalog:
             and NAME.fullmatch(name) is not None
             and any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
         )
+
+
+def _name_in(rest: bytes) -> Any:
+    """Return the first element of a key: a queue's name, or what others stored there.
+
+    What follows a name need be no tuple: the keys of a queue's tables are none.
+
+    Raises:
+        ValueError: It is no such key.
+    """
+    name, end, _ = rest[1:].partition(b"\x00")
+    if rest.startswith(_TEXT) and end and NAME.fullmatch(name.decode("ascii", "replace")):
+        return name.decode("ascii")
+    return tuples.unpack(rest)[0]
 
 
 def _first_key(tr: Any, begin: bytes, end: bytes) -> bytes | None:

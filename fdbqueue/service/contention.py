@@ -33,11 +33,14 @@ from fdbqueue.service.waiting import Bell
 
 #: After so many conflicts with another popper in a row, ask for help.
 _CONFLICTS = 2
+#: Asking costs two commits more, so it helps where a round mostly waits for the database:
+#: where its thread works for more than this part of it, processes race instead.
+_BUSY_SHARE = 0.3
 #: For so long after having been helped, ask again without trying first.
 _STAGED_SECONDS = 0.25
 #: How long nobody must have taken anything before the first in line takes over, in
-#: commits of this process; and in seconds, at least and at most.
-_PATIENCE_COMMITS = 4.0
+#: rounds of this process; and in seconds, at least and at most.
+_PATIENCE_ROUNDS = 2.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
@@ -95,7 +98,8 @@ class Crowd:
         self._batch: Sequence[_Waiter] = ()
         self._late = 0.0  # how many come while a round reads
         self._asked = 0.0  # how many items other processes ask for in a round
-        self._commit_seconds = 0.002
+        self._round_seconds = 0.002
+        self._busy_share = 0.0
         self._taken: int | None = None
         self._others_pop = False
         self._staged_until = 0.0
@@ -188,7 +192,7 @@ class Crowd:
             except Conflict:
                 continue
             return
-        if self._others_pop:
+        if self._others_pop and self._busy_share < _BUSY_SHARE:
             self._stage()
         else:
             self._settle(self._round())
@@ -197,7 +201,8 @@ class Crowd:
         staged = self._batch
 
         def serve(tr: Any) -> Served:
-            early = list(staged if own is not None else self._waiting)
+            with self._mutex:
+                early = list(staged if own is not None else self._waiting)
             served = self._taker.serve(
                 tr, early, lambda: self._gather(early), own=own, extra=self._extra()
             )
@@ -205,7 +210,7 @@ class Crowd:
             self._taken = served.taken
             return served
 
-        began = time.monotonic()
+        began, worked = time.monotonic(), time.thread_time()
         served = run(
             self._database,
             serve,
@@ -213,7 +218,7 @@ class Crowd:
             retries_conflicts=retries_conflicts,
         )
         if served.wrote:
-            self._measure(began)
+            self._measure(began, worked)
         self._late += _WEIGHT * (served.late - self._late)
         self._asked = max(served.asked, self._asked * (1 - _WEIGHT))
         return served
@@ -239,9 +244,12 @@ class Crowd:
             self._waiting.pop(waiter, None)
         waiter.finish(result)
 
-    def _measure(self, began: float) -> None:
+    def _measure(self, began: float, worked: float) -> None:
+        """Note how long a transaction took, and for how much of it its thread worked."""
         seconds = time.monotonic() - began
-        self._commit_seconds += _WEIGHT * (seconds - self._commit_seconds)
+        share = (time.thread_time() - worked) / seconds
+        self._round_seconds += _WEIGHT * (seconds - self._round_seconds)
+        self._busy_share += _WEIGHT * (share - self._busy_share)
 
     # Asking others
 
@@ -278,9 +286,7 @@ class Crowd:
             wanted=(wanted[0], wanted[1]),
         )
         meta = self._taker.stock.meta
-        began = time.monotonic()
         run(self._database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
-        self._measure(began)
         return request
 
     def _look(self, tr: Any, request: Request) -> Served | tuple[int, int] | None:
@@ -313,7 +319,7 @@ class Crowd:
         return True
 
     def _patience(self) -> float:
-        seconds = _PATIENCE_COMMITS * self._commit_seconds
+        seconds = _PATIENCE_ROUNDS * self._round_seconds
         return min(max(seconds, _MIN_PATIENCE_SECONDS), _MAX_PATIENCE_SECONDS)
 
 

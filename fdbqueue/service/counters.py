@@ -85,7 +85,7 @@ class Tally:
         self.delays = 0
         self.pushes = 0
         self.pops = 0
-        self.high = 0
+        self.high = -1
 
     def enter(self, tr: Any, place: Place, priority: Priority | None, pushed_at: Any) -> None:
         """Count an item that becomes ready."""
@@ -119,7 +119,7 @@ class Tally:
         hidden = sum(self._hidden[state] << _FIELD * i for i, state in enumerate(_STATES))
         if hidden:
             tr.add(self._meta.hidden, _packed(hidden, len(_STATES)))
-        if self.high:
+        if self.high >= 0:
             tr.max(self._meta.high, _packed(self.high, 1))
         for priority, change in self._levels.items():
             self._write_level(tr, self._meta.level(priority), change)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.service.claims import answer_claim, ask_claim
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.keyspace import Due, State
 from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES, Kind
@@ -101,7 +102,10 @@ def release(
     stock.reveal(tr, tally, hidden)
     if hidden.state is State.LEASED and max_attempts is not None and attempts >= max_attempts:
         dead = hidden._replace(
-            state=State.DEAD, attempts=attempts, until=max(hidden.until, 0), mark=reason
+            state=State.DEAD,
+            attempts=attempts,
+            until=now_us(),
+            mark=reason.encode(errors="replace"),
         )
         stock.hide(tr, tally, dead)
         return None

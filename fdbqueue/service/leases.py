@@ -47,14 +47,29 @@ class Leases:
 
         def lease(tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
             until = now_us() + lasting
-            return [self._lease(tr, tally, one, until) for one in loaded]
+            marks = os.urandom(_MARK_BYTES * len(loaded))
+            return [
+                self._lease(tr, tally, one, until, marks[i * _MARK_BYTES : (i + 1) * _MARK_BYTES])
+                for i, one in enumerate(loaded)
+            ]
 
         return lease
 
-    def _lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int) -> Item:
-        mark = os.urandom(_MARK_BYTES)
-        item = self._stock.lease(tr, tally, loaded, until, mark)
-        return replace(item, lease=f"{item.id}.{_text(mark)}")
+    def _lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> Item:
+        self._stock.lease(tr, tally, loaded, until, mark)
+        item = loaded.item
+        assert isinstance(item, Item)
+        return Item(  # several times as fast as replace()
+            item.value,
+            item.priority,
+            item.id,
+            item.pushed_at,
+            item.attempts,
+            item.size_bytes,
+            "leased",
+            f"{item.id}.{_text(mark)}",
+            moment(until),
+        )
 
     def ack(self, tr: Any, tokens: Sequence[str]) -> list[str]:
         """Remove leased items for good, and return the tokens of those not held any more."""
@@ -92,7 +107,7 @@ class Leases:
         if delay and not dies:
             self._stock.reveal(tr, tally, hidden)
             delayed = hidden._replace(
-                state=State.DELAYED, until=now_us() + delay, attempts=attempts, mark=None
+                state=State.DELAYED, until=now_us() + delay, attempts=attempts, mark=b""
             )
             self._stock.hide(tr, tally, delayed)
         else:

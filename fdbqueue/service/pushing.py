@@ -182,7 +182,7 @@ class Pusher:
         else:
             row = Row(place.data, value)
             hidden = Hidden(State.DELAYED, row, entry.until, 0, pushed_at)
-            self._stock.hide(tr, tally, hidden, place)
+            self._stock.hide(tr, tally, hidden, place=place)
 
     def _following(self, tr: Any, entries: list[Entry]) -> dict[Any, int]:
         """Return the next index of each priority, above all that are ready or hidden."""

@@ -6,16 +6,14 @@ counts. An item keeps its place wherever it goes, so it comes back where it was.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import fdb.tuple
-
-from fdbqueue.service import tuples
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item, Page, moment
-from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Place, State
+from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Place, Position, State
 from fdbqueue.service.keyspace.meta import META_TAIL, VALUE_TAIL, Kind
 from fdbqueue.service.reading import MAX_RETURNED_BYTES, End, ItemReader, Loaded, Row
 
@@ -23,6 +21,8 @@ MAX_VALUE_BYTES = 100_000
 
 _STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
 STATES = {name: state for state, name in _STATE_NAMES.items()}
+#: Until, attempts, pushed_at or -1; the mark follows.
+_FACTS = struct.Struct(">QIq")
 _KINDS = {State.LEASED: Kind.LEASE, State.DELAYED: Kind.DELAY}
 
 
@@ -35,7 +35,7 @@ class Hidden(NamedTuple):
         until: When the lease or the delay ends, when it died; in microseconds.
         attempts: How often it was leased and given up.
         pushed_at: When it was pushed, in microseconds, or None.
-        mark: A lease's secret (bytes), the reason of a death (text), or None.
+        mark: A lease's secret, or the reason of a death in UTF-8.
     """
 
     state: State
@@ -43,7 +43,7 @@ class Hidden(NamedTuple):
     until: int
     attempts: int
     pushed_at: int | None
-    mark: Any = None
+    mark: bytes = b""
 
 
 class Stock:
@@ -76,14 +76,17 @@ class Stock:
             tr.clear_range(*self.meta.chunks(loaded.row.place))
         tally.pops += 1
 
-    def lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> Item:
-        """Hide a ready item for as long as it is leased, and return it."""
-        item = loaded.item
-        assert isinstance(item, Item)
+    def lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> None:
+        """Hide a ready item for as long as it is leased."""
+        assert isinstance(loaded.item, Item)
         self._leave(tr, tally, loaded)
-        hidden = Hidden(State.LEASED, loaded.row, until, item.attempts, loaded.pushed_at, mark)
-        self.hide(tr, tally, hidden)
-        return replace(item, state="leased", until=moment(until))
+        attempts = loaded.item.attempts
+        self.hide(
+            tr,
+            tally,
+            Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, mark),
+            position=loaded.position,
+        )
 
     def bury(self, tr: Any, tally: Tally, loaded: Loaded, now: int, reason: str) -> None:
         """Move a ready item, or what is no item, to the dead letters."""
@@ -92,7 +95,14 @@ class Stock:
         self.hide(
             tr,
             tally,
-            Hidden(State.DEAD, loaded.row, now, attempts, loaded.pushed_at, reason),
+            Hidden(
+                State.DEAD,
+                loaded.row,
+                now,
+                attempts,
+                loaded.pushed_at,
+                reason.encode(errors="replace"),
+            ),
         )
 
     def _leave(self, tr: Any, tally: Tally, loaded: Loaded) -> None:
@@ -102,7 +112,15 @@ class Stock:
 
     # Into the hidden items and out of them
 
-    def hide(self, tr: Any, tally: Tally, hidden: Hidden, place: Place | None = None) -> None:
+    def hide(
+        self,
+        tr: Any,
+        tally: Tally,
+        hidden: Hidden,
+        *,
+        place: Place | None = None,
+        position: Position | None = None,
+    ) -> None:
         """Write a hidden item.
 
         Args:
@@ -110,11 +128,11 @@ class Stock:
             tally: Its account.
             hidden: The item.
             place: Its place, where the commit decides it.
+            position: What its place says, where that is known.
         """
         place = place or Place(hidden.row.place)
         prefix = self.meta.state_prefix(hidden.state)
-        facts = (hidden.until, hidden.attempts, hidden.pushed_at, hidden.mark)
-        place.set(tr, prefix, fdb.tuple.pack(facts), META_TAIL)
+        place.set(tr, prefix, _packed(hidden), META_TAIL)
         place.set(tr, prefix, hidden.row.value, VALUE_TAIL)
         if hidden.state in _KINDS:
             place.set(tr, self.meta.due_prefix(hidden.until, _KINDS[hidden.state]), b"")
@@ -122,11 +140,10 @@ class Stock:
             tally.delays += 1
         tally.hide(hidden.state, 1)
         if place.stamp_at is None:
-            self.note_hidden(tally, place.data)
+            self.note_hidden(tally, position or self.position(place.data))
 
-    def note_hidden(self, tally: Tally, place: bytes) -> None:
+    def note_hidden(self, tally: Tally, position: Position | None) -> None:
         """Note a place that may come back, so that later pushes go behind it."""
-        position = self._position(place)
         if position is not None and isinstance(position.sequence, int):
             tally.high = max(tally.high, position.sequence)
 
@@ -153,7 +170,7 @@ class Stock:
 
     def with_attempts(self, row: Row, attempts: int) -> Row | None:
         """Return a row whose value holds the attempts, None where it cannot."""
-        position = self._position(row.place)
+        position = self.position(row.place)
         if not self.codec.keeps_metadata or position is None or position.chunks > 1:
             return None
         try:
@@ -169,14 +186,14 @@ class Stock:
 
     def count_back(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
         """Count an item that is ready again."""
-        position = self._position(hidden.row.place)
+        position = self.position(hidden.row.place)
         priority = None if position is None else position.priority
         tally.enter(tr, Place(hidden.row.place), priority, hidden.pushed_at)
 
     def delete(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
         """Remove a hidden item for good."""
         self.reveal(tr, tally, hidden)
-        position = self._position(hidden.row.place)
+        position = self.position(hidden.row.place)
         if position is not None and position.chunks > 1:
             tr.clear_range(*self.meta.chunks(hidden.row.place))
 
@@ -234,14 +251,23 @@ class Stock:
         return list(found)
 
     def _hidden(self, state: State, place: bytes, meta: bytes, value: bytes) -> Hidden:
-        until, attempts, pushed_at, mark = tuples.unpack(meta)
-        return Hidden(state, Row(place, value), until, attempts, pushed_at, mark)
+        until, attempts, pushed_at = _FACTS.unpack_from(meta)
+        mark = meta[_FACTS.size :]
+        return Hidden(
+            state, Row(place, value), until, attempts, None if pushed_at < 0 else pushed_at, mark
+        )
 
-    def _position(self, place: bytes) -> Any:
+    def position(self, place: bytes) -> Position | None:
+        """Return what a place says, None where it is not that of an item."""
         try:
             return self.keys.position(place)
         except (ValueError, TypeError):
             return None
+
+
+def _packed(hidden: Hidden) -> bytes:
+    pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
+    return _FACTS.pack(hidden.until, hidden.attempts, pushed_at) + hidden.mark
 
 
 def _described(item: Item, hidden: Hidden) -> Item:
@@ -251,5 +277,5 @@ def _described(item: Item, hidden: Hidden) -> Item:
         state=_STATE_NAMES[hidden.state],
         attempts=hidden.attempts,
         until=None if dead else moment(hidden.until),
-        reason=hidden.mark if dead else None,
+        reason=hidden.mark.decode(errors="replace") if dead else None,
     )

@@ -305,7 +305,7 @@ class _Round:
             short = False
         self._served.wrote = True
         for row in (*rows[0], *rows[1]):
-            self._stock.note_hidden(self._tally, row.place)
+            self._stock.note_hidden(self._tally, self._stock.position(row.place))
         write_claim(self._tr, self._stock.meta, request, Claim(rows, short, self._retried))
 
     def _deliver(self, batch: list[Want], wanted: list[list[Row]], early: int) -> None:
