@@ -14,6 +14,7 @@ from typing import Any
 from fdb.subspace_impl import Subspace
 
 from benchmarks.measure import Line, compare, compare_by_turns, rate, rate_of_threads
+from benchmarks.plan import Plan
 from fdbqueue.engines import embedded
 from fdbqueue.service import FifoQueue, PriorityQueue
 
@@ -44,10 +45,10 @@ class RawSqlite:
         ).fetchall()
 
 
-def one_thread(folder: Path) -> Iterator[Line]:
+def one_thread(plan: Plan) -> Iterator[Line]:
     """Push and pop, one at a time, beside SQLite doing the same."""
-    raw = RawSqlite(folder / "raw.sqlite3")
-    database = embedded.open(folder / "ours.sqlite3")
+    raw = RawSqlite(plan.folder / "raw.sqlite3")
+    database = embedded.open(plan.folder / "ours.sqlite3")
     fifo = FifoQueue(database, Subspace(("fifo",)))
     priority = PriorityQueue(database, Subspace(("priority",)))
     for name, queue in (("FIFO", fifo), ("priority", priority)):
@@ -61,14 +62,14 @@ def one_thread(folder: Path) -> Iterator[Line]:
                 peer,
                 peer_name="raw SQLite",
                 bar="at least 0.5",
-                rounds=ROUNDS,
+                rounds=plan.rounds(ROUNDS),
                 turns=BATCH,
             )
 
 
-def many_threads(folder: Path) -> Iterator[Line]:
+def many_threads(plan: Plan) -> Iterator[Line]:
     """Eight threads' pushes together, beside one thread's."""
-    queue = FifoQueue(embedded.open(folder / "ours.sqlite3"), Subspace(("threads",)))
+    queue = FifoQueue(embedded.open(plan.folder / "ours.sqlite3"), Subspace(("threads",)))
     yield compare(
         "push, 8 threads together",
         lambda: rate_of_threads(lambda: queue.push(SMALL), 8 * BATCH, 8),
@@ -76,15 +77,15 @@ def many_threads(folder: Path) -> Iterator[Line]:
         peer_name="1 thread",
         unit="/s",
         bar="at least 1.1",
-        rounds=ROUNDS,
+        rounds=plan.rounds(ROUNDS),
     )
 
 
-def push_many(folder: Path) -> Iterator[Line]:
+def push_many(plan: Plan) -> Iterator[Line]:
     """Earthquakes pushed many at a time, beside SQLite one at a time."""
-    raw = RawSqlite(folder / "raw.sqlite3")
+    raw = RawSqlite(plan.folder / "raw.sqlite3")
     queue = PriorityQueue(
-        embedded.open(folder / "ours.sqlite3"), Subspace(("many",)), priority_type="float"
+        embedded.open(plan.folder / "ours.sqlite3"), Subspace(("many",)), priority_type="float"
     )
     records = [json.loads(line) for line in EARTHQUAKES.read_text().splitlines()]
     pairs = [(record, record["magnitude"]) for record in records]
@@ -104,13 +105,13 @@ def push_many(folder: Path) -> Iterator[Line]:
         peer_name="raw SQLite, one by one",
         unit="/s",
         bar="at least 6 (30,000/s where raw does 5,000)",
-        rounds=5,
+        rounds=plan.rounds(5),
     )
 
 
-def growth(folder: Path) -> Iterator[Line]:
+def growth(plan: Plan) -> Iterator[Line]:
     """A peek and a page of 100, in a queue of a million beside one of a thousand."""
-    database = embedded.open(folder / "grown.sqlite3", durability="normal")
+    database = embedded.open(plan.folder / "grown.sqlite3", durability="normal")
     queues = {}
     for size in (1_000, 1_000_000):
         queue = PriorityQueue(database, Subspace((size,)), priority_type="float")
@@ -127,7 +128,7 @@ def growth(folder: Path) -> Iterator[Line]:
             peer_name="1,000 items",
             unit="ms",
             bar="at most 1.3",
-            rounds=ROUNDS,
+            rounds=plan.rounds(ROUNDS),
         )
 
 

@@ -12,11 +12,30 @@ Operation = Callable[[], object]
 
 
 @dataclass(frozen=True)
+class Latency:
+    """How long single operations took, in milliseconds: the median and the slow ones."""
+
+    p50: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> Latency:
+        """Return the percentiles of some durations."""
+        ranked = sorted(seconds)
+        return cls(*(ranked[len(ranked) * percent // 100] * 1000 for percent in (50, 95, 99)))
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50:.1f}, p95 {self.p95:.1f}, p99 {self.p99:.1f} ms"
+
+
+@dataclass(frozen=True)
 class Line:
     """One line of the report.
 
     ``ours`` and ``peer`` are in ``unit``; ``ratio`` is ours to the peer's, the median of
-    the rounds' ratios; ``bar`` is what it shall be, ``at least`` or ``at most``.
+    the rounds' ratios; ``bar`` is what it shall be, ``at least`` or ``at most``. The
+    latencies are there where many operated at once.
     """
 
     name: str
@@ -28,6 +47,8 @@ class Line:
     highest_ratio: float
     unit: str
     bar: str
+    our_latency: Latency | None = None
+    peer_latency: Latency | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the line for ``--json``."""
@@ -73,7 +94,7 @@ def compare(
 ) -> Line:
     """Measure ours and the peer in alternating rounds, so that both meet the same noise."""
     pairs = [(ours(), peer()) for _ in range(rounds)]
-    return _line(name, pairs, peer_name=peer_name, unit=unit, bar=bar)
+    return line_of(name, pairs, peer_name=peer_name, unit=unit, bar=bar)
 
 
 def compare_by_turns(
@@ -99,12 +120,20 @@ def compare_by_turns(
                 operation()
                 found.append(time.perf_counter() - start)
         pairs.append((1 / statistics.median(times[0]), 1 / statistics.median(times[1])))
-    return _line(name, pairs, peer_name=peer_name, unit="/s", bar=bar)
+    return line_of(name, pairs, peer_name=peer_name, unit="/s", bar=bar)
 
 
-def _line(
-    name: str, pairs: list[tuple[float, float]], *, peer_name: str, unit: str, bar: str
+def line_of(
+    name: str,
+    pairs: list[tuple[float, float]],
+    *,
+    peer_name: str,
+    unit: str,
+    bar: str,
+    our_latency: Latency | None = None,
+    peer_latency: Latency | None = None,
 ) -> Line:
+    """Return the line of some rounds, each ours and the peer's."""
     ratios = sorted(one / other for one, other in pairs)
     return Line(
         name=name,
@@ -116,4 +145,6 @@ def _line(
         highest_ratio=ratios[-1],
         unit=unit,
         bar=bar,
+        our_latency=our_latency,
+        peer_latency=peer_latency,
     )

@@ -42,6 +42,10 @@ _STAGED_SECONDS = 0.25
 #: rounds of this process; and in seconds, at least and at most.
 _PATIENCE_ROUNDS = 2.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
+#: When to look for a claim, in parts of the time it usually takes.
+_FIRST_LOOK, _NEXT_LOOK = 0.6, 0.2
+#: Those who are back within so many moments ask together.
+_MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
 
@@ -100,6 +104,8 @@ class Crowd:
         self._asked = 0.0  # how many items other processes ask for in a round
         self._round_seconds = 0.002
         self._busy_share = 0.0
+        self._helped_seconds = 0.005  # from a request to its claim
+        self._company = 0  # how many asked together the last time
         self._taken: int | None = None
         self._others_pop = False
         self._staged_until = 0.0
@@ -255,17 +261,17 @@ class Crowd:
 
     def _stage(self) -> None:
         """Ask other processes to take for those who wait, and collect it."""
-        with self._mutex:
-            batch = self._batch = list(self._waiting)
+        batch = self._batch = self._gathered()
         if not batch:
             return
         request = self._ask(batch)
-        progress = _Progress(self._patience())
+        progress = _Progress(self._helped_seconds, self._patience())
         while True:
             progress.pause()
             outcome = run(self._database, lambda tr: self._look(tr, request), wrote=_collected)
             if isinstance(outcome, Served):
                 self._settle(outcome)
+                self._helped_seconds += _WEIGHT * (progress.seconds - self._helped_seconds)
                 self._staged_until = time.monotonic() + _STAGED_SECONDS
                 return
             if outcome is None:  # it ran out, and what was taken for it went back
@@ -273,6 +279,16 @@ class Crowd:
             if progress.is_over(*outcome) and self._take_over(request):
                 return
             self._batch = batch
+
+    def _gathered(self) -> Sequence[_Waiter]:
+        """Return those who wait, giving those who were just served a moment to be back."""
+        for _ in range(_MOMENTS):
+            if len(self._waiting) >= self._company:
+                break
+            time.sleep(_MOMENT_SECONDS)
+        with self._mutex:
+            self._company = len(self._waiting)
+            return list(self._waiting)
 
     def _ask(self, batch: Sequence[_Waiter]) -> Request:
         wanted = [0, 0]
@@ -324,18 +340,30 @@ class Crowd:
 
 
 class _Progress:
-    """Decide when to look for a claim, and when nobody seems to be at work."""
+    """Decide when to look for a claim, and when nobody seems to be at work.
 
-    def __init__(self, patience_seconds: float) -> None:
+    Args:
+        usual_seconds: How long it took until now.
+        patience_seconds: For how long nobody must have taken anything.
+    """
+
+    def __init__(self, usual_seconds: float, patience_seconds: float) -> None:
         self._patience = patience_seconds
-        self._pause = patience_seconds / 8
+        self._pause = usual_seconds * _FIRST_LOOK
+        self._next_pause = usual_seconds * _NEXT_LOOK
         self._taken: int | None = None
-        self._since = time.monotonic()
+        self._began = self._since = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return time.monotonic() - self._began
 
     def pause(self) -> None:
-        """Sleep for a moment, longer each time."""
-        time.sleep(self._pause)
-        self._pause = min(self._pause * 1.2, self._patience)
+        """Sleep until it is worth looking."""
+        time.sleep(min(self._pause, _MAX_PATIENCE_SECONDS))
+        self._pause = self._next_pause
+        self._next_pause *= 1.2
 
     def is_over(self, taken: int, in_line: int) -> bool:
         """Tell whether nobody has taken anything for too long."""

@@ -163,7 +163,7 @@ def test_clears_by_selectors(shared, rows, writes, begin, end):
     assert _pairs(shared.create_transaction()[:]) == sorted(model.rows.items())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def long_range(shared: embedded.Database) -> tuple[Any, Model]:
     """A transaction with writes of every kind among a thousand stored rows."""
     rows = {b"%04d" % number: b"v" * (number % 60) for number in range(1000)}

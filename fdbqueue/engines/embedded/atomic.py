@@ -24,7 +24,7 @@ def add(value: bytes | None, param: bytes) -> bytes:
     """Add two little-endian integers, dropping a carry past the parameter's length."""
     length = len(param)
     total = _number(value, length) + int.from_bytes(param, "little")
-    return (total & ((1 << (8 * length)) - 1)).to_bytes(length, "little")
+    return total.to_bytes(length + 1, "little")[:length]
 
 
 def bit_and(value: bytes | None, param: bytes) -> bytes:

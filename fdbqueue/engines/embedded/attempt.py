@@ -27,6 +27,8 @@ class Attempt:
         self.writes = WriteBuffer()
         self.read_conflicts: list[Range] = []
         self.write_conflicts: list[Range] = []
+        #: What was set with a stamp to come, which is not in the conflict ranges before.
+        self.versionstamped_keys: list[bytes] = []
         self.approximate_size = 0
         self.read_version: int | None = None
         self.has_read = False
@@ -56,10 +58,11 @@ class Attempt:
 
     def set(self, conflicts: bool, key: bytes, value: bytes) -> None:
         """Set a key."""
-        self._check_write(key, value)
-        self._mutated(conflicts, ("set", key, value))
+        self._admit(conflicts, key, value)
         if self.options.read_your_writes:
             self.writes.set(key, value)
+        else:
+            self.writes.early.append(("set", key, value))
 
     def clear(self, conflicts: bool, key: bytes) -> None:
         """Clear a key."""
@@ -67,9 +70,11 @@ class Attempt:
             raise FDBError(2004)
         if len(key) > KEY_SIZE_LIMIT:
             return
-        self._mutated(conflicts, ("clear", key, b""))
+        self._count(conflicts, key, b"")
         if self.options.read_your_writes:
             self.writes.clear(key)
+        else:
+            self.writes.early.append(("clear", key, b""))
 
     def clear_range(self, conflicts: bool, begin: bytes, end: bytes) -> None:
         """Clear a range."""
@@ -79,48 +84,52 @@ class Attempt:
             raise FDBError(2004)
         if begin == end:
             return
-        self._mutated(False, ("clear_range", begin, end))
+        self._count(False, begin, end)
         if conflicts:
             self.written(begin, end)
         if self.options.read_your_writes:
             self.writes.clear_range(begin, end)
+        else:
+            self.writes.early.append(("clear_range", begin, end))
 
     def mutate(self, conflicts: bool, key: bytes, param: bytes, name: str) -> None:
         """Apply an atomic operation."""
-        self._check_write(key, param)
-        self._mutated(conflicts, (name, key, param))
+        self._admit(conflicts, key, param)
         if self.options.read_your_writes:
             self.writes.mutate(name, key, param)
+        else:
+            self.writes.early.append((name, key, param))
 
     def set_versionstamped_key(self, _: bool, key: bytes, value: bytes) -> None:
         """Set a key stamped by the commit, which makes others conflict with it."""
-        self._check_write(key, value)
+        self._admit(False, key, value)
         stamp_position(key)
-        self._mutated(False, ("set_versionstamped_key", key, value))
+        self.versionstamped_keys.append(key)
         if self.options.read_your_writes:
             self.writes.set_versionstamped_key(key, value, self.read_version or 0)
+        else:
+            self.writes.early.append(("set_versionstamped_key", key, value))
 
     def set_versionstamped_value(self, conflicts: bool, key: bytes, param: bytes) -> None:
         """Set a value stamped by the commit."""
-        self._check_write(key, param)
+        self._admit(conflicts, key, param)
         stamp_position(param)
-        self._mutated(conflicts, ("set_versionstamped_value", key, param))
         if self.options.read_your_writes:
             self.writes.set_versionstamped_value(key, param)
+        else:
+            self.writes.early.append(("set_versionstamped_value", key, param))
 
-    def _check_write(self, key: bytes, value: bytes) -> None:
+    def _admit(self, conflicts: bool, key: bytes, value: bytes) -> None:
         if key >= self.options.write_end:
             raise FDBError(2004)
         if len(key) > KEY_SIZE_LIMIT:
             raise FDBError(2102)
         if len(value) > VALUE_SIZE_LIMIT:
             raise FDBError(2103)
+        self._count(conflicts, key, value)
 
-    def _mutated(self, conflicts: bool, mutation: Mutation) -> None:
-        _, key, param = mutation
+    def _count(self, conflicts: bool, key: bytes, param: bytes) -> None:
         self.approximate_size += len(key) + len(param) + _MUTATION_BYTES
-        if not self.options.read_your_writes:
-            self.writes.early.append(mutation)
         if conflicts:
             self.written(key, after(key))
 

@@ -16,15 +16,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable
-from itertools import groupby
-from operator import itemgetter
 
-from fdbqueue.engines.embedded.atomic import OPERATIONS
+from fdbqueue.engines.embedded.changes import Changes
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
 from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
 from fdbqueue.engines.embedded.storage import Store
-from fdbqueue.engines.embedded.writes import Mutation, stamped
+from fdbqueue.engines.embedded.writes import Mutation
 from fdbqueue.exceptions import EngineUnavailable
 
 _log = logging.getLogger(__name__)
@@ -35,7 +33,6 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
-_SET = "INSERT INTO kv VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 #: The newest commit before the kept ones stays: it is what the oldest transactions read.
 _PRUNE = """
     DELETE FROM commits
@@ -247,6 +244,7 @@ class Committer:
         (newest,) = connection.execute("SELECT max(version) FROM commits").fetchone()
         version = self._next_version(newest)
         history = _History(connection, newest)
+        changes = Changes(connection)
         written: list[Range] = []
         earlier: list[RangeSet] = []
         accepted: list[CommitRequest] = []
@@ -257,12 +255,14 @@ class Committer:
                 continue
             request.version = version
             request.stamp = version.to_bytes(8, "big") + len(accepted).to_bytes(2, "big")
-            _apply(connection, request)
+            for key in changes.add(request.mutations, request.stamp):
+                request.write_ranges.append((key, after(key)))
             accepted.append(request)
             written.extend(request.write_ranges)
             if len(group) > 1:
                 earlier.append(RangeSet.of(request.write_ranges))
         if accepted:
+            changes.write()
             encoded = RangeSet.of(written).encode()
             connection.execute("INSERT INTO commits VALUES (?, ?)", (version, encoded))
             self._prune(connection, version)
@@ -327,37 +327,3 @@ def _conflict(written: Iterable[RangeSet], read_ranges: list[Range]) -> int | No
             if ranges.intersects(begin, end):
                 return 1020
     return None
-
-
-def _apply(connection: sqlite3.Connection, request: CommitRequest) -> None:
-    for name, run in groupby(request.mutations, key=itemgetter(0)):
-        if name == "set":
-            connection.executemany(_SET, [(key, value) for _, key, value in run])
-        elif name == "clear":
-            connection.executemany("DELETE FROM kv WHERE key = ?", [(key,) for _, key, _ in run])
-        elif name == "clear_range":
-            connection.executemany(
-                "DELETE FROM kv WHERE key >= ? AND key < ?", [(begin, end) for _, begin, end in run]
-            )
-        else:
-            for mutation in run:
-                _apply_atomic(connection, request, mutation)
-
-
-def _apply_atomic(
-    connection: sqlite3.Connection, request: CommitRequest, mutation: Mutation
-) -> None:
-    name, key, value = mutation
-    if name == "set_versionstamped_key":
-        key = stamped(key, request.stamp)
-        request.write_ranges.append((key, after(key)))
-        connection.execute(_SET, (key, value))
-    elif name == "set_versionstamped_value":
-        connection.execute(_SET, (key, stamped(value, request.stamp)))
-    else:
-        row = connection.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
-        result = OPERATIONS[name](row[0] if row else None, value)
-        if result is None:
-            connection.execute("DELETE FROM kv WHERE key = ?", (key,))
-        else:
-            connection.execute(_SET, (key, result))

@@ -110,10 +110,10 @@ class RangeSet:
         """Return the set as bytes: a count, the lengths, then the keys one after another."""
         lengths: list[int] = []
         keys: list[bytes] = []
-        for begin, end in self:
+        for begin, end in zip(self.begins, self.ends, strict=True):
             lengths.append(len(begin))
             keys.append(begin)
-            if end == after(begin):
+            if end == begin + b"\x00":
                 lengths.append(_POINT)
             else:
                 lengths.append(len(end))

@@ -86,6 +86,8 @@ def as_value(value: Any) -> bytes:
 
 def as_selector(key: Any, default: bytes) -> KeySelector:
     """Return a selector without ``or_equal`` for a key, a selector, or None."""
+    if type(key) is bytes:
+        return KeySelector(key, False, 1)
     if not hasattr(key, "or_equal"):
         return KeySelector(default if key is None else as_key(key), False, 1)
     found = as_key(key.key)

@@ -58,20 +58,17 @@ class Snapshot:
         """Whether the five seconds a transaction may read are over."""
         return time.monotonic() - self.opened_at > TRANSACTION_LIFE_SECONDS
 
-    @disk_errors
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
         row = self._query("SELECT value FROM kv WHERE key = ?", (key,))
         return row[0][0] if row else None
 
-    @disk_errors
     def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Row]:
         """Return up to ``limit`` rows of ``[begin, end)`` from either end."""
         order = "DESC" if reverse else "ASC"
         sql = f"SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key {order} LIMIT ?"
         return self._query(sql, (begin, end, limit))
 
-    @disk_errors
     def commits_since(self, version: int) -> list[tuple[int, bytes]]:
         """Return the version and write conflict ranges of each later commit still kept."""
         return self._query(
@@ -79,7 +76,6 @@ class Snapshot:
             (version,),
         )
 
-    @disk_errors
     def oldest_commit(self) -> int:
         """Return the version from which on the commits are kept without a gap."""
         return self._query("SELECT min(version) FROM commits")[0][0]
@@ -108,6 +104,7 @@ class Snapshot:
         if connection is not None:
             self._give_back(self, connection)
 
+    @disk_errors
     def _query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
         with self._lock:
             if self._connection is None:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fdbqueue.engines.embedded.attempt import Attempt
 from fdbqueue.engines.embedded.backoff import Backoff
 from fdbqueue.engines.embedded.commits import CommitRequest
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp, WorkFuture
+from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.mutators import Writes
 from fdbqueue.engines.embedded.options import OptionValues, TransactionOptions
-from fdbqueue.engines.embedded.ranges import after
+from fdbqueue.engines.embedded.reading import Reading
 from fdbqueue.engines.embedded.reads import Reads, SnapshotReads
-from fdbqueue.engines.embedded.selectors import (
-    KeySelector,
-    as_key,
-)
-from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.view import RangeRead, View
+from fdbqueue.engines.embedded.selectors import as_key
 from fdbqueue.engines.embedded.watches import Watch
 from fdbqueue.exceptions import EngineUnavailable
 
@@ -30,7 +24,7 @@ if TYPE_CHECKING:
     from fdbqueue.engines.embedded.database import Database
 
 
-class Transaction(Reads, Writes):
+class Transaction(Reads, Reading, Writes):
     """One transaction: reads at one version, buffers writes, commits them all or none.
 
     Serializable reads conflict at commit (1020) with what others wrote since; reads
@@ -39,7 +33,6 @@ class Transaction(Reads, Writes):
     """
 
     _snapshot = False
-    _view_source: Snapshot | None = None
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -75,99 +68,8 @@ class Transaction(Reads, Writes):
         """The transaction's options, as ``set_...`` methods."""
         return TransactionOptions(self)
 
-    # Reading
-
     def _reader(self) -> Transaction:
         return self
-
-    def read_key(self, key: bytes, snapshot: bool) -> Value:
-        """Read a key, for :class:`Reads`."""
-
-        def read(view: View) -> bytes | None:
-            value = view.get(key) if len(key) <= KEY_SIZE_LIMIT else None
-            if not snapshot:
-                self._attempt.depend_on(key, after(key))
-            return value
-
-        return self._reading(Value, snapshot, key < self.option_values.keys_end, read)
-
-    def read_selector(self, selector: KeySelector, snapshot: bool) -> Value:
-        """Resolve a selector, for :class:`Reads`."""
-
-        def read(view: View) -> bytes:
-            found = view.get_key(selector).key
-            if not snapshot and selector.offset > 0:
-                self._attempt.depend_on(selector.key, after(found))
-            elif not snapshot:
-                self._attempt.depend_on(found, selector.key)
-            return found
-
-        return self._reading(Value, snapshot, selector.key <= self.option_values.keys_end, read)
-
-    def read_range(
-        self,
-        begin: KeySelector,
-        end: KeySelector,
-        limit: int,
-        wanted: int,
-        reverse: bool,
-        snapshot: bool,
-    ) -> Future[RangeRead]:
-        """Read one part of a range, for :class:`Reads`."""
-
-        def read(view: View) -> RangeRead:
-            part = view.get_range(begin, end, limit, wanted, reverse=reverse)
-            if part.conflict is not None and not snapshot:
-                self._attempt.depend_on(*part.conflict)
-            return part
-
-        legal = max(begin.key, end.key) <= self.option_values.keys_end
-        return self._reading(Future, snapshot, legal, read)
-
-    def read_version(self) -> Future[int]:
-        """Return the version all reads are of, getting it where there is none yet."""
-        with self._lock:
-            try:
-                if self._deferred is not None:
-                    raise self._deferred
-                self._check_failure()
-                return Future(self._source().version)
-            except (FDBError, EngineUnavailable) as error:
-                return Future(error=error)
-
-    def _reading(
-        self, future: Callable[..., Any], snapshot: bool, legal: bool, read: Callable[[View], Any]
-    ) -> Any:
-        with self._lock:
-            try:
-                self._check_usable()
-                if not legal:
-                    raise FDBError(2004)
-            except FDBError as error:
-                return future(error=error)
-            try:
-                return future(read(self._view(snapshot)))
-            except (FDBError, EngineUnavailable) as error:
-                self._read_failure = error
-                return future(error=error)
-
-    def _view(self, snapshot: bool) -> View:
-        self._attempt.has_read = True
-        values = self.option_values
-        own_writes = values.read_your_writes and (
-            not snapshot or values.snapshot_read_your_writes > 0
-        )
-        return View(self._source(), self._attempt.writes if own_writes else None, values.keys_end)
-
-    def _source(self) -> Snapshot:
-        if self._view_source is None:
-            if self._attempt.read_version is not None:
-                raise FDBError(1007)
-            self._view_source = self._database.open_snapshot(self._requested_version)
-            self._attempt.read_version = self._view_source.version
-        elif self._view_source.expired:
-            raise FDBError(1007)
-        return self._view_source
 
     # Committing
 
@@ -234,6 +136,7 @@ class Transaction(Reads, Writes):
                 self._end_stamps(error=request.error)
                 raise request.error
             self._committed_version = request.version
+            self._attempt.versionstamped_keys = []  # now known, and in the conflict ranges
             self._end_stamps(stamp=request.stamp)
             self._activate_watches()
 

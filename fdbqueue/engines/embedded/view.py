@@ -151,7 +151,7 @@ class View:
         return low, high
 
     def _scan(self, begin: bytes, end: bytes, at_once: int, *, reverse: bool) -> Iterator[Seen]:
-        """Yield the keys of ``[begin, end)`` from either end.
+        """Return the keys of ``[begin, end)`` from either end, to be iterated.
 
         Args:
             at_once: About how many rows will be wanted; more are read when they are.
@@ -161,17 +161,21 @@ class View:
         """
         end = min(end, self._end)
         if begin >= end:
-            return
+            return iter(())
         if self._writes is None or not self._writes.touches(begin, end):
-            yield from self._stored(begin, end, at_once, reverse=reverse)
-            return
+            return self._stored(begin, end, at_once, reverse=reverse)
+        return self._overlaid(self._writes, begin, end, at_once, reverse=reverse)
+
+    def _overlaid(
+        self, writes: WriteBuffer, begin: bytes, end: bytes, at_once: int, *, reverse: bool
+    ) -> Iterator[Seen]:
         if reverse:
-            barrier = self._writes.readable_down_to(begin, end)
-            yield from self._merged(self._writes, barrier or begin, end, at_once, reverse=True)
+            barrier = writes.readable_down_to(begin, end)
+            yield from self._merged(writes, barrier or begin, end, at_once, reverse=True)
         else:
-            barrier = self._writes.readable_from(begin, end)
+            barrier = writes.readable_from(begin, end)
             readable_end = end if barrier is None else barrier
-            yield from self._merged(self._writes, begin, readable_end, at_once, reverse=False)
+            yield from self._merged(writes, begin, readable_end, at_once, reverse=False)
         if barrier is not None:
             raise FDBError(1036)
 

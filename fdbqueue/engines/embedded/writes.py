@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
 from typing import Final
 
 from fdbqueue.engines.embedded.atomic import OPERATIONS
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.ranges import RangeSet, after
+from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
 
 #: What a commit applies, in order: the operation's name, the key, and its parameter (the
 #: end of the range for ``clear_range``).
@@ -135,7 +134,6 @@ class WriteBuffer:
 
     def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
         """Set a key to a value that holds the commit's stamp; unreadable until then."""
-        stamp_position(param)
         if not self._is_unreadable(key):
             self._store(key, Pending(unreadable=True))
         self._push("set_versionstamped_value", key, param, unreadable=True)
@@ -172,7 +170,7 @@ class WriteBuffer:
         entry = self.entries.get(key)
         if isinstance(entry, Pending):
             return entry.unreadable
-        return bool(self.unreadable) and key in self.unreadable
+        return key in self.unreadable
 
     def _make_unreadable(self, begin: bytes, end: bytes) -> None:
         for cleared_begin, cleared_end in self.cleared.within(begin, end):
@@ -212,8 +210,11 @@ class WriteBuffer:
 
     def keys(self, begin: bytes, end: bytes) -> list[bytes]:
         """Return the keys in ``[begin, end)`` that have an entry, in order."""
+        if not self.entries:
+            return []
         keys = self._sort()
-        return keys[bisect_left(keys, begin) : bisect_left(keys, end)]
+        first = bisect_left(keys, begin)
+        return keys[first : bisect_left(keys, end, first)]
 
     def readable_from(self, begin: bytes, end: bytes) -> bytes | None:
         """Return the first unreadable key of ``[begin, end)``, or None."""
@@ -235,8 +236,8 @@ class WriteBuffer:
                 return after(key)
         return last
 
-    def undetermined(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the parts of ``[begin, end)`` whose content depends on what is stored.
+    def undetermined(self, begin: bytes, end: bytes) -> list[Range]:
+        """Return the parts of ``[begin, end)`` whose content depends on what is stored.
 
         Only these conflict with other transactions when the range is read: what this
         transaction set or cleared itself is known to it.
@@ -245,9 +246,8 @@ class WriteBuffer:
             (key, after(key)) for key in self.keys(begin, end) if _independent(self.entries[key])
         ]
         if not known:
-            yield from self.cleared.outside(begin, end)
-            return
-        yield from RangeSet.of([*known, *self.cleared.within(begin, end)]).outside(begin, end)
+            return self.cleared.outside(begin, end)
+        return RangeSet.of([*known, *self.cleared.within(begin, end)]).outside(begin, end)
 
     def _sort(self) -> list[bytes]:
         if self._new_keys:

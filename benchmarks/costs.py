@@ -1,0 +1,99 @@
+"""What an operation costs one client alone: beside the recipe's, and beside a simpler one.
+
+On the embedded engine, or on a cluster where ``FDB_CLUSTER_FILE`` names its file. The two
+of a line run by turns, so that both meet the same disk and the same cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.measure import Line, Operation, compare_by_turns
+from benchmarks.plan import Plan
+from benchmarks.queues import Load, Ours, Peer, queue_of
+
+ROUNDS = 5
+TURNS = 100
+MANY = 50
+
+
+def recipe(plan: Plan) -> Iterator[Line]:
+    """Push and pop beside the recipe's."""
+    for kind, verb in itertools.product(KINDS, ("push", "pop")):
+        yield _compare(
+            plan,
+            f"{KINDS[kind]} {verb}, alone",
+            verb,
+            (Load(kind), Load(kind, "recipe")),
+            peer_name="recipe",
+            bar=plan.bar("no bar", "at least 0.9"),
+        )
+
+
+def counters(plan: Plan) -> Iterator[Line]:
+    """Push and pop as they are, beside the same without what they write to count."""
+    for kind, verb in itertools.product(KINDS, ("push", "pop")):
+        yield _compare(
+            plan,
+            f"{KINDS[kind]} {verb}, counted",
+            verb,
+            (Load(kind), Load(kind, "uncounted")),
+            peer_name="not counted",
+            bar="at least 0.8",
+        )
+
+
+def taking(plan: Plan) -> Iterator[Line]:
+    """Leases, and pops that would wait, beside plain pops: one by one, and many at once."""
+    for method, verb, bar in (
+        ("wait", "pop", "at least 0.9"),
+        ("lease", "pop", "at least 0.5"),
+        ("lease+ack", "pop", "no bar"),
+        ("lease", f"pop of {MANY}", "at least 0.5"),
+        ("lease+ack", f"pop of {MANY}", "no bar"),
+    ):
+        name = verb.replace("pop", "pop and wait" if method == "wait" else method)
+        loads = Load(method=method), Load()
+        yield _compare(plan, f"FIFO {name}, alone", verb, loads, peer_name=verb, bar=bar)
+
+
+def _compare(
+    plan: Plan, name: str, verb: str, loads: tuple[Load, Load], *, peer_name: str, bar: str
+) -> Line:
+    """Compare one verb of two queues, in a database and subspaces of their own."""
+    database, rounds = plan.open(), plan.rounds(ROUNDS)
+    with plan.subspace(database) as one, plan.subspace(database) as other:
+        ours, peer = (
+            VERBS[verb](queue_of(database, subspace, load), rounds * TURNS)
+            for subspace, load in zip((one, other), loads, strict=True)
+        )
+        return compare_by_turns(
+            name, ours, peer, peer_name=peer_name, bar=bar, rounds=rounds, turns=TURNS
+        )
+
+
+def _push(queue: Peer | Ours, turns: int) -> Operation:  # noqa: ARG001  # nothing to prepare
+    numbers = itertools.count()
+    return lambda: queue.push(next(numbers))
+
+
+def _pop(queue: Peer | Ours, turns: int) -> Operation:
+    queue.fill(turns)
+    return queue.take
+
+
+def _pop_many(queue: Any, turns: int) -> Operation:
+    queue.fill(turns * MANY)
+    return lambda: queue.take_many(MANY)
+
+
+KINDS = {"fifo": "FIFO", "priority": "priority"}
+VERBS: dict[str, Callable[[Any, int], Operation]] = {
+    "push": _push,
+    "pop": _pop,
+    f"pop of {MANY}": _pop_many,
+}
+
+BENCHMARKS = {"recipe": recipe, "counters": counters, "taking": taking}

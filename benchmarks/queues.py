@@ -1,0 +1,133 @@
+"""The queues that are measured, ours and the peers', behind the same three verbs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from fdb.subspace_impl import Subspace
+
+from benchmarks.peers import FifoRecipe, HighContentionLayer, PriorityRecipe
+from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service.counters import Tally
+
+SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
+PRIORITIES = 10
+_MANY_ITEMS = 1_000_000_000
+
+PEERS: dict[str, dict[str, type[FifoRecipe]]] = {
+    "recipe": {"fifo": FifoRecipe, "priority": PriorityRecipe},
+    "layer": {"fifo": HighContentionLayer},
+}
+
+
+@dataclass(frozen=True)
+class Load:
+    """Whose queue is popped, and how.
+
+    ``method`` is ``"recipe"``, ``"layer"``, or one of ours: ``"pop"``, ``"wait"``,
+    ``"lease"``, ``"lease+ack"``; or ``"uncounted"``, a pop that writes no counts.
+    ``options`` are ours too.
+    """
+
+    kind: str = "fifo"
+    method: str = "pop"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_strict(self) -> bool:
+        """Are items taken in their order?"""
+        return self.options.get("contention") != "relaxed"
+
+    def place(self, number: int) -> int:
+        """Return where an item is in the order of the items a queue is filled with."""
+        return number + number % PRIORITIES * _MANY_ITEMS if self.kind == "priority" else number
+
+
+class Peer:
+    """A peer's queue of the same JSON values; it stores bytes, so its caller encodes them."""
+
+    def __init__(self, database: Any, subspace: Subspace, load: Load) -> None:
+        self._queue = PEERS[load.method][load.kind](database, subspace)
+        self.items = self._queue.items
+
+    def fill(self, count: int) -> None:
+        """Put ``count`` numbered items in."""
+        self._queue.fill((json.dumps(_value(n)).encode(), n % PRIORITIES) for n in range(count))
+
+    def push(self, number: int) -> None:
+        """Push one item."""
+        self._queue.push(json.dumps(_value(number)).encode(), number % PRIORITIES)
+
+    def take(self) -> int | None:
+        """Take one item and return its number, None when there is none."""
+        value = self._queue.pop()
+        return None if value is None else int(json.loads(value)["number"])
+
+
+class Ours:
+    """Our queue of the same JSON values."""
+
+    def __init__(self, database: Any, subspace: Subspace, load: Load) -> None:
+        self.items = subspace
+        self._has_priorities = load.kind == "priority"
+        self.queue: Any = (PriorityQueue if self._has_priorities else FifoQueue)(
+            database, subspace, **load.options
+        )
+        self._method = load.method
+        if load.method == "uncounted":
+            stock = self.queue._stock  # noqa: SLF001  # there is no such option
+            stock.tally = lambda: _NoTally(stock.meta)
+
+    def fill(self, count: int) -> None:
+        """Put ``count`` numbered items in."""
+        values = ((_value(number), number % PRIORITIES) for number in range(count))
+        self.queue.push_many(values if self._has_priorities else (value for value, _ in values))
+
+    def push(self, number: int) -> None:
+        """Push one item."""
+        self.queue.push(_value(number), number % PRIORITIES if self._has_priorities else None)
+
+    def take(self) -> int | None:
+        """Take one item and return its number, None when there is none."""
+        if self._method in {"pop", "uncounted"}:
+            item = self.queue.pop()
+        elif self._method == "wait":
+            item = self.queue.pop(wait=1)
+        else:
+            item = self.queue.lease()
+            if self._method == "lease+ack" and item is not None:
+                self.queue.ack(item)
+        return None if item is None else item.value["number"]
+
+    def take_many(self, count: int) -> None:
+        """Take that many in one transaction; their acks take another."""
+        if self._method == "pop":
+            self.queue.pop_many(count)
+        else:
+            items = self.queue.lease_many(count)
+            if self._method == "lease+ack":
+                self.queue.ack_many(items)
+
+
+class _NoTally(Tally):
+    """Counts nothing."""
+
+    def enter(self, *_: Any) -> None:
+        """Leave out the age of an item that becomes ready."""
+
+    def leave(self, *_: Any) -> None:
+        """Leave out the age of an item that is ready no more."""
+
+    def write(self, tr: Any) -> None:
+        """Write nothing."""
+
+
+def queue_of(database: Any, subspace: Subspace, load: Load) -> Peer | Ours:
+    """Return the queue that a load pops."""
+    return (Peer if load.method in PEERS else Ours)(database, subspace, load)
+
+
+def _value(number: int) -> dict[str, Any]:
+    return {"number": number, **SMALL}
