@@ -17,7 +17,7 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.consuming import Consuming
 from fdbqueue.service.counters import Counts
-from fdbqueue.service.items import Item, Priority, microseconds, moment
+from fdbqueue.service.items import LAST_MOMENT, Item, Priority, microseconds, moment
 from fdbqueue.service.keyspace import ItemKeys
 from fdbqueue.service.leases import duration
 from fdbqueue.service.pushing import Entry, Pusher
@@ -192,13 +192,16 @@ class Queue(Consuming):
         """Return when a pushed item becomes ready, None for at once."""
         if delay is not None and not_before is not None:
             raise InvalidInput(queue=self.name, reason="either delay or not_before")
-        if delay:
-            return now_us() + duration(self.name, "delay", delay)
+        if delay is not None:
+            hidden = duration(self.name, "delay", delay)
+            return now_us() + hidden if hidden else None
         if not_before is None:
             return None
         if not isinstance(not_before, datetime.datetime) or not_before.tzinfo is None:
             raise InvalidInput(
                 queue=self.name, not_before=not_before, allowed="a datetime with its time zone"
             )
-        until = microseconds(not_before)
-        return until if until > now_us() else None
+        until, now = microseconds(not_before), now_us()
+        if until > LAST_MOMENT:
+            raise InvalidInput(queue=self.name, not_before=not_before, allowed="up to year 9999")
+        return until if until > now else None

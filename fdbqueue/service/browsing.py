@@ -100,11 +100,17 @@ class Browsing:
         asked = self._taker.ask_present(tr, now_us())
         supply = Supply(tr, self._keys, self._reader, end, count, Basket())
         present = self._taker.parse_present(asked)
-        returned, attempts = due.preview(self._stock, tr, present.dues, self.max_attempts)
-        supply.put_back(returned)
-        rows = supply.take(count)
+        retried = present.retried
+        while True:
+            returned, attempts = due.preview(self._stock, tr, present.dues, self.max_attempts)
+            supply.put_back(returned)
+            rows = supply.take(count)
+            if rows or not (present.dues and present.more_due):
+                break
+            behind = self._meta.due(*present.dues[-1])  # none of these is to come back
+            present = self._taker.parse_present(self._taker.ask_present(tr, now_us(), behind))
         supply.depend()
-        items = self._reader.items(tr, rows, retried=present.retried)
+        items = self._reader.items(tr, rows, retried=retried)
         return [
             dataclasses.replace(item, attempts=attempts.get(row.place, item.attempts))
             for item, row in zip(items, rows, strict=True)

@@ -142,7 +142,7 @@ class Catalog:
         raise QueueNotFound(name=name)
 
     def _existing(self, after: str) -> Iterator[str]:
-        """Yield the names that fit a pattern and hold something, in order."""
+        """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns:
             return
         begin, end = self._subspace.range().start, self._subspace.range().stop

@@ -319,14 +319,16 @@ class Consuming(Browsing):
         Returns:
             How many were.
         """
-        ids = list(item_ids) if item_ids is not None else None
-        places = None if ids is None else iter([self._keys.place_named(one) for one in ids])
+        places = None
+        if item_ids is not None:
+            named = dict.fromkeys(self._keys.place_named(item_id) for item_id in item_ids)
+            places = iter(named)
         moved, most = 0, math.inf if limit is None else limit
         for some in self._dead(places):
             if moved >= most:
                 break
-            chosen = some[: int(min(len(some), most - moved))]
-            moved += self._transact(None, functools.partial(self._leases.redrive, places=chosen))
+            redrive = functools.partial(self._leases.redrive, places=some, most=most - moved)
+            moved += self._transact(None, redrive)
         return moved
 
     def _dead(self, places: Iterator[bytes] | None) -> Iterator[list[bytes]]:

@@ -103,6 +103,7 @@ def release(
     if hidden.state is State.LEASED and max_attempts is not None and attempts >= max_attempts:
         dead = hidden._replace(
             state=State.DEAD,
+            row=stock.with_attempts(hidden.row, attempts) or hidden.row,
             attempts=attempts,
             until=now_us(),
             mark=reason.encode(errors="replace"),

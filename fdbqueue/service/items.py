@@ -74,6 +74,10 @@ def microseconds(time: datetime.datetime) -> int:
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
+#: The last moment that a datetime can tell, in microseconds since the Unix epoch.
+LAST_MOMENT = microseconds(datetime.datetime.max.replace(tzinfo=datetime.timezone.utc))
+
+
 def moment(microseconds: int) -> datetime.datetime:
     """Return the UTC time that many microseconds after the Unix epoch."""
     return _EPOCH + datetime.timedelta(microseconds=microseconds)

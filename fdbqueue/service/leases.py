@@ -99,7 +99,7 @@ class Leases:
         Raises:
             LeaseLost: It is not held any more.
         """
-        delay = duration(self._stock.queue, "delay", delay_seconds) if delay_seconds else 0
+        delay = 0 if delay_seconds is None else duration(self._stock.queue, "delay", delay_seconds)
         hidden = self._held_one(tr, token)
         tally = self._stock.tally()
         attempts = hidden.attempts + 1
@@ -107,7 +107,11 @@ class Leases:
         if delay and not dies:
             self._stock.reveal(tr, tally, hidden)
             delayed = hidden._replace(
-                state=State.DELAYED, until=now_us() + delay, attempts=attempts, mark=b""
+                state=State.DELAYED,
+                row=self._stock.with_attempts(hidden.row, attempts) or hidden.row,
+                until=now_us() + delay,
+                attempts=attempts,
+                mark=b"",
             )
             self._stock.hide(tr, tally, delayed)
         else:
@@ -149,8 +153,11 @@ class Leases:
         tally.taken += 1
         tally.write(tr)
 
-    def redrive(self, tr: Any, places: Iterable[bytes]) -> int:
-        """Put dead letters back to their places, as if never tried; return how many."""
+    def redrive(self, tr: Any, places: Iterable[bytes], most: float) -> int:
+        """Put dead letters back to their places, as if never tried; return how many.
+
+        Places without one are passed by.
+        """
         tally = self._stock.tally()
         asked = [(place, self._stock.ask(tr, State.DEAD, place)) for place in places]
         count = 0
@@ -158,6 +165,8 @@ class Leases:
             hidden = self._stock.answer(State.DEAD, place, answer)
             if hidden is None:
                 continue
+            if count >= most:
+                break
             self._stock.reveal(tr, tally, hidden)
             self._stock.put_back(tr, tally, hidden, self._stock.returned(tr, hidden, 0))
             count += 1

@@ -51,6 +51,7 @@ class Present(NamedTuple):
     retried: bool
     requests: list[Request]
     dues: list[Due]
+    more_due: bool
 
 
 @dataclass
@@ -97,12 +98,12 @@ class Taker:
         Raises:
             CorruptItem: One of them cannot be decoded; all stay where they are.
         """
-        served = _Round(self, tr).serve([want], lambda: ([want], 1), helps=False)
-        for _, result in served.results:
-            if isinstance(result, CorruptItem):
-                raise result
-            return result
-        return []
+        while True:
+            served = _Round(self, tr).serve([want], lambda: ([want], 1), helps=False)
+            for _, result in served.results:
+                if isinstance(result, CorruptItem):
+                    raise result
+                return result
 
     def serve(
         self,
@@ -157,16 +158,20 @@ class Taker:
                 return one.item
         return want.effect(tr, tally, loaded)
 
-    def ask_present(self, tr: Any, now: int) -> Any:
-        """Ask for the present, without waiting for it."""
+    def ask_present(self, tr: Any, now: int, behind: bytes | None = None) -> Any:
+        """Ask for the present, or for what is due behind a key, without waiting for it."""
         begin, stop = self.stock.meta.present(now)
+        if behind is not None:
+            begin = behind + b"\x00"
         return tr.snapshot.get_range(begin, stop, limit=_PRESENT_ROWS)
 
     def parse_present(self, rows: Any) -> Present:
         """Return what the rows of the present say."""
         meta = self.stock.meta
         taken, retried, requests, dues = 0, False, [], []
+        count = 0
         for row in rows:
+            count += 1
             if row.key == meta.tally:
                 taken = tally_of(row.value)[1]
             elif row.key == meta.retried:
@@ -179,7 +184,9 @@ class Taker:
                 entry = meta.parse_due(row.key)
                 if entry is not None:
                     dues.append(entry)
-        return Present(taken, retried, requests, due.chosen(dues, self.relaxed))
+        chosen = due.chosen(dues, self.relaxed)
+        more_due = len(dues) > len(chosen) or count == _PRESENT_ROWS
+        return Present(taken, retried, requests, chosen, more_due)
 
 
 class _Round:
@@ -194,6 +201,7 @@ class _Round:
         self._supplies: dict[End, Supply] = {}
         self._returned: list[Row] = []
         self._retried = False
+        self._more_due = False  # then nobody is told yet that the queue is empty
         self._served = Served()
 
     def serve(
@@ -232,6 +240,7 @@ class _Round:
             self._stock, self._tr, self._tally, found, self._taker.max_attempts
         )
         self._retried = self._served.wrote = True
+        self._more_due = present.more_due
         for supply in self._supplies.values():
             supply.put_back(self._returned)
 
@@ -299,7 +308,7 @@ class _Round:
 
     def _claim(self, request: Request, rows: tuple[list[Row], list[Row]]) -> None:
         short = len(rows[0]) + len(rows[1]) < sum(request.wanted)
-        if short and self._basket.is_full:
+        if short and (self._basket.is_full or self._more_due):
             if not any(rows):
                 return  # it is answered by the next round
             short = False
@@ -316,7 +325,9 @@ class _Round:
                     self._tr, self._tally, want, rows, retried=self._retried
                 )
                 self._served.results.append((want, result))
-            elif not self._basket.is_full and (index < early or self._served.wrote):
+            elif self._basket.is_full or self._more_due:
+                continue
+            elif index < early or self._served.wrote:
                 self._served.results.append((want, []))
 
     def _add_supply(self, end: End, limit: int) -> Supply:

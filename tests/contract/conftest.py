@@ -2,12 +2,80 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import FifoQueue, PriorityQueue, Queue, run
+from fdbqueue.service import clock as service_clock
+from fdbqueue.service.claims import Request, write_request
+from fdbqueue.service.keyspace import MetaKeys
+from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
+from tests.concurrency.conftest import clock
+from tests.concurrency.kinds import STRICT, Kind
+
+__all__ = ["clock"]
+
+
+class Observed:
+    """A database object around another that tells what is done through it.
+
+    Attributes:
+        reads: The name of each read that was asked for.
+        transactions: How many transactions were created.
+        watches: The futures of all watches.
+        watching: Set when there is a watch.
+    """
+
+    def __init__(self, database: Any) -> None:
+        self.reads: list[str] = []
+        self.transactions = 0
+        self.watches: list[Any] = []
+        self.watching = threading.Event()
+        self._database = database
+
+    def create_transaction(self) -> Any:
+        """Return a transaction that is observed."""
+        self.transactions += 1
+        return _ObservedTransaction(self, self._database.create_transaction())
+
+
+class _ObservedReads:
+    """Passes everything on, noting reads."""
+
+    def __init__(self, observed: Observed, reads: Any) -> None:
+        self._observed = observed
+        self._reads = reads
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"get", "get_range", "get_range_startswith", "get_key"}:
+            self._observed.reads.append(name)
+        return getattr(self._reads, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        self._observed.reads.append("get")
+        return self._reads[key]
+
+
+class _ObservedTransaction(_ObservedReads):
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._reads[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._reads[key]
+
+    @property
+    def snapshot(self) -> Any:
+        return _ObservedReads(self._observed, self._reads.snapshot)
+
+    def watch(self, key: bytes) -> Any:
+        future = self._reads.watch(key)
+        self._observed.watches.append(future)
+        self._observed.watching.set()
+        return future
 
 
 @pytest.fixture
@@ -28,6 +96,18 @@ def ints(database: Any, subspace: Any) -> PriorityQueue:
     return PriorityQueue(database, subspace, name="ints")
 
 
+@pytest.fixture(params=STRICT, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of queue whose pops take the very end."""
+    return request.param
+
+
+@pytest.fixture
+def observed(database: Any) -> Observed:
+    """The database, observed."""
+    return Observed(database)
+
+
 @pytest.fixture
 def rows(database: Any, subspace: Any) -> Callable[[], list[tuple[bytes, bytes]]]:
     """The rows of ready items: keys without the subspace's prefix, and values."""
@@ -39,3 +119,30 @@ def rows(database: Any, subspace: Any) -> Callable[[], list[tuple[bytes, bytes]]
         return [(row.key[len(prefix) :], row.value) for row in found]
 
     return read
+
+
+@pytest.fixture
+def everything(database: Any, subspace: Any) -> Callable[[], set[bytes]]:
+    """All keys of a queue, those of its tables included, without the subspace's prefix."""
+
+    def read() -> set[bytes]:
+        prefix = subspace.key()
+        transaction = database.create_transaction()
+        found = transaction.get_range(prefix, prefix + b"\xff\xff")
+        return {row.key[len(prefix) :] for row in found}
+
+    return read
+
+
+@pytest.fixture
+def ask_and_die() -> Callable[..., None]:
+    """Ask others for items as a popper does who then dies: ``ask_and_die(queue, lowest=1)``."""
+
+    def ask(queue: Queue, *, lowest: int = 0, highest: int = 0, seconds: float = 1) -> None:
+        now = service_clock.now_us()
+        deadline = now + int(seconds * 1_000_000)
+        request = Request(os.urandom(CLAIM_NAME_BYTES), now, deadline, (lowest, highest))
+        meta = MetaKeys(queue.subspace.key())
+        run(queue.database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
+
+    return ask

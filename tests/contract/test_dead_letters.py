@@ -1,0 +1,312 @@
+"""Dead letters: what was given up too often, or buried, and how it comes back."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
+from fdbqueue.service import FifoQueue, Undecodable
+from tests.concurrency.census import assert_counted
+
+
+@pytest.fixture
+def queue(kind, database, subspace, clock):
+    """A queue of a to f, of one priority, for which the time stands still."""
+    queue = kind.open(database, subspace, max_attempts=2)
+    values = [kind.value(text) for text in "abcdef"]
+    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 6))
+    return queue
+
+
+def texts(kind, items):
+    """Return the texts of items, as one string."""
+    return "".join(kind.text(item.value) for item in items)
+
+
+def bury(kind, queue, chosen):
+    """Bury the items with these texts, in this order, and return their ids."""
+    ids = {kind.text(item.value): item.id for item in queue}
+    for text in chosen:
+        queue.bury(ids[text])
+    return [ids[text] for text in chosen]
+
+
+def store(database, rows):
+    """Write rows as somebody does who knows nothing of this package."""
+    transaction = database.create_transaction()
+    for key, value in rows.items():
+        transaction[key] = value
+    transaction.commit().wait()
+
+
+# Burying
+
+
+def test_a_buried_item_is_dead(kind, queue):
+    """It is in nobody's way, and known with the reason."""
+    item = queue.peek_many(2)[1]
+    queue.bury(item.id, reason="not for us")
+    (dead,) = assert_counted(queue)["dead"]
+    assert (dead.id, dead.value, dead.priority) == (item.id, item.value, item.priority)
+    assert (dead.state, dead.reason, dead.attempts) == ("dead", "not for us", 0)
+    assert (dead.until, dead.pushed_at) == (None, item.pushed_at)
+    assert queue.get(item.id) == dead
+    assert queue.counts().dead == 1
+    assert texts(kind, queue.pop_many(9)) == "acdef"
+
+
+@pytest.mark.parametrize("state", ["leased", "delayed", "dead", "gone"])
+def test_only_ready_items_are_buried(fifo, state):
+    """Any other is not found, and stays what it is."""
+    pushed = fifo.push("x", delay=60 if state == "delayed" else None)
+    if state == "leased":
+        fifo.lease()
+    elif state == "dead":
+        fifo.bury(pushed.id)
+    elif state == "gone":
+        fifo.pop()
+    counts = fifo.counts()
+    with pytest.raises(ItemNotFound):
+        fifo.bury(pushed.id)
+    assert fifo.counts() == counts
+    assert_counted(fifo)
+
+
+def test_what_is_no_id_is_not_buried(fifo):
+    """It is refused as bad input."""
+    for item_id in ("", "x", "\u00e9", "~!", "a" * 40_000):
+        with pytest.raises(InvalidInput):
+            fifo.bury(item_id)
+
+
+@pytest.mark.parametrize("codec", ["json", "tuple"])
+def test_a_corrupt_item_is_buried_out_of_the_way(database, subspace, codec):
+    """Pops go on behind it; it is shown with its bytes, and comes back as corrupt as it was."""
+    queue = FifoQueue(database, subspace, codec=codec)
+    queue.push("first")
+    queue.push("last")
+    corrupt, *_ = queue.page().items
+    store(database, {subspace.key() + queue._keys.place_named(corrupt.id): b"\xff\xfe"})
+    with pytest.raises(CorruptItem) as caught:
+        queue.pop()
+    queue.bury(caught.value.context["id"], reason="corrupt")
+    (dead,) = queue.page(state="dead").items
+    assert isinstance(dead.value, Undecodable)
+    assert (dead.value.raw, dead.reason) == (b"\xff\xfe", "corrupt")
+    assert_counted(queue)
+    assert queue.redrive() == 1
+    with pytest.raises(CorruptItem):
+        queue.pop()
+    assert_counted(queue)
+    assert queue.pop_max().value == "last"
+
+
+@pytest.mark.parametrize("key", [("text", 0, b"r"), (1,), (1, 2, b"r", "more")])
+def test_a_foreign_key_is_buried_out_of_the_way(ints, database, subspace, key):
+    """A key that is no item's goes to the dead letters, and back to where it was."""
+    ints.push("ours", 5)
+    foreign = subspace.pack(key)
+    store(database, {foreign: b"theirs"})
+    ints.recount()
+    (found,) = [item for item in ints if isinstance(item.value, Undecodable)]
+    ints.bury(found.id)
+    (dead,) = ints.page(state="dead").items
+    assert (dead.id, dead.value.raw) == (found.id, b"theirs")
+    assert ints.get(dead.id) == dead
+    assert assert_counted(ints)["ready"] == [ints.peek()]
+    assert [item.value for item in ints.pop_many(9)] == ["ours"]
+    assert ints.redrive([dead.id]) == 1
+    assert [item.id for item in ints] == [found.id]
+    assert ints.size() == 1
+
+
+def test_a_burial_in_the_callers_transaction(fifo, database):
+    """It is the caller's to commit."""
+    pushed = fifo.push("x")
+    for commits in (False, True):
+        transaction = database.create_transaction()
+        fifo.bury(pushed.id, tr=transaction)
+        assert fifo.peek(tr=transaction) is None
+        assert fifo.counts(tr=transaction).dead == 1
+        if commits:
+            transaction.commit().wait()
+        assert fifo.counts().dead == commits
+    assert_counted(fifo)
+
+
+def test_a_reason_is_clipped(fifo):
+    """At 1,000 characters."""
+    fifo.bury(fifo.push("x").id, reason="\u00e9" * 5_000)
+    assert fifo.page(state="dead").items[0].reason == "\u00e9" * 1_000
+
+
+def test_of_a_pop_and_a_burial_one_takes_effect(fifo, database, engine):
+    """The other conflicts."""
+    pushed = fifo.push("x")
+    burying = database.create_transaction()
+    fifo.bury(pushed.id, tr=burying)
+    fifo.pop()
+    with pytest.raises(engine.error) as caught:
+        burying.commit().wait()
+    assert caught.value.code == 1020
+    assert not any(assert_counted(fifo).values())
+
+
+# Putting back
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_all_come_back_to_their_places(kind, queue, end):
+    """Wherever they were, the queue is as it was before."""
+    before = list(queue)
+    bury(kind, queue, "fbad")
+    assert texts(kind, queue) == "ce"
+    assert texts(kind, assert_counted(queue)["dead"]) == "abdf"
+    assert queue.redrive() == 4
+    assert assert_counted(queue)["ready"] == before
+    assert queue.redrive() == 0
+    expected = "abcdef"[:: 1 if end == "min" else -1]
+    assert texts(kind, queue.pop_many(9, end=end)) == expected
+
+
+def test_they_come_back_before_what_was_pushed_since(kind, queue):
+    """Also when all of the queue was dead for a while."""
+    bury(kind, queue, "abcdef")
+    queue.push(kind.value("g"), kind.priorities[0])
+    queue.redrive()
+    queue.push(kind.value("h"), kind.priorities[0])
+    assert texts(kind, queue.pop_many(9)) == "abcdefgh"
+
+
+def test_they_come_back_as_if_never_tried(kind, queue):
+    """Their attempts are none, and it takes as many as before until they are dead again."""
+    for _ in range(2):
+        queue.nack(queue.lease())
+    (dead,) = queue.page(state="dead").items
+    assert dead.attempts == 2
+    for _ in range(2):
+        assert queue.redrive() == 1
+        found = queue.get(dead.id)
+        assert (found.state, found.attempts, found.reason) == ("ready", 0, None)
+        assert queue.peek().attempts == 0
+        queue.nack(queue.lease())
+        assert queue.get(dead.id).attempts == 1
+        queue.nack(queue.lease())
+        assert queue.get(dead.id).state == "dead"
+        assert_counted(queue)
+    queue.redrive()
+    assert [item.attempts for item in queue.pop_many(9)] == [0] * 6
+
+
+def test_some_come_back_by_their_ids(kind, queue):
+    """Those named, and only the dead among them are counted, each once."""
+    buried = bury(kind, queue, "abcd")
+    ready = queue.peek().id
+    leased = queue.lease_max()
+    named = [buried[2], ready, buried[0], leased.id, buried[2]]
+    assert queue.redrive(named) == 2
+    assert queue.redrive(iter(named)) == 0
+    held = assert_counted(queue)
+    assert texts(kind, held["ready"]) == "ace"
+    assert texts(kind, held["dead"]) == "bd"
+    assert texts(kind, held["leased"]) == "f"
+    assert queue.redrive([]) == 0
+
+
+def test_what_is_no_id_is_not_put_back(kind, queue):
+    """The first that is none is refused, and none comes back."""
+    (buried,) = bury(kind, queue, "a")
+    with pytest.raises(InvalidInput):
+        queue.redrive([buried, "x"])
+    assert queue.counts().dead == 1
+
+
+def test_no_more_come_back_than_the_limit(kind, queue):
+    """The first in the queue's order do, and the rest stay."""
+    bury(kind, queue, "fedcba")
+    assert queue.redrive(limit=0) == 0
+    assert queue.redrive(limit=2) == 2
+    assert texts(kind, queue) == "ab"
+    assert queue.redrive(limit=3) == 3
+    assert queue.redrive(limit=3) == 1
+    assert texts(kind, assert_counted(queue)["ready"]) == "abcdef"
+
+
+def test_a_limit_counts_those_that_come_back(kind, queue):
+    """Ids of items that are not dead do not use it up."""
+    buried = bury(kind, queue, "bc")
+    assert queue.redrive([queue.peek().id, *buried], limit=1) == 1
+    assert texts(kind, assert_counted(queue)["ready"]) == "abdef"
+
+
+def test_any_number_comes_back(fifo):
+    """In several transactions where they are many, all of them and in order."""
+    fifo.push_many(range(450))
+    for item in list(fifo):
+        fifo.bury(item.id)
+    assert fifo.counts().dead == 450
+    assert fifo.redrive(limit=250) == 250
+    assert fifo.redrive() == 200
+    assert [item.value for item in assert_counted(fifo)["ready"]] == list(range(450))
+
+
+# Looking
+
+
+def test_pages_of_the_dead(kind, queue):
+    """In the queue's order from either end, with cursors that go on."""
+    bury(kind, queue, "fedcb")
+    for end, expected in (("min", "bcdef"), ("max", "fedcb")):
+        found, cursor = [], None
+        for size in (2, 2, 1):
+            page = queue.page(state="dead", end=end, after=cursor, limit=2)
+            assert len(page.items) == size
+            found += page.items
+            cursor = page.cursor
+        assert cursor is None
+        assert texts(kind, found) == expected
+        assert list(queue.iterate(state="dead", end=end)) == found
+
+
+def test_pages_of_the_dead_keep_to_a_range_of_priorities(ints):
+    """As those of the ready ones do."""
+    ints.push_many([(n, n) for n in range(6)])
+    for item in list(ints):
+        ints.bury(item.id)
+    page = ints.page(state="dead", min_priority=2, max_priority=4)
+    assert [item.value for item in page.items] == [2, 3, 4]
+
+
+def test_an_unknown_state_is_refused(fifo):
+    """There are four."""
+    with pytest.raises(InvalidInput):
+        fifo.page(state="lost")
+
+
+def test_an_item_is_found_in_every_state(kind, queue, clock):
+    """By one id from its push to its end."""
+    clock.advance(1)
+    priority = kind.priorities[-1]
+    pushed = queue.push(kind.value("z"), priority, delay=60)
+    assert queue.get(pushed.id) == pushed
+    clock.advance(60)
+    leased = queue.lease_max(seconds=60)
+    assert leased.id == pushed.id
+    states = [queue.get(pushed.id)]
+    queue.nack(leased)
+    states.append(queue.get(pushed.id))
+    queue.bury(pushed.id)
+    states.append(queue.get(pushed.id))
+    queue.redrive()
+    states.append(queue.get(pushed.id))
+    assert [item.state for item in states] == ["leased", "ready", "dead", "ready"]
+    assert [item.attempts for item in states] == [0, 1, 1, 0]
+    for item in states:
+        assert (item.id, item.value, item.priority) == (pushed.id, pushed.value, priority)
+        assert item.pushed_at == pushed.pushed_at
+    assert states[0].until - pushed.until == datetime.timedelta(seconds=60)
+    assert queue.pop_max().id == pushed.id
+    with pytest.raises(ItemNotFound):
+        queue.get(pushed.id)

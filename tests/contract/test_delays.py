@@ -1,0 +1,231 @@
+"""Delays: hidden until a time, then at the place of the push."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+
+import pytest
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service.items import moment
+from tests.concurrency.census import assert_counted
+
+UTC = datetime.timezone.utc
+TOKYO = datetime.timezone(datetime.timedelta(hours=9))
+LATEST = datetime.datetime.max.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=-12)))
+BAD_DELAYS = [-1, -1e-9, math.nan, math.inf, -math.inf, True, False, "1", "", 315_360_001, 10**400]
+BAD_TIMES = [datetime.datetime(2030, 1, 1), datetime.date(2030, 1, 1), 1e9, "2030-01-01", LATEST]  # noqa: DTZ001  # naive on purpose
+
+
+@pytest.fixture
+def queue(kind, database, subspace, clock):
+    """An empty queue for which the time stands still."""
+    return kind.open(database, subspace)
+
+
+def push(kind, queue, texts, **options):
+    """Push values one by one, of one priority."""
+    return [queue.push(kind.value(text), kind.priorities[0], **options) for text in texts]
+
+
+def texts(kind, items):
+    """Return the texts of items, as one string."""
+    return "".join(kind.text(item.value) for item in items)
+
+
+def now(clock):
+    """Return the time that stands still."""
+    return moment(clock.time_ns() // 1000)
+
+
+def test_a_delayed_item_is_hidden_until_its_time(kind, queue, clock):
+    """Not a microsecond less, and from then on it is ready."""
+    (pushed,) = push(kind, queue, "a", delay=30)
+    until = now(clock) + datetime.timedelta(seconds=30)
+    assert (pushed.state, pushed.until) == ("delayed", until)
+    clock.advance(29.999999)
+    assert queue.peek() is None
+    assert queue.pop() is None
+    assert queue.lease_max() is None
+    (found,) = assert_counted(queue)["delayed"]
+    assert (found, queue.get(pushed.id)) == (pushed, pushed)
+    clock.advance(0.000001)
+    popped = queue.pop()
+    assert (popped.id, popped.value, popped.attempts) == (pushed.id, pushed.value, 0)
+    assert (popped.state, popped.until) == ("ready", None)
+    assert not any(assert_counted(queue).values())
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_it_comes_to_the_place_of_its_push(kind, queue, clock, end):
+    """Before what was pushed later, behind what was pushed earlier."""
+    push(kind, queue, "a")
+    push(kind, queue, "b", delay=30)
+    push(kind, queue, "cd")
+    push(kind, queue, "e", delay=10)
+    push(kind, queue, "f")
+    assert texts(kind, queue) == "acdf"
+    clock.advance(10)
+    assert texts(kind, queue.peek_many(9, end=end)) == "acdef"[:: 1 if end == "min" else -1]
+    clock.advance(20)
+    expected = "abcdef"[:: 1 if end == "min" else -1]
+    assert texts(kind, queue.peek_many(9, end=end)) == expected
+    assert texts(kind, [queue.pop_many(1, end=end)[0] for _ in range(6)]) == expected
+
+
+def test_its_place_is_kept_where_nothing_else_is(kind, queue, clock):
+    """Delayed items that are alone in the queue stand in the order of their pushes, too."""
+    push(kind, queue, "a", delay=30)
+    push(kind, queue, "b", delay=20)
+    push(kind, queue, "c", delay=10)
+    push(kind, queue, "d")
+    assert texts(kind, [queue.pop()]) == "d"
+    push(kind, queue, "e")
+    clock.advance(30)
+    assert texts(kind, queue.pop_many(9)) == "abce"
+
+
+def test_it_comes_among_those_of_its_priority(ints, clock):
+    """A priority is kept, and orders it when it is due."""
+    ints.push("high", 9)
+    ints.push("mid", 5, delay=1)
+    ints.push("low", 1, delay=1)
+    clock.advance(1)
+    assert ints.by_priority() == [(9, 1)]
+    assert ints.pop_max().value == "high"
+    assert ints.by_priority() == [(1, 1), (5, 1)]
+    assert [item.value for item in ints.pop_many(3, end="max")] == ["mid", "low"]
+
+
+def test_who_looks_sees_what_is_due_and_moves_nothing(kind, queue, clock, everything):
+    """Peek shows it from both ends; the counts call it delayed until somebody consumes."""
+    push(kind, queue, "ab", delay=5)
+    clock.advance(5)
+    before = everything()
+    assert texts(kind, [queue.peek(), queue.peek_max()]) == "ab"
+    assert everything() == before
+    assert (queue.counts().ready, queue.counts().delayed) == (0, 2)
+    assert texts(kind, [queue.pop()]) == "a"
+    assert (queue.counts().ready, queue.counts().delayed) == (1, 0)
+
+
+def test_a_time_may_be_given_in_place_of_a_delay(kind, queue, clock):
+    """It knows its time zone; one that is over already delays nothing."""
+    until = now(clock) + datetime.timedelta(hours=1)
+    (pushed,) = push(kind, queue, "a", not_before=until.astimezone(TOKYO))
+    assert (pushed.state, pushed.until) == ("delayed", until)
+    assert pushed.until.tzinfo is UTC
+    for past in (now(clock), datetime.datetime.min.replace(tzinfo=TOKYO)):
+        assert [item.state for item in push(kind, queue, "b", not_before=past)] == ["ready"]
+    assert texts(kind, queue.pop_many(3)) == "bb"
+    clock.advance(3600)
+    assert texts(kind, queue.pop_many(3)) == "a"
+
+
+def test_the_last_moment_there_is_may_be_given(fifo):
+    """The year 9999 is a time like any other."""
+    last = datetime.datetime.max.replace(tzinfo=UTC)
+    pushed = fifo.push("x", not_before=last)
+    assert pushed.until == last
+    assert fifo.get(pushed.id).until == last
+
+
+def test_no_delay_is_no_delay(fifo):
+    """None and 0 hide nothing."""
+    states = [fifo.push("x", delay=delay).state for delay in (None, 0, 0.0)]
+    assert states == ["ready"] * 3
+    assert fifo.push_many(range(3), delay=0) == 3
+    assert fifo.counts().ready == 6
+
+
+def test_many_are_delayed_together(kind, queue, clock):
+    """push_many hides them all until the same time, and they keep their order."""
+    push(kind, queue, "a")
+    values = [kind.value(text) for text in "bcde"]
+    assert queue.push_many(kind.pairs(values, [kind.priorities[0]] * 4), delay=10) == 4
+    until = now(clock) + datetime.timedelta(seconds=20)
+    values = [kind.value(text) for text in "fg"]
+    assert queue.push_many(kind.pairs(values, [kind.priorities[0]] * 2), not_before=until) == 2
+    push(kind, queue, "h")
+    assert texts(kind, queue) == "ah"
+    assert texts(kind, assert_counted(queue)["delayed"]) == "bcdefg"
+    clock.advance(10)
+    assert texts(kind, queue.peek_many(9)) == "abcdeh"
+    clock.advance(10)
+    assert texts(kind, queue.pop_many(9)) == "abcdefgh"
+
+
+def test_a_delay_in_the_callers_transaction(kind, queue, database, clock):
+    """It is the caller's to commit, and then counts from the push."""
+    transaction = database.create_transaction()
+    queue.push(kind.value("a"), kind.priorities[0], delay=10, tr=transaction)
+    values = [kind.value("b"), kind.value("c")]
+    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 2), delay=10, tr=transaction)
+    assert queue.counts().delayed == 0
+    transaction.commit().wait()
+    assert texts(kind, assert_counted(queue)["delayed"]) == "abc"
+    clock.advance(10)
+    assert texts(kind, queue.pop_many(9)) == "abc"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"delay": delay} for delay in BAD_DELAYS),
+        *({"not_before": time} for time in BAD_TIMES),
+        {"delay": 1, "not_before": datetime.datetime(2030, 1, 1, tzinfo=UTC)},
+        {"delay": 0, "not_before": datetime.datetime(2030, 1, 1, tzinfo=UTC)},
+    ],
+    ids=lambda wrong: repr(wrong)[:40],
+)
+def test_a_bad_delay_is_refused(database, subspace, everything, wrong):
+    """The error names the queue, and nothing is written."""
+    fifo = FifoQueue(database, subspace, name="letters")
+    ints = PriorityQueue(database, subspace["ints"], name="letters")
+    for operation in (
+        lambda: fifo.push("x", **wrong),
+        lambda: fifo.push_many(["x"], **wrong),
+        lambda: ints.push("x", 1, **wrong),
+        lambda: ints.push_many([("x", 1)], **wrong),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            operation()
+        assert caught.value.context["queue"] == "letters"
+    assert everything() == set()
+
+
+def test_many_that_fall_due_together_come_each_once(kind, queue, clock):
+    """However many one transaction brings back, pops go on until the last of them."""
+    values = [kind.value(str(number)) for number in range(250)]
+    priorities = [kind.priorities[n % len(kind.priorities)] for n in range(250)]
+    queue.push_many(kind.pairs(values, priorities), delay=1)
+    clock.advance(1)
+    found = []
+    while item := queue.pop():
+        found.append(kind.text(item.value))
+    assert Counter(found) == Counter(str(number) for number in range(250))
+    assert not any(assert_counted(queue).values())
+
+
+def test_relaxed_consumers_get_what_fell_due_each_once(database, subspace, clock):
+    """So do those who take from anywhere near the head."""
+    queue = FifoQueue(database, subspace, contention="relaxed")
+    queue.push_many(range(250), delay=1)
+    clock.advance(1)
+    found = []
+    while item := queue.pop():
+        found.append(item.value)
+    assert sorted(found) == list(range(250))
+    assert not any(assert_counted(queue).values())
+
+
+def test_what_is_due_earlier_is_brought_back_first(fifo, clock):
+    """Of more than one transaction brings back, the first are those due first."""
+    fifo.push_many(range(100), delay=2)
+    fifo.push_many(range(100, 200), delay=1)
+    clock.advance(2)
+    assert [item.value for item in fifo.pop_many(100)] == list(range(100, 200))
+    assert [item.value for item in fifo.pop_many(100)] == list(range(100))

@@ -1,0 +1,644 @@
+"""Leases: hidden while somebody works, gone once acknowledged, back in place when not."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+from collections import Counter
+
+import pytest
+
+from fdbqueue.exceptions import (
+    ConfigurationError,
+    CorruptItem,
+    InvalidInput,
+    ItemNotFound,
+    LeaseLost,
+)
+from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service.items import moment
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+
+THREADS = 8
+BAD_TOKENS = ["", ".", "x", "a.b", "FQE.", "é.é", "~.AAAA", "\ud800.A", "FQE.A", "a" * 40_000]
+BAD_SECONDS = [-1, -0.001, math.nan, math.inf, True, False, "5", 315_360_001, 10**400]
+
+
+@pytest.fixture
+def queue(kind, database, subspace, clock):
+    """A queue of a, b and c, of one priority, for which the time stands still."""
+    return filled(kind, database, subspace)
+
+
+def filled(kind, database, subspace, texts="abc", **options):
+    """Return a queue that holds these, of one priority."""
+    queue = kind.open(database, subspace, **options)
+    priorities = [kind.priorities[0]] * len(texts)
+    queue.push_many(kind.pairs([kind.value(text) for text in texts], priorities))
+    return queue
+
+
+def texts(kind, items):
+    """Return the texts of items, as one string."""
+    return "".join(kind.text(item.value) for item in items)
+
+
+def now(clock):
+    """Return the time that stands still."""
+    return moment(clock.time_ns() // 1000)
+
+
+def after(clock, seconds):
+    """Return the time so many seconds later."""
+    return now(clock) + datetime.timedelta(seconds=seconds)
+
+
+# Taking and acknowledging
+
+
+def test_a_leased_item_is_hidden(kind, queue, clock):
+    """Nobody else sees it at either end; it is known by its id, without the token."""
+    leased = queue.lease(seconds=30)
+    assert (texts(kind, [leased]), leased.state, leased.attempts) == ("a", "leased", 0)
+    assert leased.until == after(clock, 30)
+    assert texts(kind, queue.peek_many(9)) == "bc"
+    assert texts(kind, queue.peek_many(9, end="max")) == "cb"
+    found = queue.get(leased.id)
+    assert (found.value, found.state, found.until) == (leased.value, "leased", leased.until)
+    assert found.lease is None
+    assert queue.page(state="leased").items == [found]
+    assert texts(kind, queue.pop_many(9)) == "bc"
+    assert queue.pop() is None
+    assert len(assert_counted(queue)["leased"]) == 1
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+def test_an_acknowledged_item_is_gone(kind, queue, clock, by_token):
+    """Neither the time nor anybody brings it back."""
+    leased = queue.lease_max(seconds=30)
+    queue.ack(leased.lease if by_token else leased)
+    with pytest.raises(ItemNotFound):
+        queue.get(leased.id)
+    clock.advance(60)
+    assert texts(kind, queue.pop_many(9)) == "ab"
+    assert not any(assert_counted(queue).values())
+
+
+def test_a_lease_is_acknowledged_once(queue):
+    """The second time says that it is lost, and so do all that need the lease."""
+    leased = queue.lease()
+    queue.ack(leased)
+    for operation in (queue.ack, queue.nack, queue.extend):
+        with pytest.raises(LeaseLost) as caught:
+            operation(leased)
+        assert caught.value.code == "lease_lost"
+        assert caught.value.context == {"queue": queue.name, "lease": leased.lease}
+    assert len(assert_counted(queue)["ready"]) == 2
+
+
+def test_many_are_leased_in_order_from_either_end(kind, queue):
+    """Each has a token of its own; where there are fewer, fewer come."""
+    last = queue.lease_many(2, end="max")
+    assert texts(kind, last) == "cb"
+    (first,) = queue.lease_many(5)
+    assert texts(kind, [first]) == "a"
+    assert queue.lease_many(5) == []
+    queue.ack(last[1])
+    assert {item.id for item in queue.page(state="leased").items} == {last[0].id, first.id}
+
+
+def test_the_lowest_and_the_highest_priority_are_leased(ints, fifo):
+    """lease and lease_min take what pop_min would, lease_max what pop_max would."""
+    ints.push_many([("mid", 5), ("low", -1), ("high", 9), ("lower", -2)])
+    found = [ints.lease(), ints.lease_min(), ints.lease_max()]
+    assert [(item.value, item.priority) for item in found] == [
+        ("lower", -2),
+        ("low", -1),
+        ("high", 9),
+    ]
+    assert ints.size() == 1
+
+
+def test_an_empty_queue_leases_nothing(fifo):
+    """None, or no items; nothing is counted."""
+    assert fifo.lease() is None
+    assert fifo.lease_max() is None
+    assert fifo.lease_many(3) == []
+    assert_counted(fifo)
+
+
+@pytest.mark.parametrize("seconds", [*BAD_SECONDS, None])
+def test_the_time_of_a_lease_is_a_number_of_seconds(fifo, seconds):
+    """From none to ten years; others are refused, and nothing is leased or lost."""
+    fifo.push_many(range(2))
+    leased = fifo.lease()
+    for operation in (
+        lambda: fifo.lease(seconds=seconds),
+        lambda: fifo.lease_many(2, seconds=seconds),
+        lambda: fifo.extend(leased, seconds),
+    ):
+        with pytest.raises(InvalidInput):
+            operation()
+    assert fifo.counts().leased == 1
+    fifo.ack(leased)
+
+
+def test_a_corrupt_item_is_not_leased(fifo, database, subspace, rows):
+    """It is reported, and stays with those that were to be leased with it."""
+    fifo.push("sound")
+    transaction = database.create_transaction()
+    transaction[subspace.pack((2, b"r"))] = b"\xff"
+    transaction.commit().wait()
+    before = rows()
+    with pytest.raises(CorruptItem):
+        fifo.lease_many(2)
+    with pytest.raises(CorruptItem):
+        fifo.lease_max()
+    assert rows() == before
+    assert fifo.counts().leased == 0
+
+
+# Giving up
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_what_is_given_up_goes_back_to_its_place(kind, queue, order):
+    """In whatever order they are given up, they stand as they stood, with one attempt each."""
+    leased = queue.lease_many(3)
+    for index in order:
+        queue.nack(leased[index])
+    found = assert_counted(queue)["ready"]
+    assert texts(kind, found) == "abc"
+    assert [item.id for item in found] == [item.id for item in leased]
+    assert [item.attempts for item in found] == [1, 1, 1]
+    assert texts(kind, queue.pop_many(2, end="max")) == "cb"
+
+
+def test_attempts_are_kept_wherever_the_item_is(kind, queue, clock):
+    """They grow by one each time, and every look at the item tells them."""
+    for tried in range(1, 5):
+        leased = queue.lease(seconds=1)
+        assert (texts(kind, [leased]), leased.attempts) == ("a", tried - 1)
+        assert queue.get(leased.id).attempts == tried - 1
+        if tried % 2:
+            queue.nack(leased)
+        else:
+            clock.advance(2)
+        assert queue.peek().attempts == tried
+        assert [item.attempts for item in queue.peek_many(3)] == [tried, 0, 0]
+        queue.ack(queue.lease_max())
+        queue.push(kind.value("z"), kind.priorities[0])
+    assert [item.attempts for item in queue] == [4, 0, 0]
+    assert queue.get(leased.id).attempts == 4
+    assert queue.pop_max().attempts == 0
+    assert [item.attempts for item in queue.pop_many(3)] == [4, 0]
+    queue.push(kind.value("new"), kind.priorities[0])
+    assert queue.pop().attempts == 0
+    assert not any(assert_counted(queue).values())
+
+
+def test_what_is_given_up_goes_before_what_was_pushed_since(kind, queue):
+    """Its place is before those of all later pushes, also when it left the queue empty."""
+    leased = queue.lease_many(3)
+    queue.push(kind.value("d"), kind.priorities[0])
+    for item in leased:
+        queue.nack(item)
+    queue.push(kind.value("e"), kind.priorities[0])
+    assert texts(kind, queue.pop_many(9)) == "abcde"
+
+
+def test_what_is_given_up_may_be_kept_hidden_for_a_time(kind, queue, clock):
+    """Until then it is delayed, and nobody's lease; then it is in its place."""
+    leased = queue.lease(seconds=5)
+    queue.nack(leased, delay=60)
+    with pytest.raises(LeaseLost):
+        queue.ack(leased)
+    (found,) = assert_counted(queue)["delayed"]
+    assert (found.id, found.attempts, found.until) == (leased.id, 1, after(clock, 60))
+    clock.advance(59)
+    assert texts(kind, queue.peek_many(3)) == "bc"
+    clock.advance(1)
+    assert texts(kind, queue.peek_many(3)) == "abc"
+    assert queue.pop().attempts == 1
+
+
+@pytest.mark.parametrize("delay", BAD_SECONDS)
+def test_a_bad_delay_gives_nothing_up(fifo, delay):
+    """It is refused, and the lease is held on."""
+    fifo.push("x")
+    leased = fifo.lease()
+    with pytest.raises(InvalidInput):
+        fifo.nack(leased, delay=delay)
+    fifo.ack(leased)
+
+
+# Running on and running out
+
+
+def test_an_extended_lease_runs_from_now(queue, clock):
+    """The token is the same; the time may be longer or shorter than it was."""
+    leased = queue.lease(seconds=10)
+    clock.advance(5)
+    extended = queue.extend(leased, 20)
+    assert (extended.lease, extended.id, extended.value) == (leased.lease, leased.id, leased.value)
+    assert (extended.until, extended.state) == (after(clock, 20), "leased")
+    clock.advance(19)
+    assert queue.peek().id != leased.id
+    shorter = queue.extend(leased.lease, 0.5)
+    assert shorter.until == after(clock, 0.5)
+    clock.advance(0.5)
+    back = queue.pop()
+    assert (back.id, back.attempts) == (leased.id, 1)
+    assert len(assert_counted(queue)["ready"]) == 2
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_what_ran_out_is_brought_back_by_whoever_consumes(kind, queue, clock, end, operation):
+    """From either end, at its place, with one attempt; not a moment earlier."""
+    queue.lease_many(2, end=end, seconds=10)
+    clock.advance(9.999)
+    rest = {"min": "c", "max": "a"}[end]
+    assert texts(kind, queue.peek_many(3)) == rest
+    clock.advance(0.001)
+    items = getattr(queue, operation)(3, end=end)
+    assert texts(kind, items) == {"min": "abc", "max": "cba"}[end]
+    assert [item.attempts for item in items] == [1, 1, 0]
+    assert_counted(queue)
+
+
+def test_who_takes_from_the_other_end_brings_it_back_too(kind, queue, clock):
+    """It is in its place then, and counted as ready."""
+    queue.lease(seconds=10)
+    clock.advance(10)
+    assert texts(kind, [queue.pop_max()]) == "c"
+    assert texts(kind, assert_counted(queue)["ready"]) == "ab"
+
+
+def test_who_looks_brings_nothing_back(kind, queue, clock, everything):
+    """Peek shows what has run out at its place; the lease is held on all the same."""
+    leased = queue.lease(seconds=10)
+    clock.advance(60)
+    before = everything()
+    assert texts(kind, queue.peek_many(3)) == "abc"
+    assert texts(kind, [queue.peek_max()]) == "c"
+    assert everything() == before
+    queue.ack(leased)
+    assert texts(kind, queue.pop_many(3)) == "bc"
+
+
+def test_a_late_acknowledgement_counts_while_nobody_brought_it_back(kind, queue, clock):
+    """So does a late extension; each is as if it had come in time."""
+    first, second = queue.lease_many(2, seconds=10)
+    clock.advance(60)
+    queue.ack(first)
+    queue.extend(second, 10)
+    assert texts(kind, queue.pop_many(3)) == "c"
+    queue.ack(second)
+    assert not any(assert_counted(queue).values())
+
+
+def test_a_lease_that_was_brought_back_is_lost(queue, clock):
+    """Also when somebody else leases the item: each lease has a token of its own."""
+    old = queue.lease(seconds=10)
+    clock.advance(60)
+    new = queue.lease(seconds=10)
+    assert (new.id, new.attempts) == (old.id, 1)
+    assert new.lease != old.lease
+    for operation in (queue.ack, queue.nack, queue.extend):
+        with pytest.raises(LeaseLost):
+            operation(old)
+    assert queue.ack_many([old, new]) == 1
+    assert len(assert_counted(queue)["ready"]) == 2
+
+
+def test_a_lease_of_no_time_is_brought_back_at_once(queue):
+    """It has run out when it begins."""
+    leased = queue.lease(seconds=0)
+    again = queue.lease(seconds=0)
+    assert (again.id, again.attempts) == (leased.id, 1)
+
+
+# The with block
+
+
+def test_a_block_acknowledges_at_its_end(kind, queue):
+    """Inside it the item is leased from the end that was asked for."""
+    with queue.leased(end="max", seconds=30) as item:
+        assert texts(kind, [item]) == "c"
+        assert queue.counts().leased == 1
+    assert texts(kind, assert_counted(queue)["ready"]) == "ab"
+    assert queue.counts().leased == 0
+
+
+@pytest.mark.parametrize("error", [LookupError, KeyboardInterrupt, SystemExit])
+def test_a_block_that_raises_gives_up(kind, queue, error):
+    """The error goes through; the item is in its place, with one attempt."""
+    with pytest.raises(error), queue.leased():
+        raise error
+    assert texts(kind, assert_counted(queue)["ready"]) == "abc"
+    assert queue.peek().attempts == 1
+
+
+def test_a_block_may_have_no_item(fifo):
+    """An empty queue gives None, and its block is run all the same."""
+    with fifo.leased() as item:
+        assert item is None
+    with pytest.raises(LookupError), fifo.leased():
+        raise LookupError
+
+
+def test_a_block_that_took_too_long_says_so(queue, clock):
+    """Its item was brought back, so it must not be thought done."""
+    with pytest.raises(LeaseLost), queue.leased(seconds=1) as item:
+        clock.advance(2)
+        assert queue.pop().id == item.id
+    assert len(assert_counted(queue)["ready"]) == 2
+
+
+def test_what_a_block_raised_matters_more_than_a_lost_lease(queue, clock):
+    """The block's own error goes through."""
+    with pytest.raises(LookupError), queue.leased(seconds=1):
+        clock.advance(2)
+        queue.pop()
+        raise LookupError
+
+
+def test_a_block_may_end_its_lease_itself_when_it_raises(queue):
+    """What was acknowledged inside stays gone."""
+    with pytest.raises(LookupError), queue.leased() as item:
+        queue.ack(item)
+        raise LookupError
+    assert len(assert_counted(queue)["ready"]) == 2
+
+
+# Tokens
+
+
+@pytest.mark.parametrize(
+    "token",
+    [*BAD_TOKENS, None, 5, b"FQE.AA"],
+    ids=lambda token: repr(token)[:12],
+)
+def test_what_is_no_token_is_refused(fifo, token):
+    """Not taken for a lease that was lost: somebody mixed something up."""
+    fifo.push("x")
+    leased = fifo.lease()
+    for operation in (fifo.ack, fifo.nack, fifo.extend, lambda token: fifo.ack_many([token])):
+        with pytest.raises(InvalidInput):
+            operation(token)
+    with pytest.raises(InvalidInput):
+        fifo.ack_many([leased, token])
+    fifo.ack(leased)
+
+
+def test_an_item_that_was_not_leased_is_no_lease(fifo):
+    """What push, peek, pop and get return has no token, also while it is leased."""
+    pushed = fifo.push("x")
+    peeked, leased = fifo.peek(), fifo.lease()
+    for item in (pushed, peeked, fifo.get(leased.id), *fifo.page(state="leased").items):
+        with pytest.raises(InvalidInput):
+            fifo.ack(item)
+    assert fifo.counts().leased == 1
+
+
+def test_a_token_of_another_item_is_worth_nothing(fifo):
+    """Neither the id alone nor another item's secret acknowledges."""
+    fifo.push_many("ab")
+    first, second = fifo.lease_many(2)
+    secret = second.lease.rpartition(".")[2]
+    for token in (f"{first.id}.{secret}", f"{first.id}.AAAAAAAAAAA", f"{first.id}."):
+        with pytest.raises((LeaseLost, InvalidInput)):
+            fifo.ack(token)
+        assert fifo.counts().leased == 2
+    assert fifo.ack_many([first, second]) == 2
+
+
+def test_a_token_of_another_queue_is_worth_nothing(database, subspace):
+    """Of another kind it is no token at all; of the same kind it is not held."""
+    one, two = (FifoQueue(database, subspace[name]) for name in "ab")
+    other = PriorityQueue(database, subspace["c"])
+    one.push("x")
+    leased = one.lease()
+    with pytest.raises(LeaseLost):
+        two.ack(leased)
+    with pytest.raises(InvalidInput):
+        other.ack(leased)
+    one.ack(leased)
+
+
+def test_tokens_are_told_nobody_and_repeat_never(fifo):
+    """200 leases of one item have 200 tokens."""
+    fifo.push("x")
+    tokens = set()
+    for _ in range(200):
+        item = fifo.lease()
+        tokens.add(item.lease)
+        fifo.nack(item)
+    assert len(tokens) == 200
+
+
+# In the caller's transaction
+
+
+def test_a_lease_in_the_callers_transaction_is_the_callers_to_commit(kind, queue, database):
+    """Dropped, it never was; committed, its token is valid."""
+    dropped = database.create_transaction()
+    lost = queue.lease(tr=dropped)
+    assert texts(kind, [lost, queue.peek()]) == "aa"
+    dropped.cancel()
+    with pytest.raises(LeaseLost):
+        queue.ack(lost)
+    kept = database.create_transaction()
+    first, last = queue.lease(tr=kept), queue.lease_max(tr=kept)
+    assert texts(kind, queue.lease_many(5, tr=kept)) == "b"
+    assert queue.lease(tr=kept) is None
+    assert queue.counts(tr=kept).leased == 3
+    kept.commit().wait()
+    assert texts(kind, [first, last]) == "ac"
+    assert queue.ack_many([first, last]) == 2
+    assert len(assert_counted(queue)["leased"]) == 1
+
+
+def test_an_ending_in_the_callers_transaction_is_the_callers_to_commit(kind, queue, database):
+    """ack, nack, extend and ack_many together with keys of the caller's."""
+    first, second, third = queue.lease_many(3, seconds=30)
+    transaction = database.create_transaction()
+    queue.ack(first, tr=transaction)
+    queue.nack(second, tr=transaction)
+    assert queue.extend(third, 50, tr=transaction).lease == third.lease
+    assert texts(kind, queue.peek_many(3, tr=transaction)) == "b"
+    assert queue.peek() is None
+    with pytest.raises(LeaseLost):
+        queue.ack(first, tr=transaction)
+    assert queue.ack_many([first, second, third], tr=transaction) == 1
+    transaction.commit().wait()
+    held = assert_counted(queue)
+    assert texts(kind, held["ready"]) == "b"
+    assert held["leased"] == []
+
+
+def test_a_lease_taken_and_given_up_in_one_transaction(kind, queue, database):
+    """Within a transaction the queue is as its operations left it."""
+    transaction = database.create_transaction()
+    queue.nack(queue.lease(tr=transaction), tr=transaction)
+    again = queue.lease(tr=transaction)
+    assert (texts(kind, [again]), again.attempts) == ("a", 1)
+    queue.ack(again, tr=transaction)
+    transaction.commit().wait()
+    assert texts(kind, assert_counted(queue)["ready"]) == "bc"
+
+
+def test_two_cannot_end_one_lease(fifo, database, engine):
+    """Of two transactions that acknowledge and give up the same lease, one conflicts."""
+    fifo.push("x")
+    leased = fifo.lease()
+    acking, nacking = database.create_transaction(), database.create_transaction()
+    fifo.ack(leased, tr=acking)
+    fifo.nack(leased, tr=nacking)
+    acking.commit().wait()
+    with pytest.raises(engine.error) as caught:
+        nacking.commit().wait()
+    assert caught.value.code == 1020
+    assert not any(assert_counted(fifo).values())
+
+
+# Many
+
+
+def test_many_are_acknowledged_at_once(queue, clock):
+    """Each is counted once, however often and in whatever form it is named."""
+    lost, *held = queue.lease_many(3)
+    queue.nack(lost)
+    one, two = held
+    assert queue.ack_many([lost, one, one.lease, two, one, lost.lease]) == 2
+    assert queue.ack_many([one, two]) == 0
+    assert queue.ack_many([]) == 0
+    assert queue.ack_many(iter([])) == 0
+    assert len(assert_counted(queue)["ready"]) == 1
+
+
+def test_no_more_than_10000_are_acknowledged_at_once(fifo):
+    """A longer list is refused before anything is written."""
+    with pytest.raises(InvalidInput):
+        fifo.ack_many(f"FQE.{number}" for number in range(10_001))
+
+
+# Dead letters
+
+
+def test_the_last_attempt_is_the_death(kind, database, subspace, clock):
+    """After max_attempts leases given up or run out, whichever, the item is dead."""
+    queue = filled(kind, database, subspace, max_attempts=3)
+    queue.nack(queue.lease())
+    queue.lease(seconds=1)
+    clock.advance(2)
+    leased = queue.lease()
+    assert (texts(kind, [leased]), leased.attempts) == ("a", 2)
+    queue.nack(leased, delay=60, reason="no such address")
+    (dead,) = assert_counted(queue)["dead"]
+    assert (dead.id, dead.state, dead.attempts) == (leased.id, "dead", 3)
+    assert (dead.reason, dead.until, dead.lease) == ("no such address", None, None)
+    assert queue.get(dead.id) == dead
+    clock.advance(120)
+    assert texts(kind, queue.pop_many(9)) == "bc"
+
+
+def test_what_runs_out_for_the_last_time_dies(kind, database, subspace, clock):
+    """Who consumes next sends it to the dead letters, with a reason, and takes the next."""
+    queue = filled(kind, database, subspace, max_attempts=1)
+    leased = queue.lease(seconds=1)
+    clock.advance(2)
+    assert texts(kind, queue.peek_many(9)) == "bc"
+    assert texts(kind, [queue.pop()]) == "b"
+    (dead,) = assert_counted(queue)["dead"]
+    assert (dead.id, dead.attempts) == (leased.id, 1)
+    assert "lease" in dead.reason
+    with pytest.raises(LeaseLost):
+        queue.ack(leased)
+
+
+def test_a_block_says_what_it_died_of(fifo, database, subspace):
+    """The reason of the death is the error, clipped at 1,000 characters."""
+    queue = FifoQueue(database, subspace, max_attempts=1)
+    queue.push("x")
+    with pytest.raises(LookupError), queue.leased():
+        raise LookupError("w" * 2_000)
+    (dead,) = queue.page(state="dead").items
+    assert dead.reason.startswith("LookupError: www")
+    assert len(dead.reason) == 1_000
+
+
+def test_without_a_limit_nothing_dies(fifo):
+    """An item may be given up as often as it takes."""
+    fifo.push("x")
+    for _ in range(30):
+        fifo.nack(fifo.lease())
+    assert fifo.pop().attempts == 30
+
+
+@pytest.mark.parametrize("attempts", [0, -1, True, 1.5, "3", 1_000_001])
+def test_a_limit_of_attempts_is_a_positive_number(database, subspace, attempts):
+    """Any other is refused when the queue is opened."""
+    with pytest.raises(ConfigurationError):
+        FifoQueue(database, subspace, max_attempts=attempts)
+
+
+# Many that ran out
+
+
+def expired(kind, database, subspace, clock, count=250, **options):
+    """Return a queue in which so many leases have run out."""
+    queue = kind.open(database, subspace, **options)
+    priorities = [kind.priorities[n % len(kind.priorities)] for n in range(count)]
+    queue.push_many(kind.pairs([kind.value(str(n)) for n in range(count)], priorities))
+    assert len(queue.lease_many(count, seconds=1)) == count
+    clock.advance(2)
+    return queue
+
+
+def test_one_transaction_brings_back_no_more_than_100(kind, database, subspace, clock):
+    """A consumer does its share, and the next ones the rest."""
+    queue = expired(kind, database, subspace, clock)
+    sizes = []
+    for _ in range(3):
+        queue.pop()
+        sizes.append(queue.counts().leased)
+    assert all(before - after <= 100 for before, after in zip([250, *sizes], sizes, strict=False))
+    assert sizes[-1] == 0
+    assert_counted(queue)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_many_consumers_share_what_ran_out(kind, database, subspace, clock, clients):
+    """Threads of one client and of several, from both ends: each item comes to one, once."""
+    queue = expired(kind, database, subspace, clock)
+    databases = [database, *(another(database) for _ in range(clients - 1))]
+    queues = [kind.open(each, subspace) for each in databases]
+
+    def consume(number):
+        mine, end = queues[number % clients], ["min", "max"][number % 2]
+        found = []
+        while items := mine.pop_many(1 + number % 3, end=end):
+            found += items
+        return found
+
+    found = [item for items in together(THREADS, consume) for item in items]
+    counts = Counter(kind.text(item.value) for item in found)
+    assert counts == Counter(str(number) for number in range(250))
+    assert {item.attempts for item in found} == {1}
+    assert not any(assert_counted(queue).values())
+
+
+def test_a_pop_goes_on_when_all_it_brought_back_are_dead(database, subspace, clock):
+    """The deaths of the first hundred do not hide those behind them that come back."""
+    queue = FifoQueue(database, subspace, max_attempts=1)
+    queue.push_many(range(150))
+    queue.lease_many(150, seconds=1)
+    queue.push("back again", delay=1.5)
+    clock.advance(2)
+    assert queue.peek().value == "back again"
+    assert queue.pop().value == "back again"
+    assert queue.pop() is None
