@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 export PORT
 
-.PHONY: help install run test lint bench clean
+.PHONY: help install run test soak lint bench clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ run: install ## Serve the demo project with its sample data on PORT.
 
 test: install ## Run the tests.
 	$(BIN)/python -m pytest $(ARGS)
+
+soak: install ## Run the long tests of faults and concurrency.
+	$(BIN)/python -m pytest tests/soak $(ARGS)
 
 lint: install ## Check style and types.
 	$(BIN)/ruff check

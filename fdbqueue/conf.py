@@ -9,6 +9,7 @@ import functools
 import importlib
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import fdb.tuple
@@ -16,18 +17,52 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.service.base import ORDERS
 from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
 from fdbqueue.service.codecs import CODECS
+from fdbqueue.service.consuming import CONTENTION
+from fdbqueue.service.reading import MAX_RETURNED_BYTES
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
 
 _KEYS = frozenset({"ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
-_KINDS = {
-    "fifo": frozenset({"kind", "codec", "subspace"}),
-    "priority": frozenset({"kind", "codec", "subspace", "priority_type"}),
+_CHOICES = {
+    "codec": tuple(CODECS),
+    "priority_type": ("int", "float"),
+    "order": ORDERS,
+    "contention": CONTENTION,
 }
-_CHOICES = {"codec": tuple(CODECS), "priority_type": ("int", "float")}
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The numbers that an option may be."""
+
+    kind: type | tuple[type, ...]
+    least: float
+    most: float
+    none_is_valid: bool = False
+
+    def __str__(self) -> str:
+        number = "whole number" if self.kind is int else "number"
+        text = f"a {number} from {self.least:,} to {self.most:,}"
+        return f"None, or {text}" if self.none_is_valid else text
+
+    def __contains__(self, value: object) -> bool:
+        if value is None:
+            return self.none_is_valid
+        is_number = isinstance(value, self.kind) and not isinstance(value, bool)
+        return is_number and self.least <= value <= self.most  # type: ignore[operator]
+
+
+_RANGES = {
+    "claim_timeout_seconds": _Range((int, float), 0.1, 86_400),
+    "max_attempts": _Range(int, 1, 1_000_000, none_is_valid=True),
+    "max_value_bytes": _Range(int, 1, MAX_RETURNED_BYTES),
+}
+_OPTIONS = frozenset({"kind", "subspace", *_CHOICES, *_RANGES})
+_KINDS = {"fifo": _OPTIONS - {"priority_type"}, "priority": _OPTIONS}
 
 
 class Problem(NamedTuple):
@@ -175,6 +210,13 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
                 f"Queue {name!r} has the {option} {options[option]!r}.",
                 f"It may be {', '.join(choices)}.",
             )
+    for option, numbers in _RANGES.items():
+        if option in options and options[option] not in numbers:
+            yield Problem(
+                "fdbqueue.E013",
+                f"Queue {name!r} has the {option} {options[option]!r}.",
+                f"It may be {numbers}.",
+            )
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
         yield Problem(
@@ -186,7 +228,10 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
 
 def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[Problem]:
     prefix = tuple(setting.get("PREFIX", ("fdbqueue",)))
-    places = [(fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX")]
+    places = [
+        (fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX"),
+        (fdb.tuple.pack((*prefix, "receipt")), "the receipts under PREFIX"),
+    ]
     for name, options in queues.items():
         if options.get("subspace") is not None:
             places.append((fdb.tuple.pack(tuple(options["subspace"])), f"queue {name!r}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from fdbqueue import conf
@@ -40,6 +39,5 @@ def reading_catalog(timeout_seconds: float) -> Catalog:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    catalog = copy.copy(conf.catalog())
-    catalog.database = ImpatientDatabase(catalog.database, timeout_seconds)
-    return catalog
+    catalog = conf.catalog()
+    return catalog.over(ImpatientDatabase(catalog.database, timeout_seconds))

@@ -21,9 +21,8 @@ from fdbqueue.service.items import LAST_MOMENT, Item, Priority, microseconds, mo
 from fdbqueue.service.keyspace import ItemKeys
 from fdbqueue.service.leases import duration
 from fdbqueue.service.pushing import Entry, Pusher
-from fdbqueue.service.reading import MAX_RETURNED_BYTES
+from fdbqueue.service.reading import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.recounting import recount
-from fdbqueue.service.stock import MAX_VALUE_BYTES
 from fdbqueue.service.transactions import run_stamped
 
 ORDERS = ("count", "commit")

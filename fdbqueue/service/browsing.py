@@ -28,7 +28,7 @@ MAX_ITEMS = 10_000
 
 _ITERATION_ITEMS = 500
 #: So many items that are not there any more are passed by in search of the oldest.
-_MAX_GHOSTS = 100
+_MAX_GHOSTS = 2_000
 
 
 class Browsing:
@@ -98,7 +98,7 @@ class Browsing:
 
     def _peek(self, tr: Any, count: int, end: End) -> list[Item]:
         asked = self._taker.ask_present(tr, now_us())
-        supply = Supply(tr, self._keys, self._reader, end, count, Basket())
+        supply = Supply(tr, self._keys, self._reader, end, count, Basket(0))
         present = self._taker.parse_present(asked)
         retried = present.retried
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import fnmatch
 import functools
 import heapq
@@ -18,7 +19,7 @@ from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import receipts, tuples
 from fdbqueue.service.base import Queue, QueueOptions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue
-from fdbqueue.service.stock import MAX_VALUE_BYTES
+from fdbqueue.service.reading import MAX_VALUE_BYTES
 from fdbqueue.service.transactions import run
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.
@@ -28,6 +29,9 @@ PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9_.*-]{0,99}")
 
 #: The byte of the tuple layer that a text starts with; a zero byte ends it.
 _TEXT = b"\x02"
+
+#: So many queue objects are kept.
+_MAX_OPENED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +106,35 @@ class Catalog:
         specs = list(specs)
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
         self._patterns = [spec for spec in specs if spec.is_pattern]
+        self._opened: dict[str, Queue] = {}
+
+    def over(self, database: Any) -> Catalog:
+        """Return a catalog of the same queues over another view of the same database.
+
+        It is for reading: receipts are kept for the database of this one alone.
+        """
+        catalog = copy.copy(self)
+        catalog.database = database
+        catalog._opened = {}  # noqa: SLF001  # of this class
+        return catalog
 
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; one named by a pattern exists once pushed to.
 
+        The same object each time, for it knows how contended the queue is; that of a name
+        not used for long may be another.
+
         Raises:
             QueueNotFound: No spec has this name, and no pattern fits it.
         """
-        spec = self._spec(name)
-        subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
-        return spec.open(self.database, subspace, name)
+        found = self._opened.get(name)
+        if found is None:
+            spec = self._spec(name)
+            subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
+            if len(self._opened) >= _MAX_OPENED:
+                self._opened.clear()
+            found = self._opened.setdefault(name, spec.open(self.database, subspace, name))
+        return found
 
     def names(self, *, after: str = "", limit: int | None = None) -> list[str]:
         """Return the names of the queues, sorted.

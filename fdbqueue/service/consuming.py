@@ -17,7 +17,7 @@ from fdbqueue.service.contention import Crowd, crowd
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace import ItemKeys, State
-from fdbqueue.service.leases import Leases, token_of
+from fdbqueue.service.leases import MAX_SECONDS, Leases, token_of
 from fdbqueue.service.reading import End, Loaded
 from fdbqueue.service.taking import Effect, Want
 
@@ -77,7 +77,7 @@ class Consuming(Browsing):
             database,
             self._taker,
             claim_timeout_seconds,
-            (self.subspace.key(), type(self), self.codec.name, *options),
+            (self.subspace.key(), type(self), codec, *options),
         )
 
     # Popping
@@ -325,10 +325,13 @@ class Consuming(Browsing):
             places = iter(named)
         moved, most = 0, math.inf if limit is None else limit
         for some in self._dead(places):
+            rest = some
+            while rest and moved < most:
+                redrive = functools.partial(self._leases.redrive, places=rest, most=most - moved)
+                count, looked = self._transact(None, redrive)
+                moved, rest = moved + count, rest[looked:]
             if moved >= most:
                 break
-            redrive = functools.partial(self._leases.redrive, places=some, most=most - moved)
-            moved += self._transact(None, redrive)
         return moved
 
     def _dead(self, places: Iterator[bytes] | None) -> Iterator[list[bytes]]:
@@ -341,8 +344,8 @@ class Consuming(Browsing):
                 some = self._read(None, functools.partial(self._dead_behind, after=after))
             if not some:
                 return
-            yield some
             after = some[-1]
+            yield some
 
     def _dead_behind(self, tr: Any, after: bytes | None) -> list[bytes]:
         return self._stock.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)
@@ -361,7 +364,7 @@ class Consuming(Browsing):
             if wait is not None:
                 raise InvalidInput(queue=self.name, reason="a transaction cannot wait")
             return self._taker.take(tr, want)
-        deadline = time.monotonic() + (wait or 0)
+        deadline = time.monotonic() + min(wait or 0, MAX_SECONDS)
         while True:
             rung = self._crowd.bell.rung
             items = self._crowd.take(want)

@@ -183,6 +183,7 @@ class Crowd:
     def _abandon(self, own: _Waiter, interrupt: BaseException) -> None:
         """Leave after an interrupt; the others' round begins anew, if it surely failed."""
         is_known = getattr(interrupt, "outcome_known", True)
+        interrupt.outcome_known = is_known  # type: ignore[attr-defined]
         for waiter in {own, *self._batch}:
             if not waiter.is_done and (waiter is own or not is_known):
                 self._finish(waiter, OutcomeUnknown(reason="the thread in charge was stopped"))

@@ -86,6 +86,7 @@ class Tally:
         self.pushes = 0
         self.pops = 0
         self.high = -1
+        self._corrects = False
 
     def enter(self, tr: Any, place: Place, priority: Priority | None, pushed_at: Any) -> None:
         """Count an item that becomes ready."""
@@ -106,6 +107,7 @@ class Tally:
     def correct(self, priority: Priority, change: int) -> None:
         """Count ready items of a priority that were not counted."""
         self._levels[priority] += change
+        self._corrects = True
 
     def hide(self, state: State, count: int) -> None:
         """Count items that come to a hidden state, or leave it when negative."""
@@ -134,7 +136,7 @@ class Tally:
     def _write_level(self, tr: Any, key: bytes, change: int) -> None:
         if change:
             tr.add(key, _packed(change, 1))
-        if change < 0:
+        if change < 0 or self._corrects:
             tr.compare_and_clear(key, bytes(8))
 
 
@@ -172,7 +174,8 @@ class Counters:
         if after is not None:
             begin = self._meta.level(after) + b"\x00"
         rows = tr.snapshot.get_range(begin, end, limit=limit)
-        return [(self._meta.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
+        counted = [(self._meta.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
+        return [(priority, count) for priority, count in counted if count]
 
     def oldest(self, tr: Any) -> tuple[int, bytes] | None:
         """Return when the oldest ready item of a priority queue was pushed, and its place.
@@ -193,6 +196,10 @@ class Counters:
             Minute(moment(number * _MINUTE_US), *found.get(number, (0, 0)))
             for number in range(first, present + 1)
         ]
+
+
+#: The place in :attr:`Tally.high` of items in commit order, which sort behind all counts.
+HIGHEST = _MASK
 
 
 def high_of(value: Any) -> int:

@@ -5,6 +5,7 @@ There is no daemon: whoever consumes next does it, a bounded number in a transac
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from fdbqueue.service.stock import Hidden, Stock
 #: One transaction promotes no more than this.
 MAX_PROMOTED = 100
 _MAX_PROMOTED_BYTES = 1_000_000
+_ASKED_AT_ONCE = 25
 
 _STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
 
@@ -42,24 +44,23 @@ class Found(NamedTuple):
 def examine(stock: Stock, tr: Any, dues: Sequence[Due]) -> Found:
     """Read what has fallen due; the transaction then depends on it.
 
-    Reads are asked for before any is waited for.
+    Some at a time are asked for before any is waited for, up to about 1,000,000 bytes.
     """
     names = {(due.moment, due.rest[:CLAIM_NAME_BYTES]) for due in dues if due.kind is Kind.CLAIM}
     claims = [(*name, ask_claim(tr, stock.meta, *name)) for name in sorted(names)]
-    hidden = [due for due in dues if due.kind is not Kind.CLAIM]
-    asked = [stock.ask(tr, _STATES[due.kind], due.rest) for due in hidden]
     found = Found([], [], [])
+    hidden = iter([due for due in dues if due.kind is not Kind.CLAIM])
     size = 0
-    for due, answer in zip(hidden, asked, strict=True):
-        item = stock.answer(_STATES[due.kind], due.rest, answer)
-        if item is None or item.until != due.moment:
-            found.stale.append(stock.meta.due(*due))
-            continue
-        size += len(item.row.value)
-        if size > _MAX_PROMOTED_BYTES and found.fallen:
-            break
-        ran_out = item.state is State.LEASED
-        found.fallen.append(Fallen(item, item.attempts + ran_out))
+    while size < _MAX_PROMOTED_BYTES and (some := list(itertools.islice(hidden, _ASKED_AT_ONCE))):
+        asked = [stock.ask(tr, _STATES[due.kind], due.rest) for due in some]
+        for due, answer in zip(some, asked, strict=True):
+            item = stock.answer(_STATES[due.kind], due.rest, answer)
+            if item is None or item.until != due.moment:
+                found.stale.append(stock.meta.due(*due))
+                continue
+            size += len(item.row.value)
+            ran_out = item.state is State.LEASED
+            found.fallen.append(Fallen(item, item.attempts + ran_out))
     for moment, name, answer in claims:
         claim = answer_claim(answer)
         if claim is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from fdbqueue.service.reading import Loaded, Row
 from fdbqueue.service.stock import Hidden, Stock
 
 _MARK_BYTES = 8
+_MAX_MOVED_BYTES = 1_000_000
 #: A lease or a delay lasts no longer: ten years.
 MAX_SECONDS = 315_360_000
 
@@ -75,8 +76,10 @@ class Leases:
         """Remove leased items for good, and return the tokens of those not held any more."""
         lost = []
         tally = self._stock.tally()
-        for token, hidden in self._held(tr, tokens):
-            if hidden is None:
+        parsed = [self._parse(token) for token in tokens]
+        found = self._stock.facts(tr, State.LEASED, [place for place, _ in parsed])
+        for token, (_, mark), hidden in zip(tokens, parsed, found, strict=True):
+            if hidden is None or hidden.mark != mark:
                 lost.append(token)
                 continue
             self._stock.delete(tr, tally, hidden)
@@ -100,7 +103,7 @@ class Leases:
             LeaseLost: It is not held any more.
         """
         delay = 0 if delay_seconds is None else duration(self._stock.queue, "delay", delay_seconds)
-        hidden = self._held_one(tr, token)
+        hidden = self._held(tr, token)
         tally = self._stock.tally()
         attempts = hidden.attempts + 1
         dies = self._max_attempts is not None and attempts >= self._max_attempts
@@ -127,11 +130,12 @@ class Leases:
             LeaseLost: It is not held any more.
         """
         lasting = duration(self._stock.queue, "seconds", seconds)
-        hidden = self._held_one(tr, token)
+        hidden = self._held(tr, token)
         tally = self._stock.tally()
         self._stock.reveal(tr, tally, hidden)
         extended = hidden._replace(until=now_us() + lasting)
         self._stock.hide(tr, tally, extended)
+        tally.delays += 1  # those who wait may have to look sooner
         tally.write(tr)
         (item,) = self._stock.shown(tr, [extended])
         return replace(item, lease=token, until=moment(extended.until))
@@ -153,39 +157,34 @@ class Leases:
         tally.taken += 1
         tally.write(tr)
 
-    def redrive(self, tr: Any, places: Iterable[bytes], most: float) -> int:
-        """Put dead letters back to their places, as if never tried; return how many.
+    def redrive(self, tr: Any, places: Sequence[bytes], most: float) -> tuple[int, int]:
+        """Put dead letters back to their places, as if never tried.
 
-        Places without one are passed by.
+        Places without one are passed by. Stops after about 1,000,000 bytes.
+
+        Returns:
+            How many were put back, and how many of the places were looked at.
         """
         tally = self._stock.tally()
-        asked = [(place, self._stock.ask(tr, State.DEAD, place)) for place in places]
-        count = 0
-        for place, answer in asked:
-            hidden = self._stock.answer(State.DEAD, place, answer)
+        count = looked = size = 0
+        for place in places:
+            if count >= most or size >= _MAX_MOVED_BYTES:
+                break
+            looked += 1
+            hidden = self._stock.find(tr, State.DEAD, place)
             if hidden is None:
                 continue
-            if count >= most:
-                break
             self._stock.reveal(tr, tally, hidden)
             self._stock.put_back(tr, tally, hidden, self._stock.returned(tr, hidden, 0))
             count += 1
+            size += len(hidden.row.value)
         tally.write(tr)
-        return count
+        return count, looked
 
-    def _held(self, tr: Any, tokens: Sequence[str]) -> list[tuple[str, Hidden | None]]:
-        """Return what each token leases, None where it does not any more."""
-        parsed = [self._parse(token) for token in tokens]
-        asked = [self._stock.ask(tr, State.LEASED, place) for place, _ in parsed]
-        found = []
-        for token, (place, mark), answer in zip(tokens, parsed, asked, strict=True):
-            hidden = self._stock.answer(State.LEASED, place, answer)
-            found.append((token, hidden if hidden and hidden.mark == mark else None))
-        return found
-
-    def _held_one(self, tr: Any, token: str) -> Hidden:
-        ((_, hidden),) = self._held(tr, [token])
-        if hidden is None:
+    def _held(self, tr: Any, token: str) -> Hidden:
+        place, mark = self._parse(token)
+        hidden = self._stock.find(tr, State.LEASED, place)
+        if hidden is None or hidden.mark != mark:
             raise LeaseLost(queue=self._stock.queue, lease=token)
         return hidden
 

@@ -16,12 +16,12 @@ from fdbqueue.exceptions import (
     ValueTooLarge,
 )
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.counters import Tally, high_of
+from fdbqueue.service.counters import HIGHEST, Tally, high_of
 from fdbqueue.service.items import Priority
 from fdbqueue.service.keyspace import MAX_KEY_BYTES, Place, State, random_suffix
 from fdbqueue.service.keyspace.meta import chunk_tail
-from fdbqueue.service.reading import Row
-from fdbqueue.service.stock import MAX_VALUE_BYTES, Hidden, Stock
+from fdbqueue.service.reading import MAX_VALUE_BYTES, Row
+from fdbqueue.service.stock import Hidden, Stock
 from fdbqueue.service.transactions import run
 
 #: FoundationDB advises transactions under 1 MB; its limit is 10 MB.
@@ -192,18 +192,23 @@ class Pusher:
             begin, stop = self._keys.level(priority)
             tails[priority] = tr.snapshot.get_range(begin, stop, limit=1, reverse=True)
         above = high_of(high) + 1 if high.present() else 0
+        if above > HIGHEST:
+            raise self._refusal()
         return {priority: max(above, self._behind(tail)) for priority, tail in tails.items()}
 
     def _behind(self, tail: Iterable[Any]) -> int:
         for row in tail:
             sequence = self._stock.reader.sequence(self._keys.place_of(row.key))
             if not isinstance(sequence, int):
-                raise InvalidInput(
-                    queue=self._queue,
-                    reason="it holds items in commit order: push with order='commit'",
-                )
+                raise self._refusal()
             return sequence + 1
         return self._keys.first_index
+
+    def _refusal(self) -> InvalidInput:
+        return InvalidInput(
+            queue=self._queue,
+            reason="it has held items in commit order: push with order='commit', or clear it",
+        )
 
     def _check_key(self, place: Place) -> None:
         size = len(self._keys.key(place.data)) + _TABLE_BYTES

@@ -15,6 +15,9 @@ from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Position
 #: Which end of a queue: ``"min"`` is the lowest priority and the earliest pushed.
 End = Literal["min", "max"]
 
+#: FoundationDB takes no longer values; longer ones are cut into chunks of this length.
+MAX_VALUE_BYTES = 100_000
+
 #: One operation returns no more stored bytes than this.
 MAX_RETURNED_BYTES = 5_000_000
 
@@ -67,6 +70,14 @@ class ItemReader:
             begin, stop, limit=limit, reverse=end == "max", streaming_mode=_WANT_ALL
         )
         return found
+
+    def size_of(self, row: Row) -> int:
+        """Return about how long the value of a row is, all its chunks included."""
+        size = len(row.value)
+        if size < MAX_VALUE_BYTES:
+            return size
+        position = self._position(row.place)
+        return size * (1 if isinstance(position, CorruptItem) else position.chunks)
 
     def load(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Loaded]:
         """Return the items of rows, what is stored apart from them included.
@@ -131,7 +142,7 @@ class ItemReader:
         size = 0
         for row in self.rows(tr, begin, stop, limit, end):
             rows.append(Row(self._keys.place_of(row.key), row.value))
-            size += len(row.value)
+            size += self.size_of(rows[-1])
             if size >= MAX_RETURNED_BYTES:
                 break
         items = self.shown(tr, rows, retried=retried.present())

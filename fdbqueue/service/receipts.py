@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import weakref
 from collections import deque
@@ -132,7 +133,7 @@ def sweep(database: Any, *, older_than_seconds: float = 86_400) -> int:
     """
     from fdbqueue.service.transactions import run  # which leaves receipts itself
 
-    if older_than_seconds < MIN_SWEPT_SECONDS:
+    if not MIN_SWEPT_SECONDS <= older_than_seconds < math.inf:
         raise InvalidInput(older_than_seconds=older_than_seconds, least=MIN_SWEPT_SECONDS)
     begin, end = bounds(place_of(database))
     age = int(older_than_seconds * _VERSIONS_PER_SECOND)

@@ -119,9 +119,11 @@ def _correct_ready(
 ) -> None:
     """Correct the counts of the priorities from ``low`` up to ``high``, or all of them."""
     for place in _claimed(tr, stock):
-        priority = stock.keys.position(place).priority
-        if _is_between(priority, low, high):
-            found[priority] += 1
+        position = stock.position(place)
+        if position is None:
+            foreign += not stock.keys.has_priorities
+        elif _is_between(position.priority, low, high):
+            found[position.priority] += 1
     if not stock.keys.has_priorities:
         difference = found[None] + foreign - Counters(stock.meta).size(tr)
         tally = _guarded(tr, stock, difference)
@@ -151,6 +153,7 @@ def _add_up(tr: Any, stock: Stock, foreign: int) -> None:
     """Make the count of all ready items the sum of those by priority."""
     counters = Counters(stock.meta)
     total = sum(number for _, number in counters.by_priority(tr, None, 0))
+    total += sum(stock.position(place) is None for place in _claimed(tr, stock))
     difference = total + foreign - counters.size(tr)
     tally = _guarded(tr, stock, difference)
     tally.ready = difference

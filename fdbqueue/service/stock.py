@@ -7,17 +7,23 @@ counts. An item keeps its place wherever it goes, so it comes back where it was.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.counters import Tally
+from fdbqueue.service.counters import HIGHEST, Tally
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Place, Position, State
 from fdbqueue.service.keyspace.meta import META_TAIL, VALUE_TAIL, Kind
-from fdbqueue.service.reading import MAX_RETURNED_BYTES, End, ItemReader, Loaded, Row
-
-MAX_VALUE_BYTES = 100_000
+from fdbqueue.service.reading import (
+    MAX_RETURNED_BYTES,
+    MAX_VALUE_BYTES,
+    End,
+    ItemReader,
+    Loaded,
+    Row,
+)
 
 _STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
 STATES = {name: state for state, name in _STATE_NAMES.items()}
@@ -141,11 +147,14 @@ class Stock:
         tally.hide(hidden.state, 1)
         if place.stamp_at is None:
             self.note_hidden(tally, position or self.position(place.data))
+        else:
+            tally.high = HIGHEST
 
     def note_hidden(self, tally: Tally, position: Position | None) -> None:
         """Note a place that may come back, so that later pushes go behind it."""
-        if position is not None and isinstance(position.sequence, int):
-            tally.high = max(tally.high, position.sequence)
+        if position is not None:
+            in_commit_order = not isinstance(position.sequence, int)
+            tally.high = max(tally.high, HIGHEST if in_commit_order else position.sequence)
 
     def reveal(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
         """Remove a hidden item from its table; what becomes of it is the caller's."""
@@ -215,6 +224,14 @@ class Stock:
         """Return the hidden item at a place, None where there is none."""
         return self.answer(state, place, self.ask(tr, state, place))
 
+    def facts(self, tr: Any, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
+        """Return hidden items without their values, None where there is none."""
+        asked = [tr[self.meta.hidden_keys(state, place)[0]] for place in places]
+        return [
+            self._hidden(state, place, bytes(meta), b"") if meta.present() else None
+            for place, meta in zip(places, asked, strict=True)
+        ]
+
     def shown(self, tr: Any, hidden: list[Hidden]) -> list[Item]:
         """Return hidden items, those that cannot be decoded included."""
         items = self.reader.shown(tr, [found.row for found in hidden], retried=False)
@@ -231,7 +248,8 @@ class Stock:
         for row in self.reader.rows(tr, begin, stop, 2 * limit, end):
             place, is_value = self.meta.hidden_place(state, row.key)
             parts[is_value] = row.value
-            size += len(row.value)
+            if is_value:
+                size += self.reader.size_of(Row(place, row.value))
             if len(parts) < 2:
                 continue
             found.append(self._hidden(state, place, parts[False], parts[True]))

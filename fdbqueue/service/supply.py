@@ -17,22 +17,33 @@ from fdbqueue.service.reading import MAX_RETURNED_BYTES, End, ItemReader, Row
 RELAXED_ITEMS = 100
 
 
-class Basket:
-    """What one transaction has taken so far, from either end."""
+#: FoundationDB's limit is 10,000,000; a key is sent three times with its conflict range.
+_MAX_WRITTEN_BYTES = 9_000_000
+_KEYS_SENT = 9
 
-    def __init__(self) -> None:
+
+class Basket:
+    """What one transaction has taken so far, from either end.
+
+    Args:
+        key_bytes: About how long the keys are that each item costs.
+    """
+
+    def __init__(self, key_bytes: int) -> None:
         self.places: set[bytes] = set()
+        self._keys_size = _KEYS_SENT * key_bytes
         self._size = 0
 
-    def add(self, row: Row) -> None:
-        """Note a row that was taken."""
+    def add(self, row: Row, size_bytes: int) -> None:
+        """Note a row that was taken, and how long its value is."""
         self.places.add(row.place)
-        self._size += len(row.value)
+        self._size += size_bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether as much was taken as one transaction should: 5,000,000 bytes."""
-        return self._size >= MAX_RETURNED_BYTES
+        """Whether as much was taken as one transaction should: 5,000,000 stored bytes."""
+        written = self._size + len(self.places) * self._keys_size
+        return self._size >= MAX_RETURNED_BYTES or written >= _MAX_WRITTEN_BYTES
 
 
 class Supply:
@@ -87,7 +98,7 @@ class Supply:
             if row is None:
                 self._ran_dry = True
                 break
-            self._basket.add(row)
+            self._basket.add(row, self._reader.size_of(row))
             self._taken.append(row.place)
             rows.append(row)
         return rows
@@ -139,7 +150,7 @@ class Supply:
             place = self._keys.place_of(row.key)
             self._window.append(Row(place, row.value))
             count += 1
-            size += len(row.value)
+            size += self._reader.size_of(self._window[-1])
             if size >= MAX_RETURNED_BYTES:
                 break
         if count < self._limit and size < MAX_RETURNED_BYTES:

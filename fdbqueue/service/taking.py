@@ -197,7 +197,7 @@ class _Round:
         self._stock = taker.stock
         self._tr = tr
         self._tally = self._stock.tally()
-        self._basket = Basket()
+        self._basket = Basket(self._stock.keys.size_bytes)
         self._supplies: dict[End, Supply] = {}
         self._returned: list[Row] = []
         self._retried = False

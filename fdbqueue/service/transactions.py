@@ -95,7 +95,6 @@ class _Call(Generic[T]):
         self._stamped = stamped
         self._receipt: Receipt | None = None
         self._unsettled: dict[int, T] = {}
-        self._committing = False
 
     def run(self) -> tuple[T, bytes]:
         """Attempt it until one takes effect, and return its result and its stamp."""
@@ -116,7 +115,6 @@ class _Call(Generic[T]):
                 self._receipt.give_back()
 
     def _attempt(self, tr: Any) -> tuple[T, bytes]:
-        self._committing = False
         if self._unsettled:
             assert self._receipt is not None
             found = self._receipt.read(tr)
@@ -130,7 +128,6 @@ class _Call(Generic[T]):
             number = self._receipt.write(tr)
             self._unsettled[number] = result
         stamp = tr.get_versionstamp() if self._stamped else None
-        self._committing = True
         try:
             tr.commit().wait()
         except Exception as error:

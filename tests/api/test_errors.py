@@ -13,7 +13,9 @@ from django.db import connection
 from rest_framework.test import APIClient
 from rest_framework.throttling import BaseThrottle
 
+from fdbqueue.api.errors import handle
 from fdbqueue.api.viewsets import QueueViewSet
+from fdbqueue.exceptions import LeaseLost
 
 EVERYTHING = ("view_queue", "push_queue", "pop_queue")
 FAILING = "tests.api.failing_engine"
@@ -163,6 +165,15 @@ def test_outcome_unknown(client: APIClient, settings: Any, tmp_path: Path) -> No
         response = client.post(path, body)
         check_shape(response, 503, "outcome_unknown")
         assert "Retry-After" not in response
+
+
+def test_a_lost_lease() -> None:
+    """A lease that is not held any more is a conflict with whoever holds the item now."""
+    response = handle(LeaseLost(queue="mail", lease="FQEB.c2VjcmV0"), {})
+    assert response is not None
+    assert response.status_code == 409
+    assert response.data["code"] == "lease_lost"
+    assert "Retry-After" not in response
 
 
 def test_wrong_settings(

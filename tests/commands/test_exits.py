@@ -11,7 +11,14 @@ from fdbqueue import exceptions
 from fdbqueue.engines import embedded
 from fdbqueue.management.exits import Interrupted, OutputFailed, command_error, exit_code
 
-COMMANDS = [["queue_push", "mail"], ["queue_pop", "mail"], ["queue_peek", "mail"], ["queue_list"]]
+COMMANDS = [
+    ["queue_push", "mail"],
+    ["queue_pop", "mail"],
+    ["queue_peek", "mail"],
+    ["queue_list"],
+    ["queue_recount", "mail"],
+    ["queue_sweep"],
+]
 
 
 @pytest.mark.parametrize(
@@ -22,6 +29,7 @@ COMMANDS = [["queue_push", "mail"], ["queue_pop", "mail"], ["queue_peek", "mail"
         (exceptions.InvalidPriority(), 1),
         (exceptions.CorruptItem(), 1),
         (exceptions.OutcomeUnknown(), 1),
+        (exceptions.LeaseLost(), 1),
         (OutputFailed(), 1),
         (exceptions.QueueNotFound(), 3),
         (exceptions.EngineError(), 4),
@@ -62,7 +70,7 @@ def test_errors_with_a_cause(kind, cause, code):
     assert exit_code(error) == code
 
 
-@pytest.mark.parametrize("command", ["queue_push", "queue_pop", "queue_peek"])
+@pytest.mark.parametrize("command", ["queue_push", "queue_pop", "queue_peek", "queue_recount"])
 def test_an_unknown_queue(call, command):
     """An unknown queue is 3; the message names it harmlessly, and those there are."""
     with pytest.raises(CommandError) as caught:
@@ -148,7 +156,16 @@ def test_wrong_usage(call, command, arguments):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["queue_pop"], ["queue_peek", "mail", "--limit=-1"], ["queue_list", "mail"]]
+    "arguments",
+    [
+        ["queue_pop"],
+        ["queue_peek", "mail", "--limit=-1"],
+        ["queue_list", "mail"],
+        ["queue_recount", "--all"],
+        ["queue_sweep", "--older-than=599"],
+        ["queue_sweep", "--older-than", "1h"],
+        ["queue_sweep", "mail"],
+    ],
 )
 def test_wrong_usage_in_a_process(processes, arguments):
     """A process ends with 2 where its arguments are wrong."""
@@ -157,7 +174,7 @@ def test_wrong_usage_in_a_process(processes, arguments):
     assert "usage: manage.py queue_" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["queue_push", "queue_pop", "queue_peek", "queue_list"])
+@pytest.mark.parametrize("command", [command for command, *_ in COMMANDS])
 def test_help(processes, command):
     """``--help`` ends with examples, a line each."""
     done = processes.run(command, "--help")
@@ -173,6 +190,8 @@ def test_json_is_all_there_is(processes):
         (("queue_push", "mail", "--json"), b'"\\u001b[2J"\n[2]\n'),
         (("queue_peek", "mail", "--json"), b""),
         (("queue_list", "--json"), b""),
+        (("queue_recount", "--json"), b""),
+        (("queue_sweep", "--json"), b""),
         (("queue_pop", "mail", "--json", "--limit=5"), b""),
         (("queue_pop", "mail", "--json"), b""),
     ):

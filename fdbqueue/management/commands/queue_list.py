@@ -18,7 +18,7 @@ COLUMNS = ("NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE")
 class Command(QueueCommand):
     help = (
         "Print the queues: those the setting names, and those that fit one of its patterns "
-        "and hold something. The head is the item that queue_pop would take."
+        "and were pushed to. The head is the item that queue_pop would take."
     )
     examples = """\
 examples:

@@ -1,0 +1,107 @@
+"""``queue_recount``."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+import fdbqueue
+from fdbqueue.service import run
+from fdbqueue.service.counters import Counts
+
+NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
+NOTHING = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0}
+
+
+@pytest.fixture
+def drift():
+    """Take items as a foreign program does, which keeps no counts."""
+
+    def drift(name, count):
+        queue = fdbqueue.queue(name)
+        places = queue.subspace.range()
+
+        def take(tr):
+            for row in list(tr.get_range(places.start, places.stop, count)):
+                tr.clear(row.key)
+
+        run(queue.database, take)
+
+    return drift
+
+
+def test_the_table(call, drift):
+    """Each queue named has a row: its counts, and what they were where that was wrong."""
+    fdbqueue.queue("mail").push_many(range(5))
+    fdbqueue.queue("mail").push("later", delay=600)
+    fdbqueue.queue("ranks").push_many([("a", 1), ("b", 2)])
+    drift("mail", 3)
+    printed = call("queue_recount", "ranks", "mail", "ranks")
+    assert printed.err == ""
+    assert [row.split("  ")[0] for row in printed.out.splitlines()] == ["NAME", "ranks", "mail"]
+    heading, ranks, mail = (row.split() for row in printed.out.splitlines())
+    assert heading == ["NAME", "READY", "LEASED", "DELAYED", "DEAD"]
+    assert ranks == ["ranks", "2", "0", "0", "0"]
+    assert mail == ["mail", "5", "->", "2", "0", "1", "0"]
+    assert fdbqueue.queue("mail").counts() == Counts(ready=2, leased=0, delayed=1, dead=0)
+    assert call("queue_recount", "mail").out.splitlines()[1].split() == ["mail", *"2010"]
+
+
+def test_json(call, drift):
+    """Each queue is a JSON object on a line, with the counts before and after."""
+    fdbqueue.queue("quakes").push_many([("a", 1), ("b", 2)])
+    fdbqueue.queue("quakes").lease()
+    drift("quakes", 1)
+    (line,) = call("queue_recount", "quakes", "--json").out.splitlines()
+    assert json.loads(line) == {
+        "queue": "quakes",
+        "before": {**NOTHING, "ready": 1, "leased": 1},
+        "after": {**NOTHING, "leased": 1},
+    }
+
+
+def test_all_queues(call, drift):
+    """Without a name all are recounted: those of the setting, and those that fit a pattern."""
+    fdbqueue.queue("user-7").push_many("abc")
+    drift("user-7", 2)
+    records = [json.loads(line) for line in call("queue_recount", "--json").out.splitlines()]
+    assert [record["queue"] for record in records] == [*NAMES, "user-7"]
+    assert [record["before"]["ready"] for record in records] == [0] * len(NAMES) + [3]
+    assert [record["after"]["ready"] for record in records] == [0] * len(NAMES) + [1]
+
+
+def test_no_queues(call, settings):
+    """A setting without queues has none to recount."""
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
+    assert call("queue_recount") == ("", "")
+
+
+def test_an_unknown_queue_among_others(call, drift):
+    """Nothing is recounted where one of the names is none."""
+    fdbqueue.queue("mail").push_many(range(5))
+    drift("mail", 3)
+    with pytest.raises(CommandError) as caught:
+        call("queue_recount", "mail", "none")
+    assert caught.value.returncode == 3
+    assert fdbqueue.queue("mail").size() == 5
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_an_output_that_fails(processes):
+    """Where the result cannot be shown, the command stops, and tells how far it came."""
+    with open("/dev/full", "wb") as full:
+        done = processes.run("queue_recount", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.endswith("Of 6 queues, 0 were recounted and shown.\n")
+
+
+def test_call_command_takes_options():
+    """From Python, the names are arguments and the format is a keyword."""
+    out = io.StringIO()
+    call_command("queue_recount", "mail", "ranks", as_json=True, stdout=out)
+    assert [json.loads(line)["queue"] for line in out.getvalue().splitlines()] == ["mail", "ranks"]

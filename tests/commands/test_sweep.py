@@ -1,0 +1,103 @@
+"""``queue_sweep``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from fdb.subspace_impl import Subspace
+
+import fdbqueue
+from fdbqueue import conf
+from fdbqueue.service import run
+
+
+@pytest.fixture
+def receipts(settings):
+    """The subspace where this test's receipts are."""
+    return Subspace((*settings.FDBQUEUE["PREFIX"], "receipt"))
+
+
+@pytest.fixture
+def leave(receipts):
+    """Leave receipts as clients did that are long gone: at the database's first version."""
+
+    def leave(count):
+        client = os.urandom(16)
+        transaction = conf.database().create_transaction()
+        for slot in range(count):
+            transaction[receipts.pack((client, slot))] = bytes(18)
+        transaction.commit().wait()
+
+    return leave
+
+
+@pytest.fixture
+def a_day_later(monkeypatch):
+    """Let the database be a day older: the embedded engine's versions begin at 0."""
+    kind = type(conf.database().create_transaction())
+    read_version = kind.get_read_version
+
+    class Later:
+        def __init__(self, future):
+            self._future = future
+
+        def wait(self):
+            return self._future.wait() + 86_401 * 1_000_000
+
+    monkeypatch.setattr(kind, "get_read_version", lambda tr: Later(read_version(tr)))
+
+
+def left(receipts):
+    """Return how many receipts there are."""
+    return run(conf.database(), lambda tr: len(list(tr[receipts.range()])), wrote=lambda _: False)
+
+
+def test_receipts_of_clients_that_are_gone(call, leave, receipts, a_day_later):
+    """Those that are old are removed and counted; a client that lives on loses nothing."""
+    leave(3)
+    printed = call("queue_sweep")
+    assert printed == ("Removed 3 receipts.\n", "")
+    assert left(receipts) <= 1
+    fdbqueue.queue("mail").push("x")
+    assert fdbqueue.queue("mail").pop().value == "x"
+
+
+def test_json(call, leave, a_day_later):
+    """The result is a JSON object."""
+    leave(2)
+    assert json.loads(call("queue_sweep", "--json").out) == {"removed": 2}
+
+
+def test_receipts_that_are_not_old(call, leave, receipts):
+    """What is younger than asked for stays."""
+    fdbqueue.queue("mail").push("x")
+    before = left(receipts)
+    assert call("queue_sweep", "--older-than", "600").out == "Removed 0 receipts.\n"
+    assert left(receipts) == before == 1
+
+
+def test_the_least_age(call):
+    """Receipts that may be needed yet are not for sweeping, from Python either."""
+    with pytest.raises(CommandError, match="599 is less than 600"):
+        call("queue_sweep", "--older-than", "599")
+    with pytest.raises(CommandError) as caught:
+        call_command("queue_sweep", older_than=599)
+    assert caught.value.returncode == 1
+    out = io.StringIO()
+    call_command("queue_sweep", older_than=600, as_json=True, stdout=out)
+    assert json.loads(out.getvalue()) == {"removed": 0}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_swept_without_being_able_to_say_so(processes):
+    """Where standard output fails, standard error still tells of it."""
+    with open("/dev/full", "wb") as full:
+        done = processes.run("queue_sweep", stdout=full)
+    assert done.returncode == 1
+    assert "Removed 0 receipts." in done.stderr

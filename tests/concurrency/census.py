@@ -1,0 +1,47 @@
+"""What a queue holds, counted one by one, against what it says that it holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from fdbqueue.service import Item, Queue
+
+STATES = ("ready", "leased", "delayed", "dead")
+
+
+def rows(queue: Queue, state: str = "ready") -> Iterator[Item]:
+    """Yield every item in a state, a page at a time."""
+    after = None
+    while True:
+        page = queue.page(state=state, after=after, limit=500)
+        yield from page.items
+        after = page.cursor
+        if after is None:
+            return
+
+
+def census(queue: Queue) -> dict[str, list[Item]]:
+    """Return all items of a queue, by their state."""
+    return {state: list(rows(queue, state)) for state in STATES}
+
+
+def assert_counted(queue: Queue) -> dict[str, list[Item]]:
+    """Check that a queue at rest counts what it holds, and return what that is.
+
+    At rest: nobody works on it, and no claim is waiting for its owner.
+    """
+    held = census(queue)
+    counts: Any = queue.counts()
+    assert {state: getattr(counts, state) for state in STATES} == {
+        state: len(items) for state, items in held.items()
+    }
+    assert queue.size() == len(held["ready"])
+    if queue.kind == "priority":
+        levels = Counter(item.priority for item in held["ready"])
+        assert queue.by_priority() == sorted(levels.items())
+        if queue.codec.keeps_metadata:
+            oldest = min((item.pushed_at for item in held["ready"]), default=None)
+            assert queue.oldest() == oldest
+    return held

@@ -1,0 +1,73 @@
+"""Queues of each kind, so that one test can be made of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fdbqueue.service import FifoQueue, PriorityQueue, Queue
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of queue.
+
+    Attributes:
+        name: What tests call it.
+        priorities: Some that it takes; a FIFO queue takes none.
+        options: Its options, besides the database and the subspace.
+    """
+
+    name: str
+    priorities: Sequence[Any] = (None,)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it is a FIFO queue."""
+        return self.priorities == (None,)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether pops take the very end."""
+        return self.options.get("contention") != "relaxed"
+
+    def open(self, database: Any, subspace: Any, **options: Any) -> Queue:
+        """Return a queue of this kind."""
+        queue = FifoQueue if self.is_fifo else PriorityQueue
+        return queue(database, subspace, name=self.name, **{**self.options, **options})
+
+    def value(self, text: str) -> Any:
+        """Return a value that it takes, different for each text."""
+        return text.encode() if self.options.get("codec") == "bytes" else [text]
+
+    def text(self, value: Any) -> str:
+        """Return the text of a value."""
+        return value.decode() if isinstance(value, bytes) else value[0]
+
+    def pairs(self, values: Sequence[Any], priorities: Sequence[Any]) -> list[Any]:
+        """Return what ``push_many`` takes for these."""
+        return list(values) if self.is_fifo else list(zip(values, priorities, strict=True))
+
+
+_INTS = (-(2**40), 0, 1, 7)
+_FLOATS = (-1.5, 0.0, 0.25, 1e300)
+_COMMIT = {"order": "commit"}
+_RELAXED = {"contention": "relaxed"}
+
+KINDS = [
+    Kind("fifo"),
+    Kind("fifo-bytes", options={"codec": "bytes"}),
+    Kind("fifo-commit", options=_COMMIT),
+    Kind("fifo-relaxed", options=_RELAXED),
+    Kind("ints", _INTS),
+    Kind("ints-commit-bytes", _INTS, {**_COMMIT, "codec": "bytes"}),
+    Kind("floats", _FLOATS, {"priority_type": "float"}),
+    Kind("floats-bytes", _FLOATS, {"priority_type": "float", "codec": "bytes"}),
+    Kind("ints-relaxed", _INTS, _RELAXED),
+]
+STRICT = [kind for kind in KINDS if kind.is_strict]

@@ -1,0 +1,272 @@
+"""Random operations on a queue, each held against what the model says."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from fdb.subspace_impl import Subspace
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from fdbqueue.exceptions import ItemNotFound, LeaseLost
+from fdbqueue.service import Item
+from tests.concurrency.census import STATES, rows
+from tests.concurrency.clock import Clock
+from tests.concurrency.kinds import Kind
+from tests.concurrency.model import Entry, Model
+
+MAX_ATTEMPTS = 3
+
+_ENDS = st.sampled_from(["min", "max"])
+_COUNTS = st.integers(1, 4)
+_SECONDS = st.sampled_from([1, 5, 30])
+_DELAYS = st.sampled_from([None, None, 1, 5, 30])
+_PICKS = st.integers(0, 9)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A queue and its model.
+
+    Args:
+        kind: The queue's kind, a strict one.
+        database: Where it is.
+        subspace: Its own place there.
+        clock: What the queue takes for the time.
+    """
+
+    def __init__(self, kind: Kind, database: Any, subspace: Subspace, clock: Clock) -> None:
+        super().__init__()
+        self.kind = kind
+        self.database = database
+        self.clock = clock
+        self.queue = kind.open(database, subspace, max_attempts=MAX_ATTEMPTS)
+        self.model = Model(MAX_ATTEMPTS)
+        self.tokens: list[str] = []
+        self.ids: dict[str, str] = {}
+        self.pushed = 0
+
+    # Comparing
+
+    def _match(self, items: list[Item], entries: list[Entry], state: str) -> None:
+        """Check that items are those of the model, in its order."""
+        found = [(self.kind.text(item.value), item.priority) for item in items]
+        assert found == [(entry.text, entry.priority) for entry in entries]
+        for item, entry in zip(items, entries, strict=True):
+            is_back = entry.state != state == "ready"
+            assert item.attempts == (self.model.attempts(entry) if is_back else entry.attempts)
+            assert item.state == state
+            assert item.id is not None
+            assert self.ids.setdefault(self.kind.text(item.value), item.id) == item.id
+
+    def _priority(self, pick: int) -> Any:
+        return self.kind.priorities[pick % len(self.kind.priorities)]
+
+    def _next(self) -> str:
+        self.pushed += 1
+        return str(self.pushed)
+
+    def _picked(self, pick: int) -> tuple[str, Entry | None]:
+        """Return the token of some lease, and what it holds."""
+        number = max(0, len(self.tokens) - 1 - pick)
+        return self.tokens[number], self.model.leased(number + 1)
+
+    # Pushing
+
+    @initialize(picks=st.lists(_PICKS, max_size=8))
+    def begin(self, picks: list[int]) -> None:
+        self.push_many(picks, None)
+
+    @rule(pick=_PICKS, delay=_DELAYS)
+    def push(self, pick: int, delay: int | None) -> None:
+        text, priority = self._next(), self._priority(pick)
+        item = self.queue.push(self.kind.value(text), priority, delay=delay)
+        assert (self.kind.text(item.value), item.priority) == (text, priority)
+        self.ids[text] = str(item.id)
+        self.model.push(text, priority, (delay or 0) * 1_000_000)
+
+    @rule(picks=st.lists(_PICKS, min_size=1, max_size=5), delay=_DELAYS)
+    def push_many(self, picks: list[int], delay: int | None) -> None:
+        texts, priorities = [self._next() for _ in picks], [self._priority(n) for n in picks]
+        values = [self.kind.value(text) for text in texts]
+        pushed = self.queue.push_many(self.kind.pairs(values, priorities), delay=delay)
+        assert pushed == len(picks)
+        for text, priority in zip(texts, priorities, strict=True):
+            self.model.push(text, priority, (delay or 0) * 1_000_000)
+
+    # Popping and peeking
+
+    @rule(end=_ENDS)
+    def pop(self, end: str) -> None:
+        item = self.queue.pop_min() if end == "min" else self.queue.pop_max()
+        self._popped([] if item is None else [item], end, 1)
+
+    @rule(end=_ENDS, count=_COUNTS)
+    def pop_many(self, end: str, count: int) -> None:
+        self._popped(self.queue.pop_many(count, end=end), end, count)
+
+    def _popped(self, items: list[Item], end: str, count: int) -> None:
+        self.model.consume()
+        entries = self.model.ends(end, count)
+        self._match(items, entries, "ready")
+        self.model.take(entries)
+
+    @rule(end=_ENDS, count=_COUNTS)
+    def peek(self, end: str, count: int) -> None:
+        self._match(self.queue.peek_many(count, end=end), self.model.ends(end, count), "ready")
+
+    @rule(pick=_PICKS, end=_ENDS)
+    def nothing_happens_in_a_dropped_transaction(self, pick: int, end: str) -> None:
+        transaction = self.database.create_transaction()
+        self.queue.pop_many(2, end=end, tr=transaction)
+        self.queue.lease_many(2, end=end, seconds=5, tr=transaction)
+        self.queue.push(self.kind.value("never"), self._priority(pick), tr=transaction)
+        transaction.cancel()
+
+    # Leasing
+
+    @rule(end=_ENDS, count=_COUNTS, seconds=_SECONDS)
+    def lease(self, end: str, count: int, seconds: int) -> None:
+        items = self.queue.lease_many(count, end=end, seconds=seconds)
+        self.model.consume()
+        entries = self.model.ends(end, count)
+        self._match(items, entries, "leased")
+        for item, entry in zip(items, entries, strict=True):
+            assert item.lease is not None
+            self.tokens.append(item.lease)
+            self.model.lease([entry], len(self.tokens), seconds * 1_000_000)
+
+    @precondition(lambda self: self.tokens)
+    @rule(pick=_PICKS)
+    def ack(self, pick: int) -> None:
+        token, entry = self._picked(pick)
+        if entry is None:
+            with pytest.raises(LeaseLost):
+                self.queue.ack(token)
+        else:
+            self.queue.ack(token)
+            self.model.take([entry])
+
+    @precondition(lambda self: self.tokens)
+    @rule(picks=st.sets(_PICKS, max_size=4))
+    def ack_many(self, picks: set[int]) -> None:
+        chosen = dict(self._picked(pick) for pick in picks)
+        held = [entry for entry in chosen.values() if entry is not None]
+        assert self.queue.ack_many(list(chosen)) == len(held)
+        self.model.take(held)
+
+    @precondition(lambda self: self.tokens)
+    @rule(pick=_PICKS, delay=_DELAYS)
+    def nack(self, pick: int, delay: int | None) -> None:
+        token, entry = self._picked(pick)
+        if entry is None:
+            with pytest.raises(LeaseLost):
+                self.queue.nack(token, delay=delay)
+        else:
+            self.queue.nack(token, delay=delay)
+            self.model.nack(entry, (delay or 0) * 1_000_000)
+
+    @precondition(lambda self: self.tokens)
+    @rule(pick=_PICKS, seconds=_SECONDS)
+    def extend(self, pick: int, seconds: int) -> None:
+        token, entry = self._picked(pick)
+        if entry is None:
+            with pytest.raises(LeaseLost):
+                self.queue.extend(token, seconds)
+        else:
+            item = self.queue.extend(token, seconds)
+            entry.until = self.model.now + seconds * 1_000_000
+            self._match([item], [entry], "leased")
+
+    @rule(seconds=_SECONDS)
+    def let_time_pass(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.model.now += seconds * 1_000_000
+
+    # The dead
+
+    @precondition(lambda self: self.model.held())
+    @rule(pick=_PICKS)
+    def bury(self, pick: int) -> None:
+        ready = self.model.held()
+        entry = ready[pick % len(ready)]
+        self.queue.bury(self._id(entry))
+        entry.state = "dead"
+        with pytest.raises(ItemNotFound):
+            self.queue.bury(self._id(entry))
+
+    @rule(limit=st.sampled_from([None, None, 1, 2]))
+    def redrive(self, limit: int | None) -> None:
+        dead = self.model.held("dead")[:limit]
+        assert self.queue.redrive(limit=limit) == len(dead)
+        self.model.redrive(dead)
+
+    @precondition(lambda self: self.model.held("dead"))
+    @rule(pick=_PICKS)
+    def redrive_one(self, pick: int) -> None:
+        dead = self.model.held("dead")
+        entry = dead[pick % len(dead)]
+        assert self.queue.redrive([self._id(entry)]) == 1
+        self.model.redrive([entry])
+
+    @rule()
+    @precondition(lambda self: self.pushed > 15)
+    def clear(self) -> None:
+        self.queue.clear()
+        self.model.take([entry for state in STATES for entry in self.model.held(state)])
+
+    def _id(self, entry: Entry) -> str:
+        """Return an item's id, which push_many did not tell."""
+        if entry.text not in self.ids:
+            for item in rows(self.queue, entry.state):
+                self.ids[self.kind.text(item.value)] = str(item.id)
+        return self.ids[entry.text]
+
+    # Looking
+
+    @rule(state=st.sampled_from(STATES), end=_ENDS, limit=_COUNTS)
+    def page(self, state: str, end: str, limit: int) -> None:
+        items: list[Item] = []
+        after = None
+        while True:
+            page = self.queue.page(state=state, end=end, limit=limit, after=after)
+            assert len(page.items) <= limit
+            items += page.items
+            after = page.cursor
+            if after is None:
+                break
+        entries = self.model.held(state)
+        self._match(items, entries if end == "min" else entries[::-1], state)
+
+    @invariant()
+    def counts_are_exact(self) -> None:
+        counts = self.queue.counts()
+        assert {state: getattr(counts, state) for state in STATES} == self.model.counts()
+        assert self.queue.size() == counts.ready
+        if not self.kind.is_fifo:
+            assert self.queue.by_priority() == self.model.levels()
+
+
+def explore(kind: Kind, database: Any, subspace: Subspace, clock: Clock, examples: int) -> None:
+    """Run so many random sequences of operations; show the shortest that fails."""
+    numbers = itertools.count()
+    run_state_machine_as_test(
+        lambda: QueueMachine(kind, database, subspace[next(numbers)], clock),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,140 @@
+"""A queue as its documents describe it, in plain Python: what the real one is held against."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.concurrency.census import STATES
+
+
+@dataclass
+class Entry:
+    """An item: its place is its priority, then when it was pushed.
+
+    Attributes:
+        text: Its value.
+        priority: Its priority, None in a FIFO queue.
+        number: The how-many-eth push it was.
+        state: As the queue's pages call it.
+        attempts: How often it was leased and given up.
+        until: When it comes back, in microseconds, where it is leased or delayed.
+        lease: The number of the lease that holds it.
+    """
+
+    text: str
+    priority: Any
+    number: int
+    state: str = "ready"
+    attempts: int = 0
+    until: int = 0
+    lease: int = 0
+
+    @property
+    def place(self) -> tuple[Any, int]:
+        """What it is ordered by."""
+        return (0 if self.priority is None else self.priority, self.number)
+
+
+class Model:
+    """All items of a queue.
+
+    What has fallen due comes back when somebody consumes, not before; a look at the ends
+    shows it all the same.
+
+    Args:
+        max_attempts: How many attempts make an item dead.
+    """
+
+    def __init__(self, max_attempts: int | None) -> None:
+        self.now = 0
+        self._max_attempts = max_attempts
+        self._entries: list[Entry] = []
+        self._numbers = 0
+
+    # Looking
+
+    def held(self, state: str = "ready") -> list[Entry]:
+        """Return the items in a state, in the order of their places."""
+        found = [entry for entry in self._entries if entry.state == state]
+        return sorted(found, key=lambda entry: entry.place)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many items are in each state."""
+        found = Counter(entry.state for entry in self._entries)
+        return {state: found[state] for state in STATES}
+
+    def levels(self) -> list[tuple[Any, int]]:
+        """Return how many items of each priority are ready."""
+        return sorted(Counter(entry.priority for entry in self.held()).items())
+
+    def ends(self, end: str, count: int) -> list[Entry]:
+        """Return what a consumer would find at one end now."""
+        found = [entry for entry in self._entries if self._state(entry) == "ready"]
+        found.sort(key=lambda entry: entry.place, reverse=end == "max")
+        return found[:count]
+
+    def attempts(self, entry: Entry) -> int:
+        """Return the attempts that an item has when it has come back."""
+        return entry.attempts + (entry.state == "leased" and entry.until <= self.now)
+
+    # Pushing and consuming
+
+    def push(self, text: str, priority: Any, delay_us: int = 0) -> None:
+        """Put an item behind those of its priority."""
+        self._numbers += 1
+        entry = Entry(text, priority, self._numbers)
+        if delay_us:
+            entry.state, entry.until = "delayed", self.now + delay_us
+        self._entries.append(entry)
+
+    def consume(self) -> None:
+        """Let everything come back that has fallen due."""
+        for entry in self._entries:
+            state, attempts = self._state(entry), self.attempts(entry)
+            entry.state, entry.attempts = state, attempts
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Remove items for good."""
+        for entry in list(entries):
+            self._entries.remove(entry)
+
+    def lease(self, entries: Iterable[Entry], lease: int, lasting_us: int) -> None:
+        """Hide ready items."""
+        for entry in entries:
+            entry.state, entry.lease, entry.until = "leased", lease, self.now + lasting_us
+
+    def leased(self, lease: int) -> Entry | None:
+        """Return the item that a lease still holds."""
+        for entry in self._entries:
+            if entry.state == "leased" and entry.lease == lease:
+                return entry
+        return None
+
+    def nack(self, entry: Entry, delay_us: int) -> None:
+        """Give a leased item up."""
+        entry.attempts += 1
+        if self._dies(entry.attempts):
+            entry.state = "dead"
+        elif delay_us:
+            entry.state, entry.until = "delayed", self.now + delay_us
+        else:
+            entry.state = "ready"
+
+    def redrive(self, entries: Iterable[Entry]) -> None:
+        """Put dead letters back."""
+        for entry in entries:
+            entry.state, entry.attempts = "ready", 0
+
+    def _state(self, entry: Entry) -> str:
+        """Return the state of an item once what has fallen due is done."""
+        if entry.state not in {"leased", "delayed"} or entry.until > self.now:
+            return entry.state
+        if entry.state == "leased" and self._dies(entry.attempts + 1):
+            return "dead"
+        return "ready"
+
+    def _dies(self, attempts: int) -> bool:
+        return self._max_attempts is not None and attempts >= self._max_attempts

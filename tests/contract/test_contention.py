@@ -1,0 +1,616 @@
+"""Many poppers: each item once, in strict order, whoever takes for whom."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+
+import pytest
+
+from fdbqueue.exceptions import ConfigurationError, CorruptItem, LeaseLost
+from fdbqueue.service import FifoQueue, PriorityQueue, run
+from fdbqueue.service import clock as service_clock
+from fdbqueue.service.claims import Request, write_request
+from fdbqueue.service.keyspace import MetaKeys
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import KINDS, STRICT
+
+CLIENTS, THREADS = 4, 12
+ITEMS = 240
+RELAXED_WINDOW = 100
+
+
+@pytest.fixture
+def crowd(database, subspace):
+    """Open a kind of queue as several clients of the same data, each with threads of its own."""
+
+    def open_all(kind, **options):
+        return [kind.open(another(database), subspace, **options) for _ in range(CLIENTS)]
+
+    return open_all
+
+
+def fill(kind, queue, count=ITEMS):
+    """Push numbers, in the order of their priorities."""
+    levels = sorted(kind.priorities) if not kind.is_fifo else [None]
+    numbers = [(number, levels[number * len(levels) // count]) for number in range(count)]
+    values = [kind.value(f"{number:04}") for number, _ in numbers]
+    queue.push_many(kind.pairs(values, [level for _, level in numbers]))
+
+
+def number(kind, item):
+    """Return the number that an item was pushed with."""
+    return int(kind.text(item.value))
+
+
+def numbers(kind, items):
+    """Return the numbers that items were pushed with."""
+    return [number(kind, item) for item in items]
+
+
+def tables(everything):
+    """Return the tables in which something is stored, besides the items."""
+    return {key[1] for key in everything() if key[:1] == b"\xff"}
+
+
+def is_rising(numbers):
+    """Tell whether each is above the one before."""
+    return all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+
+
+# Strict order
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_poppers_take_each_item_once_and_in_order(kind, crowd, end):
+    """Each popper's items come in the queue's order; none is told of an empty queue too early."""
+    queues = crowd(kind)
+    fill(kind, queues[0])
+
+    def pop(thread):
+        queue = queues[thread % CLIENTS]
+        return [queue.pop_many(1, end=end) for _ in range(ITEMS // THREADS)]
+
+    found = together(THREADS, pop)
+    assert all(items for each in found for items in each)
+    numbers = [[number(kind, item) for (item,) in each] for each in found]
+    assert sorted(n for each in numbers for n in each) == list(range(ITEMS))
+    assert all(is_rising(each if end == "min" else each[::-1]) for each in numbers)
+    assert not any(assert_counted(queues[0]).values())
+    assert queues[0].pop() is None
+
+
+def test_poppers_at_both_ends_meet_in_the_middle(kind, crowd):
+    """Each end is in order, and no item comes from both."""
+    queues = crowd(kind)
+    fill(kind, queues[0])
+
+    def pop(thread):
+        queue, found = queues[thread // 2 % CLIENTS], []
+        while items := queue.pop_many(1, end=["min", "max"][thread % 2]):
+            found += [number(kind, item) for item in items]
+        return found
+
+    found = together(THREADS, pop)
+    assert sorted(n for each in found for n in each) == list(range(ITEMS))
+    assert all(is_rising(each[:: 1 - 2 * (n % 2)]) for n, each in enumerate(found))
+    assert not any(assert_counted(queues[0]).values())
+
+
+def test_pops_leases_and_pops_of_many_mix(kind, crowd):
+    """Whatever is taken together comes in order, and nothing comes twice."""
+    queues = crowd(kind)
+    fill(kind, queues[0])
+
+    def take(thread):
+        queue, found, turn = queues[thread % CLIENTS], [], 0
+        while True:
+            turn += 1
+            end = ["min", "max"][(thread + turn) % 2]
+            if thread % 3 == 0:
+                items = queue.pop_many(1, end=end)
+            elif thread % 3 == 1:
+                items = queue.pop_many(1 + turn % 7, end=end)
+            else:
+                items = queue.lease_many(1 + turn % 3, end=end, seconds=600)
+                assert queue.ack_many(items) == len(items)
+            numbers = [number(kind, item) for item in items]
+            assert is_rising(numbers if end == "min" else numbers[::-1])
+            found += numbers
+            if not items:
+                return found
+
+    found = together(THREADS, take)
+    assert sorted(n for each in found for n in each) == list(range(ITEMS))
+    assert not any(assert_counted(queues[0]).values())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_who_is_told_that_the_queue_is_empty_is_told_the_truth(kind, crowd):
+    """Threads that push one before each pop always find one."""
+    queues = crowd(kind)
+
+    def work(thread):
+        queue, found = queues[thread % CLIENTS], []
+        for turn in range(15):
+            text = f"{thread}.{turn}"
+            queue.push(kind.value(text), kind.priorities[turn % len(kind.priorities)])
+            (item,) = queue.pop_many(1, end=["min", "max"][turn % 2])
+            found.append(kind.text(item.value))
+        return found
+
+    found = together(THREADS, work)
+    expected = [f"{thread}.{turn}" for thread in range(THREADS) for turn in range(15)]
+    assert sorted(text for each in found for text in each) == sorted(expected)
+    assert not any(assert_counted(queues[0]).values())
+
+
+def test_what_is_given_up_meanwhile_comes_again(kind, crowd):
+    """Each item is acknowledged once in the end, with the attempts it took."""
+    queues = crowd(kind)
+    fill(kind, queues[0], 60)
+    left = threading.Semaphore(60)
+
+    def work(thread):
+        queue, found = queues[thread % CLIENTS], []
+        while left.acquire(blocking=False):
+            item = queue.lease(seconds=600, wait=60)
+            if item.attempts < number(kind, item) % 3:
+                queue.nack(item)
+                left.release()
+            else:
+                queue.ack(item)
+                found.append((number(kind, item), item.attempts))
+        return found
+
+    found = together(THREADS, work)
+    assert sorted(each for one in found for each in one) == [(n, n % 3) for n in range(60)]
+    assert not any(assert_counted(queues[0]).values())
+
+
+def test_those_who_pop_more_than_there_is_share_it(fifo, crowd):
+    """Large pops at once get the items, once, in runs; the rest get none."""
+    queues = crowd(STRICT[0])
+    fill(STRICT[0], queues[0], 500)
+    found = together(THREADS, lambda n: queues[n % CLIENTS].pop_many(400))
+    numbers = [[number(STRICT[0], item) for item in items] for items in found]
+    assert sorted(n for each in numbers for n in each) == list(range(500))
+    assert all(each == list(range(each[0], each[-1] + 1)) for each in numbers if each)
+    assert sorted(len(each) for each in numbers)[-1] == 400
+
+
+@pytest.mark.parametrize("at", [0, 20, 39])
+def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
+    """Poppers of both ends go on up to it, and none past it; it stays, so nobody finds nothing."""
+    kind = STRICT[0]
+    queues = crowd(kind)
+    fill(kind, queues[0], 40)
+    corrupt = queues[0].page().items[at].id
+    key = subspace.key() + queues[0]._keys.place_named(corrupt)
+    run(database, lambda tr: tr.set(key, b"\xff"))
+
+    def pop(thread):
+        queue, found = queues[thread // 2 % CLIENTS], []
+        while True:
+            try:
+                items = queue.pop_many(1, end=["min", "max"][thread % 2])
+            except CorruptItem as error:
+                assert error.context["id"] == corrupt
+                return found
+            assert items, "the queue is not empty"
+            found += numbers(kind, items)
+
+    found = together(8, pop)
+    assert sorted(n for each in found[::2] for n in each) == list(range(at))
+    assert sorted(n for each in found[1::2] for n in each) == list(range(at + 1, 40))
+    assert [item.id for item in queues[0]] == [corrupt]
+    queues[0].bury(corrupt)
+    assert queues[0].pop() is None
+    assert_counted(queues[0])
+
+
+# What it costs
+
+
+def test_an_uncontended_pop_reads_once_more_than_the_recipe(kind, observed, subspace):
+    """The recipe reads the head; a pop reads that and what else it must know, and commits."""
+    queue = kind.open(observed, subspace)
+    fill(kind, queue, 40)
+    for operation in (queue.pop_min, queue.pop_max, lambda: queue.pop_many(5), queue.lease):
+        for _ in range(3):
+            observed.reads.clear()
+            transactions = observed.transactions
+            assert operation()
+            assert len(observed.reads) <= 2
+            assert observed.transactions == transactions + 1
+
+
+def test_a_pop_of_an_empty_queue_costs_no_more(kind, observed, subspace):
+    """Two reads, and nothing is written."""
+    queue = kind.open(observed, subspace)
+    assert queue.pop() is None
+    assert len(observed.reads) <= 2
+    assert observed.transactions == 1
+
+
+def test_threads_of_one_client_share_transactions(observed, subspace):
+    """Where many pop at once, they take far fewer transactions than they are."""
+    kind = STRICT[0]
+    queue = kind.open(observed, subspace)
+    fill(kind, queue, 960)
+    observed.transactions = 0
+    found = together(32, lambda _: [queue.pop() for _ in range(30)])
+    assert sorted(number(kind, item) for each in found for item in each) == list(range(960))
+    assert observed.transactions < 960 // 2
+
+
+# Those who ask for help
+
+
+class Meddled:
+    """A database object around another: something is done just before each commit."""
+
+    def __init__(self, database):
+        self.meddle = lambda: None
+        self._database = database
+
+    def create_transaction(self):
+        outer, transaction = self, self._database.create_transaction()
+
+        class Wrapped:
+            def commit(self):
+                outer.meddle()
+                return transaction.commit()
+
+            def __getattr__(self, name):
+                return getattr(transaction, name)
+
+            def __getitem__(self, key):
+                return transaction[key]
+
+            def __setitem__(self, key, value):
+                transaction[key] = value
+
+        return Wrapped()
+
+
+REQUESTS, DUE = 0x03, 0x04
+
+
+@pytest.fixture
+def meddled(database):
+    """The database, with somebody meddling."""
+    return Meddled(database)
+
+
+@pytest.fixture
+def rival(kind, database, subspace):
+    """Another client's queue, of 40 items in their order."""
+    rival = kind.open(another(database), subspace)
+    fill(kind, rival, 40)
+    return rival
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_who_meets_another_again_and_again_is_helped(
+    kind, meddled, rival, subspace, everything, end, operation
+):
+    """It asks the other to take for it, and gets what comes behind what the other took."""
+    queue = kind.open(meddled, subspace)
+    taken = []
+
+    def pop_before():
+        if DUE not in tables(everything):
+            taken.extend(numbers(kind, rival.pop_many(1, end=end)))
+
+    meddled.meddle = pop_before
+    found = numbers(kind, getattr(queue, operation)(3, end=end))
+    order = list(range(40)) if end == "min" else list(range(40))[::-1]
+    assert len(taken) > 2
+    assert (taken, found) == (order[: len(taken)], order[len(taken) :][:3])
+    assert REQUESTS not in tables(everything)
+    assert len(assert_counted(queue)["ready"]) == 37 - len(taken)
+    assert numbers(kind, rival.pop_many(40, end=end)) == order[len(taken) + 3 :]
+
+
+def test_whom_nobody_helps_helps_itself(kind, meddled, rival, subspace, everything):
+    """It waits for a moment only, and takes for the others who asked as well."""
+    queue = kind.open(meddled, subspace)
+    taken = []
+
+    def pop_before():
+        if REQUESTS not in tables(everything):
+            taken.extend(numbers(kind, [rival.pop()]))
+
+    meddled.meddle = pop_before
+    assert numbers(kind, [queue.pop()]) == [len(taken)]
+    assert len(taken) > 2
+    assert not tables(everything) & {REQUESTS, DUE}
+    assert numbers(kind, rival.pop_many(2)) == [len(taken) + 1, len(taken) + 2]
+    assert_counted(queue)
+
+
+def test_who_collects_too_late_tries_again(kind, meddled, rival, subspace, everything, clock):
+    """What had been taken for it went back, and to somebody else; it gets the next."""
+    queue = kind.open(meddled, subspace, claim_timeout_seconds=5)
+    taken = []
+    is_late = False
+
+    def pop_before():
+        nonlocal is_late
+        if is_late:
+            return
+        taken.extend(numbers(kind, [rival.pop()]))
+        if DUE in tables(everything):
+            clock.advance(6)
+            is_late = True
+            taken.extend(numbers(kind, [rival.pop()]))
+
+    meddled.meddle = pop_before
+    found = numbers(kind, [queue.pop()])
+    assert is_late
+    assert taken + found == list(range(len(taken) + 1))
+    assert not tables(everything) & {REQUESTS, DUE}
+    assert numbers(kind, rival.pop_many(40)) == list(range(len(taken) + 1, 40))
+    assert not any(assert_counted(queue).values())
+
+
+@pytest.mark.parametrize("kind", [k for k in STRICT if "bytes" not in k.name], ids=str)
+def test_who_is_handed_a_corrupt_item_is_told(
+    kind, meddled, rival, database, subspace, everything
+):
+    """It goes back to its place, and all who come to it are told."""
+    queue = kind.open(meddled, subspace)
+    corrupt = []
+
+    def corrupt_the_second():
+        if DUE in tables(everything):
+            return
+        if REQUESTS in tables(everything):
+            corrupt.append(rival.peek_many(2)[1].id)
+            key = subspace.key() + rival._keys.place_named(corrupt[0])
+            run(database, lambda tr: tr.set(key, b"\xff"))
+        assert rival.pop() is not None
+
+    meddled.meddle = corrupt_the_second
+    with pytest.raises(CorruptItem) as caught:
+        queue.pop()
+    assert [caught.value.context["id"]] == corrupt
+    assert not tables(everything) & {REQUESTS, DUE}
+    with pytest.raises(CorruptItem):
+        rival.pop()
+    rival.bury(corrupt[0])
+    assert rival.pop() is not None
+    assert_counted(queue)
+
+
+# Those who ask for help and die
+
+
+@pytest.fixture
+def queue(kind, database, subspace, clock):
+    """A queue of 10 items in their order, for which the time stands still."""
+    queue = kind.open(database, subspace)
+    fill(kind, queue, 10)
+    return queue
+
+
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_who_pops_takes_for_those_who_ask(kind, queue, ask_and_die, operation):
+    """After its own, and at both ends; what was taken is nobody else's meanwhile."""
+    ask_and_die(queue, lowest=2, highest=1)
+    ask_and_die(queue, lowest=1)
+    assert numbers(kind, getattr(queue, operation)(1)) == [0]
+    assert numbers(kind, queue) == [4, 5, 6, 7, 8]
+    assert queue.size() == 9
+    assert queue.pop() is not None
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_what_a_dead_popper_was_handed_goes_back_to_its_place(
+    kind, queue, ask_and_die, clock, end, everything
+):
+    """After its time, by whoever consumes next, from either end; counted all the while."""
+    ask_and_die(queue, lowest=3, highest=2, seconds=30)
+    queue.pop_many(1, end=end)
+    rest = [3, 4, 5, 6, 7] if end == "max" else [4, 5, 6, 7]
+    assert set(numbers(kind, queue)) <= {3, *rest}
+    assert queue.size() == 9
+    clock.advance(29)
+    assert len(queue.peek_many(20)) == 4
+    clock.advance(1)
+    left = list(range(10))[1:] if end == "min" else list(range(10))[:-1]
+    assert numbers(kind, queue.peek_many(20)) == left
+    assert numbers(kind, queue.pop_many(1, end="max")) == left[-1:]
+    assert numbers(kind, assert_counted(queue)["ready"]) == left[:-1]
+    assert [item.attempts for item in queue] == [0] * 8
+    assert not tables(everything) & {REQUESTS, DUE}
+    assert numbers(kind, queue.pop_many(20)) == left[:-1]
+
+
+def test_attempts_are_kept_by_what_a_dead_popper_was_handed(kind, queue, ask_and_die, clock):
+    """It is no attempt to be handed an item."""
+    queue.nack(queue.lease())
+    queue.nack(queue.lease())
+    ask_and_die(queue, lowest=2)
+    assert numbers(kind, [queue.pop_max()]) == [9]
+    clock.advance(2)
+    assert [item.attempts for item in queue.peek_many(3)] == [2, 0, 0]
+    queue.nack(queue.lease())
+    assert [item.attempts for item in queue.pop_many(3)] == [3, 0, 0]
+    assert_counted(queue)
+
+
+def test_a_request_that_ran_out_is_dropped(kind, queue, ask_and_die, clock, everything):
+    """Nothing is taken for it, and nothing is left of it."""
+    for _ in range(5):
+        ask_and_die(queue, lowest=3, highest=3)
+    clock.advance(2)
+    assert numbers(kind, [queue.pop()]) == [0]
+    assert numbers(kind, assert_counted(queue)["ready"]) == list(range(1, 10))
+    assert not tables(everything) & {REQUESTS, DUE}
+
+
+def test_a_request_of_an_empty_queue_goes_away_too(kind, database, subspace, ask_and_die, clock):
+    """Its owner is told that there was nothing; dead, it leaves nothing behind."""
+    queue = kind.open(database, subspace)
+    ask_and_die(queue, lowest=1)
+    assert queue.pop() is None
+    queue.push(kind.value("1"), kind.priorities[0])
+    assert numbers(kind, [queue.pop()]) == [1]
+    clock.advance(2)
+    assert queue.pop() is None
+    meta = MetaKeys(subspace.key())
+    assert list(database.create_transaction().get_range(*meta.due_bounds())) == []
+    assert_counted(queue)
+
+
+def test_a_request_for_more_than_there_is_takes_all(kind, queue, ask_and_die, clock):
+    """Who pops is told that the queue is empty until it is given back."""
+    ask_and_die(queue, lowest=50, seconds=5)
+    assert numbers(kind, [queue.pop()]) == [0]
+    assert queue.pop() is None
+    queue.push(kind.value("77"), kind.priorities[-1])
+    assert numbers(kind, [queue.pop_max()]) == [77]
+    clock.advance(5)
+    assert numbers(kind, queue.pop_many(20)) == list(range(1, 10))
+    assert not any(assert_counted(queue).values())
+
+
+def test_the_timeout_of_a_claim_is_the_queues(kind, crowd, ask_and_die, clock):
+    """A popper in this process is served although dead ones stand in line before it."""
+    queues = crowd(kind, claim_timeout_seconds=0.5)
+    fill(kind, queues[0])
+    for _ in range(3):
+        ask_and_die(queues[0], lowest=4, seconds=0.5)
+
+    def pop(thread):
+        queue = queues[thread % CLIENTS]
+        return [number(kind, queue.pop()) for _ in range(10)]
+
+    found = [n for each in together(THREADS, pop) for n in each]
+    assert len(found) == len(set(found)) == 120
+    clock.advance(1)
+    rest = []
+    while item := queues[1].pop():
+        rest.append(number(kind, item))
+    assert sorted(found + rest) == list(range(ITEMS))
+    assert is_rising(rest)
+    assert not any(assert_counted(queues[0]).values())
+
+
+def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, clock):
+    """What cannot be read as a request is passed by."""
+    meta = MetaKeys(subspace.key())
+    now = service_clock.now_us()
+
+    def write(tr):
+        tr[meta.request(now, b"x" * 8)] = b"\xff\xff"
+        tr[meta.request(now, b"y" * 8)] = b""
+        tr[meta.request(now, b"z" * 8) + b"more"] = b"\x15\x01"
+        write_request(tr, meta, Request(os.urandom(8), now, now + 1_000_000, (0, 0)))
+
+    run(database, write, wrote=lambda _: True)
+    fifo.push_many(range(3))
+    assert fifo.pop().value == 0
+    clock.advance(5)
+    assert [item.value for item in fifo.pop_many(3)] == [1, 2]
+    assert fifo.pop() is None
+
+
+@pytest.mark.parametrize("seconds", [0, 0.09, -1, True, "30", None, 86_401, float("nan")])
+def test_the_timeout_of_a_claim_is_bounded(database, subspace, seconds):
+    """From 0.1 seconds to a day."""
+    with pytest.raises(ConfigurationError):
+        FifoQueue(database, subspace, claim_timeout_seconds=seconds)
+
+
+# Relaxed
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
+def test_a_relaxed_pop_takes_one_of_the_first_100(kind, database, subspace, end):
+    """At random, and each once."""
+    queue = kind.open(database, subspace)
+    fill(kind, queue)
+    left = list(range(ITEMS)) if end == "min" else list(range(ITEMS))[::-1]
+    at = []
+    for _ in range(ITEMS):
+        (item,) = queue.pop_many(1, end=end)
+        at.append(left.index(number(kind, item)))
+        del left[at[-1]]
+    assert max(at) < RELAXED_WINDOW
+    assert len(set(at)) > 20
+    assert queue.pop() is None
+    assert not any(assert_counted(queue).values())
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
+def test_relaxed_poppers_take_each_item_once(kind, crowd):
+    """From both ends, one by one and many at once, popped and leased."""
+    queues = crowd(kind)
+    fill(kind, queues[0])
+
+    def take(thread):
+        queue, found = queues[thread % CLIENTS], []
+        end = ["min", "max"][thread // 2 % 2]
+        while True:
+            if thread % 2:
+                items = queue.pop_many(1 + thread % 5, end=end)
+            else:
+                items = queue.lease_many(1 + thread % 3, end=end)
+                queue.ack_many(items)
+            if not items:
+                return found
+            found += numbers(kind, items)
+
+    found = Counter(n for each in together(THREADS, take) for n in each)
+    assert found == Counter(range(ITEMS))
+    assert not any(assert_counted(queues[0]).values())
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
+def test_relaxed_leases_that_ran_out_come_back(kind, database, subspace, clock):
+    """To any consumer; the old leases are lost then."""
+    queue = kind.open(database, subspace)
+    fill(kind, queue, 40)
+    leases = queue.lease_many(40, seconds=1)
+    assert queue.pop() is None
+    clock.advance(2)
+    found = []
+    while items := queue.pop_many(3):
+        found += items
+    assert sorted(numbers(kind, found)) == list(range(40))
+    assert {item.attempts for item in found} == {1}
+    with pytest.raises(LeaseLost):
+        queue.ack(leases[0])
+    assert not any(assert_counted(queue).values())
+
+
+def test_relaxed_pops_of_different_items_do_not_conflict(database, subspace):
+    """Nor do they with pushes, also in callers' transactions."""
+    queue = PriorityQueue(database, subspace, contention="relaxed")
+    queue.push_many([(n, 1) for n in range(ITEMS)])
+    committed = 0
+    for _ in range(20):
+        transactions = [database.create_transaction() for _ in range(2)]
+        one, two = (queue.pop(tr=transaction) for transaction in transactions)
+        pushing = database.create_transaction()
+        queue.push("x", 1, tr=pushing)
+        pushing.commit().wait()
+        transactions[0].commit().wait()
+        if one.id != two.id:
+            transactions[1].commit().wait()
+            committed += 1
+    assert committed > 10
+    assert queue.size() == ITEMS - committed
+
+
+def test_an_unknown_way_to_contend_is_refused(database, subspace):
+    """There are two."""
+    with pytest.raises(ConfigurationError):
+        FifoQueue(database, subspace, contention="loose")

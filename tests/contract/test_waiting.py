@@ -1,0 +1,307 @@
+"""Waiting for items: woken by what happens, asking for nothing meanwhile."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import FifoQueue, PriorityQueue
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import KINDS
+from tests.contract.recipes import PythonQueue
+
+#: Whoever waits is woken before this, or has not been woken at all: an unasked look at the
+#: queue comes after five seconds.
+SOON_SECONDS = 4
+LONG_SECONDS = 60
+WAITERS = 16
+
+
+def clipped(value):
+    """Return what a test is called after a number."""
+    return str(value)[:8]
+
+
+@pytest.fixture
+def pool():
+    """Threads that wait."""
+    with ThreadPoolExecutor(64) as pool:
+        yield pool
+
+
+@pytest.fixture
+def waiting(observed, subspace, pool):
+    """Let a thread wait for an item of a queue, once that is what it does."""
+
+    def wait(operation="pop", queue=None, **options):
+        queue = queue or FifoQueue(observed, subspace)
+        found = pool.submit(getattr(queue, operation), wait=LONG_SECONDS, **options)
+        assert observed.watching.wait(LONG_SECONDS)
+        return found
+
+    return wait
+
+
+def released(observed):
+    """Whether every watch has fired or was cancelled."""
+    return all(watch.is_ready() for watch in observed.watches)
+
+
+@pytest.mark.parametrize("wait", [0, 0.5, LONG_SECONDS, 1e300, math.inf, 10**400], ids=clipped)
+def test_what_is_there_is_returned_at_once(fifo, wait):
+    """However long one would have waited."""
+    fifo.push_many(range(5))
+    began = time.monotonic()
+    assert fifo.pop(wait=wait).value == 0
+    assert fifo.pop_max(wait=wait).value == 4
+    assert [item.value for item in fifo.pop_many(2, wait=wait)] == [1, 2]
+    assert fifo.lease(wait=wait).value == 3
+    assert time.monotonic() - began < SOON_SECONDS
+
+
+@pytest.mark.parametrize("wait", [0, 0.05])
+def test_nothing_comes_of_an_empty_queue(fifo, wait):
+    """None, or no items, when the time is over and not before."""
+    for operation, nothing in (
+        (lambda: fifo.pop(wait=wait), None),
+        (lambda: fifo.lease_max(wait=wait), None),
+        (lambda: fifo.pop_many(3, wait=wait), []),
+        (lambda: fifo.lease_many(3, wait=wait), []),
+    ):
+        began = time.monotonic()
+        assert operation() == nothing
+        assert time.monotonic() - began >= wait
+    with fifo.leased(wait=wait) as item:
+        assert item is None
+
+
+@pytest.mark.parametrize("operation", ["pop", "pop_max", "lease", "lease_max"])
+@pytest.mark.parametrize("who", ["same queue", "same client", "another client"])
+def test_a_push_wakes_who_waits(database, observed, subspace, waiting, operation, who):
+    """Whichever thread or client pushes."""
+    queue = FifoQueue(observed, subspace)
+    pusher = {
+        "same queue": queue,
+        "same client": FifoQueue(observed, subspace),
+        "another client": FifoQueue(another(database), subspace),
+    }[who]
+    found = waiting(operation, queue)
+    pusher.push("x")
+    assert found.result(SOON_SECONDS).value == "x"
+    assert released(observed)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_every_kind_of_queue_wakes_who_waits(observed, subspace, waiting, kind):
+    """Also for more than one item: as soon as there is any."""
+    queue = kind.open(observed, subspace)
+    found = waiting("pop_many", queue, count=5, end="max")
+    values = [kind.value(text) for text in "abc"]
+    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 3))
+    assert len(found.result(SOON_SECONDS)) == 3
+
+
+def test_a_push_in_a_callers_transaction_wakes_when_it_commits(database, fifo, waiting):
+    """Not before."""
+    found = waiting("pop")
+    transaction = database.create_transaction()
+    fifo.push("x", tr=transaction)
+    assert not found.done()
+    transaction.commit().wait()
+    assert found.result(SOON_SECONDS).value == "x"
+
+
+@pytest.mark.parametrize("how", ["nack", "redrive", "nack later", "delayed push", "lease ran out"])
+def test_whatever_comes_back_wakes_who_waits(fifo, waiting, how):
+    """At once where it is ready at once, at its time where it has one, told of while waiting."""
+    fifo.push("x")
+    item = fifo.peek() if how == "redrive" else fifo.lease()
+    if how == "redrive":
+        fifo.bury(item.id)
+    elif how == "delayed push":
+        fifo.ack(item)
+    elif how == "lease ran out":
+        fifo.ack(item)
+    found = waiting("pop")
+    if how == "nack":
+        fifo.nack(item)
+    elif how == "nack later":
+        fifo.nack(item, delay=0.2)
+    elif how == "redrive":
+        fifo.redrive()
+    elif how == "delayed push":
+        fifo.push("x", delay=0.2)
+    else:
+        transaction = fifo.database.create_transaction()
+        fifo.push("x", tr=transaction)
+        fifo.lease(seconds=0.2, tr=transaction)
+        transaction.commit().wait()
+    assert found.result(SOON_SECONDS).value == "x"
+    assert_counted(fifo)
+
+
+@pytest.mark.parametrize("how", ["delay", "lease", "claim"])
+def test_what_has_a_time_wakes_who_waits(fifo, waiting, ask_and_die, how):
+    """Whoever begins to wait later knows of it."""
+    if how == "delay":
+        fifo.push("x", delay=0.3)
+    else:
+        fifo.push("x")
+    if how == "lease":
+        fifo.lease(seconds=0.3)
+    elif how == "claim":
+        ask_and_die(fifo, lowest=1, seconds=0.3)
+        fifo.push("y")
+        assert fifo.pop().value == "x"
+    found = waiting("pop")
+    assert found.result(SOON_SECONDS).value == ("y" if how == "claim" else "x")
+
+
+def test_a_lease_that_is_shortened_wakes_who_waits(fifo, waiting):
+    """What has come to have an earlier time is known to who waits already."""
+    fifo.push("x")
+    leased = fifo.lease(seconds=600)
+    found = waiting("pop")
+    fifo.extend(leased, 0.2)
+    assert found.result(SOON_SECONDS).value == "x"
+
+
+def test_who_waits_asks_for_nothing(observed, subspace):
+    """In a second without events there are a few reads at its ends, none in between."""
+    queue = FifoQueue(observed, subspace)
+    assert queue.pop(wait=1.0) is None
+    assert observed.transactions <= 4
+    assert len(observed.reads) <= 8
+    assert len(observed.watches) == 1
+
+
+def test_many_who_wait_share_one_watch(observed, subspace):
+    """They cost the database what one of them costs."""
+    queue = PriorityQueue(observed, subspace)
+    assert together(32, lambda _: queue.pop(wait=1.0)) == [None] * 32
+    assert len(observed.watches) <= 3
+    assert len(observed.reads) <= 32 * 4
+    assert released(observed)
+
+
+def test_a_foreign_push_is_noticed_in_time(database, observed, subspace, waiting):
+    """The recipes change no count: one look in five seconds finds what they pushed."""
+    found = waiting("pop", FifoQueue(observed, subspace, codec="bytes"))
+    reads = len(observed.reads)
+    PythonQueue(database, subspace).enqueue(b"theirs")
+    assert found.result(3 * SOON_SECONDS).value == b"theirs"
+    assert len(observed.reads) - reads <= 6
+
+
+def test_each_item_goes_to_one_who_waits(database, subspace, pool):
+    """With fewer items than waiters, the others wait on until more come."""
+    queues = [FifoQueue(each, subspace) for each in (database, another(database))]
+    took = [threading.Semaphore(0), []]
+
+    def wait(number):
+        queue = queues[number % 2]
+        operation = [queue.pop, queue.pop_max, queue.lease][number % 3]
+        item = operation(wait=LONG_SECONDS)
+        took[1].append(item.value)
+        took[0].release()
+
+    waiters = [pool.submit(wait, number) for number in range(WAITERS)]
+    for number in range(10):
+        queues[number % 2].push(number)
+    for _ in range(10):
+        assert took[0].acquire(timeout=LONG_SECONDS)
+    assert sorted(took[1]) == list(range(10))
+    assert sum(waiter.done() for waiter in waiters) <= 10
+    queues[0].push_many(range(10, WAITERS))
+    for waiter in waiters:
+        waiter.result(LONG_SECONDS)
+    assert sorted(took[1]) == list(range(WAITERS))
+    assert queues[0].size() == 0
+
+
+def test_who_was_too_late_waits_on(fifo, observed, subspace, waiting):
+    """Woken for an item that somebody else took, it is woken again by the next."""
+    found = waiting("pop")
+    transaction = fifo.database.create_transaction()
+    fifo.push("taken at once", tr=transaction)
+    fifo.pop(tr=transaction)
+    transaction.commit().wait()
+    assert not found.done()
+    fifo.push("for who waits")
+    assert found.result(LONG_SECONDS).value == "for who waits"
+
+
+def test_producers_and_consumers_keep_pace(database, subspace):
+    """Consumers that always wait get all that producers push, each item once."""
+    queues = [PriorityQueue(each, subspace) for each in (database, another(database))]
+
+    def work(number):
+        queue = queues[number % 2]
+        if number < 4:
+            for turn in range(40):
+                queue.push([number, turn], turn % 3)
+            return []
+        return [queue.pop(wait=LONG_SECONDS).value for _ in range(40)]
+
+    found = [tuple(value) for values in together(8, work) for value in values]
+    assert sorted(found) == [(number, turn) for number in range(4) for turn in range(40)]
+
+
+def test_a_watch_is_released_when_the_wait_ends(observed, subspace):
+    """Whether something came or not: after 200 waits in sequence none is left."""
+    queue = FifoQueue(observed, subspace)
+    for number in range(200):
+        if number % 10 == 0:
+            queue.push(number)
+        found = queue.pop(wait=0.002)
+        assert (found is not None) is (number % 10 == 0)
+        assert released(observed)
+    assert observed.watches
+
+
+def test_watches_are_released_when_many_waits_end(observed, subspace):
+    """After 64 waits at once, some of them for other queues, none is left."""
+    queues = [FifoQueue(observed, subspace[number]) for number in range(4)]
+    rounds = []
+    for _ in range(3):
+        found = together(64, lambda number: queues[number % 4].pop(wait=0.05))
+        rounds.append(found)
+        assert released(observed)
+    assert rounds == [[None] * 64] * 3
+    assert observed.watches
+
+
+def test_a_transaction_does_not_wait(fifo, database):
+    """It would see nothing new: to ask for both is refused, also where there is an item."""
+    fifo.push("x")
+    transaction = database.create_transaction()
+    for wait in (0, 1):
+        for operation in (
+            lambda wait=wait: fifo.pop(wait=wait, tr=transaction),
+            lambda wait=wait: fifo.pop_max(wait=wait, tr=transaction),
+            lambda wait=wait: fifo.pop_many(2, wait=wait, tr=transaction),
+            lambda wait=wait: fifo.lease(wait=wait, tr=transaction),
+            lambda wait=wait: fifo.lease_max(wait=wait, tr=transaction),
+            lambda wait=wait: fifo.lease_many(2, wait=wait, tr=transaction),
+        ):
+            with pytest.raises(InvalidInput):
+                operation()
+    assert fifo.pop(wait=None, tr=transaction).value == "x"
+
+
+@pytest.mark.parametrize("wait", [-1, -0.001, math.nan, -math.inf, True, False, "1", [1]])
+def test_a_bad_wait_is_refused(fifo, wait):
+    """Nothing is taken."""
+    fifo.push("x")
+    for operation in (fifo.pop, fifo.pop_max, fifo.lease, lambda **wait: fifo.pop_many(2, **wait)):
+        with pytest.raises(InvalidInput):
+            operation(wait=wait)
+    with pytest.raises(InvalidInput), fifo.leased(wait=wait):
+        pass
+    assert fifo.size() == 1

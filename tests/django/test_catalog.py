@@ -1,0 +1,174 @@
+"""Names and patterns, where queues are, and which are listed."""
+
+from __future__ import annotations
+
+import fdb.subspace_impl
+import pytest
+from django.test import override_settings
+
+import fdbqueue
+from fdbqueue import conf
+from fdbqueue.deadlines import reading_catalog
+from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.service import Catalog, FifoQueue, QueueSpec
+
+
+def test_a_pattern_makes_queues_that_exist_once_pushed_to(setting):
+    """A name that fits opens; it is listed from its first push on, until it is cleared."""
+    with override_settings(FDBQUEUE=setting):
+        queue = fdbqueue.queue("user-7")
+        assert queue.codec.name == "tuple"
+        assert conf.catalog().names() == ["legacy", "mail", "quakes"]
+        queue.push(1)
+        fdbqueue.queue("user-2").push(1)
+        fdbqueue.queue("fire-urgent").push(1)
+        assert conf.catalog().names() == [
+            "fire-urgent",
+            "legacy",
+            "mail",
+            "quakes",
+            "user-2",
+            "user-7",
+        ]
+        while queue.pop():
+            pass
+        fdbqueue.queue("fire-urgent").pop()
+        assert {"fire-urgent", "user-7"} < {*conf.catalog().names()}
+        queue.clear()
+        fdbqueue.queue("fire-urgent").clear()
+        assert conf.catalog().names() == ["legacy", "mail", "quakes", "user-2"]
+
+
+def test_looking_at_a_queue_does_not_make_it(setting):
+    """A name that was only read from, or popped from, is not listed."""
+    with override_settings(FDBQUEUE=setting):
+        queue = fdbqueue.queue("user-7")
+        assert queue.pop() is queue.lease() is queue.peek() is queue.oldest() is None
+        assert queue.size() == len(queue.page().items) == 0
+        assert conf.catalog().names() == ["legacy", "mail", "quakes"]
+
+
+def test_a_queue_that_was_drained_is_one_read(setting):
+    """Its counts and its history are passed over at once, as its items were."""
+    with override_settings(FDBQUEUE=setting):
+        for name in ("a-urgent", "user-1", "z-urgent"):
+            queue = fdbqueue.queue(name)
+            queue.push_many((n, n) for n in range(20))
+            while queue.pop():
+                pass
+        assert transactions_of(lambda: conf.catalog().names()) == 4
+
+
+def test_names_come_a_page_at_a_time(setting):
+    """Plain names and those that fit a pattern stand in one order, each once."""
+    with override_settings(FDBQUEUE=setting):
+        for name in ("user-1", "user-2", "a-urgent", "z-urgent", "mail"):
+            fdbqueue.queue(name).push(1)
+        everything = conf.catalog().names()
+        assert everything == sorted({*everything})
+        assert everything == [
+            "a-urgent",
+            "legacy",
+            "mail",
+            "quakes",
+            "user-1",
+            "user-2",
+            "z-urgent",
+        ]
+        found, after = [], ""
+        while page := conf.catalog().names(after=after, limit=2):
+            found += page
+            after = page[-1]
+        assert found == everything
+
+
+def test_the_first_pattern_that_fits_counts(setting):
+    """A name that fits two patterns is of the one that stands first."""
+    with override_settings(FDBQUEUE=setting):
+        assert isinstance(fdbqueue.queue("user-urgent"), FifoQueue)
+
+
+def test_listing_names_does_not_read_the_items_of_other_queues(setting):
+    """A queue that fits no pattern is passed over at once, however long it is."""
+    with override_settings(FDBQUEUE=setting):
+        fdbqueue.queue("quakes").push_many((n, n) for n in range(3_000))
+        fdbqueue.queue("user-1").push("x")
+        assert transactions_of(lambda: conf.catalog().names()) <= 4
+        assert conf.catalog().names() == ["legacy", "mail", "quakes", "user-1"]
+
+
+def transactions_of(function):
+    """Return how many transactions a function makes."""
+    database = conf.database()
+    created = []
+    create = database.create_transaction
+    database.create_transaction = lambda: created.append(1) or create()
+    try:
+        function()
+    finally:
+        del database.create_transaction
+    return len(created)
+
+
+def test_what_others_store_among_the_queues_is_no_queue(setting):
+    """Names that fit no rule, other types and keys that are no tuples are passed over."""
+    with override_settings(FDBQUEUE=setting):
+        place = fdb.subspace_impl.Subspace(("fdbqueue", "queue"))
+        transaction = conf.database().create_transaction()
+        for name in (7, "user-a b", b"user-x", None):
+            transaction[place.pack((name, 1))] = b""
+        transaction[place.key() + b"\x02\xff\xff"] = b""
+        transaction[place.key() + b"\x03"] = b""
+        transaction.commit().wait()
+        fdbqueue.queue("user-z").push(1)
+        assert conf.catalog().names() == ["legacy", "mail", "quakes", "user-z"]
+
+
+@pytest.mark.parametrize("name", ["nope", "user", "", "user-/7", "user-" + "x" * 200, "user-*"])
+def test_an_unknown_name_is_no_queue(setting, name):
+    """No spec and no pattern: the error names the queue."""
+    with override_settings(FDBQUEUE=setting), pytest.raises(QueueNotFound) as caught:
+        fdbqueue.queue(name)
+    assert caught.value.context == {"name": name}
+
+
+def test_queues_do_not_see_each_other(setting):
+    """Each queue has its own place under the prefix."""
+    with override_settings(FDBQUEUE=setting):
+        fdbqueue.queue("user-1").push("one")
+        fdbqueue.queue("user-12").push("twelve")
+        assert fdbqueue.queue("user-1").pop().value == "one"
+        assert fdbqueue.queue("user-1").pop() is None
+
+
+@pytest.mark.parametrize("prefix", [("fdbqueue",), ("ours", 7), ()])
+def test_the_receipts_are_under_the_prefix(setting, prefix):
+    """What operations leave is at PREFIX and "receipt", for reading catalogs too."""
+    setting = {**setting, "PREFIX": prefix}
+    with override_settings(FDBQUEUE=setting):
+        place = fdb.subspace_impl.Subspace((*prefix, "receipt"))
+        reading_catalog(5).queue("mail").peek()
+        assert stored(place) == []
+        fdbqueue.queue("mail").push(1)
+        reading_catalog(5).queue("mail").peek()
+        (key,) = stored(place)
+        assert place.contains(key)
+        fdbqueue.queue("mail").clear()
+        everything = fdb.subspace_impl.Subspace(rawPrefix=b"")
+        assert stored(everything) == [key]
+
+
+def stored(place):
+    """Return the keys in a subspace."""
+    transaction = conf.database().create_transaction()
+    return [row.key for row in transaction[place.range()]]
+
+
+def test_a_database_may_be_of_any_class():
+    """A catalog opens queues on one that has no weak references, as an engine may make it."""
+
+    class Slotted:
+        __slots__ = ()
+
+    queue = Catalog(Slotted(), ("p",), [QueueSpec("mail", "fifo")]).queue("mail")
+    assert queue.name == "mail"

@@ -1,0 +1,88 @@
+"""For a long time: what the short tests of faults and concurrency say."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.concurrency.clients import another
+from tests.concurrency.kinds import KINDS, STRICT
+from tests.concurrency.linearizable import broken_rules, linearization
+from tests.concurrency.machine import explore
+from tests.concurrency.test_killed import RELAXED, check_killed
+from tests.concurrency.test_linearizable import CALLS, IN_COMMIT_ORDER, SINGLE, record
+from tests.faults.workload import work_and_check
+
+#: How many operations each kind of test does in all.
+OPERATIONS = int(os.environ.get("FDBQUEUE_SOAK_OPERATIONS", "200000"))
+_HOURS = 6 * 3600
+_STEPS = 40
+
+
+def opened(engine, count):
+    """Return so many clients of the data."""
+    return [engine.database, *(another(engine.database) for _ in range(count - 1))]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_exactly_once(engine, faulty, subspace, kind):
+    """16 threads of 4 clients lose nothing and repeat nothing, whatever commits do."""
+    databases = [faulty(seed=n, rate=0.1, database=db) for n, db in enumerate(opened(engine, 4))]
+    work_and_check(
+        kind,
+        databases,
+        subspace,
+        threads=16,
+        operations=OPERATIONS // len(KINDS) // 16,
+        seed=3,
+        deadline_seconds=_HOURS,
+    )
+
+
+@pytest.mark.parametrize("kind", STRICT, ids=str)
+def test_short_histories(engine, subspace, kind):
+    """Every one of many histories of 6 clients has an order that explains it."""
+    names = IN_COMMIT_ORDER if kind.options.get("order") == "commit" else CALLS
+    databases = opened(engine, 3)
+    for seed in range(OPERATIONS // len(STRICT) // 48):
+        calls = record(kind, databases, subspace[seed], clients=6, calls=8, seed=seed, names=names)
+        assert linearization(calls), "\n".join([f"seed {seed}", *map(str, calls)])
+
+
+@pytest.mark.parametrize("kind", STRICT, ids=str)
+def test_long_histories(engine, subspace, kind):
+    """32 clients never pass an item over, take one twice, or find nothing where one is."""
+    calls = record(
+        kind,
+        opened(engine, 4),
+        subspace,
+        clients=32,
+        calls=OPERATIONS // len(STRICT) // 32,
+        seed=4,
+        names=SINGLE,
+        deadline_seconds=_HOURS,
+    )
+    assert broken_rules(calls) == []
+
+
+@pytest.mark.parametrize("kind", STRICT + RELAXED, ids=str)
+def test_kills(engine, subspace, start, kind):
+    """Again and again processes are killed, and what they had reported holds."""
+    for number in range(1 + OPERATIONS // 20_000):
+        check_killed(engine, subspace, start, kind, name=str(number))
+
+
+@pytest.mark.parametrize("kind", STRICT, ids=str)
+def test_the_model(database, subspace, clock, kind):
+    """A queue does what its model does."""
+    examples = OPERATIONS // len(STRICT) // _STEPS
+    explore(kind, database, subspace, clock, examples=examples)
+
+
+@pytest.mark.parametrize("kind", STRICT, ids=str)
+def test_the_model_under_faults(faulty, subspace, clock, kind):
+    """A queue does what its model does, whatever commits do."""
+    database = faulty(seed=5, rate=0.2)
+    examples = OPERATIONS // len(STRICT) // _STEPS // 4
+    explore(kind, database, subspace, clock, examples=examples)
