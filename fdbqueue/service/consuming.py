@@ -17,7 +17,7 @@ from fdbqueue.service.contention import Crowd, crowd
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace import ItemKeys, State
-from fdbqueue.service.leases import MAX_SECONDS, Leases, token_of
+from fdbqueue.service.leases import MAX_SECONDS, Leases, reason_of, token_of
 from fdbqueue.service.reading import End, Loaded
 from fdbqueue.service.taking import Effect, Want
 
@@ -249,10 +249,8 @@ class Consuming(Browsing):
         Raises:
             LeaseLost: It is not held any more.
         """
-        token = token_of(lease)
-        self._transact(
-            tr, lambda transaction: self._leases.nack(transaction, token, delay, reason[:1000])
-        )
+        token, reason = token_of(lease), reason_of(self.name, reason)
+        self._transact(tr, lambda transaction: self._leases.nack(transaction, token, delay, reason))
 
     def extend(self, lease: Item | str, seconds: float = 60, *, tr: Any = None) -> Item:
         """Let a lease run for so many seconds from now on.
@@ -301,10 +299,9 @@ class Consuming(Browsing):
             ItemNotFound: No ready item has this id.
             InvalidInput: It is no item's id in this queue.
         """
-        place = self._keys.place_named(item_id)
+        place, reason = self._keys.place_named(item_id), reason_of(self.name, reason)
         self._transact(
-            tr,
-            lambda transaction: self._leases.bury(transaction, place, item_id, reason[:1000]),
+            tr, lambda transaction: self._leases.bury(transaction, place, item_id, reason)
         )
 
     def redrive(self, item_ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:

@@ -43,7 +43,7 @@ _STAGED_SECONDS = 0.25
 _PATIENCE_ROUNDS = 2.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
 #: When to look for a claim, in parts of the time it usually takes.
-_FIRST_LOOK, _NEXT_LOOK = 0.6, 0.2
+_FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
 #: Those who are back within so many moments ask together.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: How much a new measurement counts in a running mean.
@@ -103,7 +103,7 @@ class Crowd:
         self._late = 0.0  # how many come while a round reads
         self._asked = 0.0  # how many items other processes ask for in a round
         self._round_seconds = 0.002
-        self._busy_share = 0.0
+        self._busy_share = 1.0
         self._helped_seconds = 0.005  # from a request to its claim
         self._company = 0  # how many asked together the last time
         self._taken: int | None = None

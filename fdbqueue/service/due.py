@@ -34,23 +34,26 @@ class Fallen(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What has fallen due: hidden items, claims, and keys that stand for nothing."""
+    """What has fallen due: hidden items, claims, and keys that stand for nothing.
+
+    ``is_cut`` says that there may be more: it is too much for one transaction.
+    """
 
     fallen: list[Fallen]
     claims: list[tuple[int, bytes, list[Row]]]
     stale: list[bytes]
+    is_cut: bool = False
 
 
 def examine(stock: Stock, tr: Any, dues: Sequence[Due]) -> Found:
     """Read what has fallen due; the transaction then depends on it.
 
-    Some at a time are asked for before any is waited for, up to about 1,000,000 bytes.
+    Some at a time are asked for before any is waited for. Stops after about 1,000,000
+    bytes, or the claim that has more.
     """
-    names = {(due.moment, due.rest[:CLAIM_NAME_BYTES]) for due in dues if due.kind is Kind.CLAIM}
-    claims = [(*name, ask_claim(tr, stock.meta, *name)) for name in sorted(names)]
     found = Found([], [], [])
-    hidden = iter([due for due in dues if due.kind is not Kind.CLAIM])
     size = 0
+    hidden = iter([due for due in dues if due.kind is not Kind.CLAIM])
     while size < _MAX_PROMOTED_BYTES and (some := list(itertools.islice(hidden, _ASKED_AT_ONCE))):
         asked = [stock.ask(tr, _STATES[due.kind], due.rest) for due in some]
         for due, answer in zip(some, asked, strict=True):
@@ -61,12 +64,16 @@ def examine(stock: Stock, tr: Any, dues: Sequence[Due]) -> Found:
             size += len(item.row.value)
             ran_out = item.state is State.LEASED
             found.fallen.append(Fallen(item, item.attempts + ran_out))
-    for moment, name, answer in claims:
-        claim = answer_claim(answer)
+    names = {(due.moment, due.rest[:CLAIM_NAME_BYTES]) for due in dues if due.kind is Kind.CLAIM}
+    for moment, name in sorted(names):
+        if size >= _MAX_PROMOTED_BYTES:
+            break
+        claim = answer_claim(ask_claim(tr, stock.meta, moment, name))
         if claim is not None:
             rows = [row for end in claim.rows for row in end]
+            size += sum([len(row.value) for row in rows])
             found.claims.append((moment, name, rows))
-    return found
+    return found._replace(is_cut=size >= _MAX_PROMOTED_BYTES)
 
 
 def settle(

@@ -24,6 +24,7 @@ from fdbqueue.service.stock import Hidden, Stock
 
 _MARK_BYTES = 8
 _MAX_MOVED_BYTES = 1_000_000
+_MAX_REASON = 1_000
 #: A lease or a delay lasts no longer: ten years.
 MAX_SECONDS = 315_360_000
 
@@ -195,6 +196,17 @@ class Leases:
         except ValueError as error:
             raise InvalidInput(lease=token, reason="it is no lease's token") from error
         return self._stock.keys.place_named(item_id), secret
+
+
+def reason_of(queue: str, reason: Any) -> str:
+    """Return a reason, clipped at 1,000 characters.
+
+    Raises:
+        InvalidInput: It is no text.
+    """
+    if not isinstance(reason, str):
+        raise InvalidInput(queue=queue, reason=f"a text is needed, not {type(reason).__name__}")
+    return reason[:_MAX_REASON]
 
 
 def token_of(lease: Item | str) -> str:

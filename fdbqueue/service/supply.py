@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from fdbqueue.service.keyspace import ItemKeys
@@ -38,6 +39,10 @@ class Basket:
         """Note a row that was taken, and how long its value is."""
         self.places.add(row.place)
         self._size += size_bytes
+
+    def reserve(self, rows: Iterable[Row]) -> None:
+        """Note rows that the transaction puts back: they are written, too."""
+        self._size += sum([len(row.value) for row in rows])
 
     @property
     def is_full(self) -> bool:

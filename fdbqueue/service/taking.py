@@ -8,6 +8,7 @@ read more than the recipe's. The wants at the min end come first, then those at 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ Effect = Callable[[Any, Tally, Sequence[Loaded]], list[Item]]
 _ENDS: tuple[End, End] = ("min", "max")
 #: One round takes no more items than this, but for the first who waits.
 _ROUND_ITEMS = 1_000
+#: Claims are written, so what is taken for others is bounded by less than 5,000,000 bytes.
+_MAX_CLAIMED_BYTES = 1_000_000
 _PRESENT_ROWS = 2 + 200 + due.MAX_PROMOTED
 
 
@@ -42,6 +45,10 @@ class Want:
         self.end = end
         self.count = count
         self.effect = effect
+
+
+#: A want, and the rows it is to get.
+Portion = tuple[Want, list[Row]]
 
 
 class Present(NamedTuple):
@@ -131,32 +138,58 @@ class Taker:
     def collect(self, tr: Any, batch: Sequence[Want], request: Request, claim: Claim) -> Served:
         """Give those who wait what was taken for them, and remove the claim."""
         tally = self.stock.tally()
-        served = Served(wrote=True)
         tr.clear_range(*self.stock.meta.claim_bounds(request.deadline, request.name))
+        portions: list[Portion] = []
         for end, rows in zip(_ENDS, claim.rows, strict=True):
             start = 0
             for want in [want for want in batch if want.end == end]:
                 portion = rows[start : start + want.count]
                 start += want.count
-                if portion:
-                    result = self.deliver(tr, tally, want, portion, retried=claim.retried)
-                    served.results.append((want, result))
-                elif claim.empty:
-                    served.results.append((want, []))
+                if portion or claim.empty:
+                    portions.append((want, portion))
+        served = Served(self.deliver(tr, tally, portions, retried=claim.retried), wrote=True)
         tally.write(tr)
         return served
 
     def deliver(
-        self, tr: Any, tally: Tally, want: Want, rows: Sequence[Row], *, retried: bool
+        self, tr: Any, tally: Tally, portions: Sequence[Portion], *, retried: bool
+    ) -> list[tuple[Any, list[Item] | CorruptItem]]:
+        """Do to rows what was wanted of them; nobody gets past one that is corrupt.
+
+        It is put back, with all that was taken with it and behind it at that end. Who got
+        nothing has the error too, for the queue is not empty.
+        """
+        corrupt: dict[End, CorruptItem] = {}
+        results: list[tuple[Any, list[Item] | CorruptItem]] = []
+        for want, rows in portions:
+            result = self._outcome(tr, tally, want, rows, corrupt.get(want.end), retried)
+            if isinstance(result, CorruptItem):
+                corrupt[want.end] = result
+            results.append((want, result))
+        for error in list(corrupt.values())[:1]:
+            return [(want, result or copy.copy(error)) for want, result in results]
+        return results
+
+    def _outcome(
+        self,
+        tr: Any,
+        tally: Tally,
+        want: Want,
+        rows: Sequence[Row],
+        corrupt: CorruptItem | None,
+        retried: bool,
     ) -> list[Item] | CorruptItem:
-        """Do to rows what was wanted; corrupt ones are put back, and all with them."""
-        loaded = self.stock.reader.load(tr, rows, retried=retried)
-        for one in loaded:
-            if isinstance(one.item, CorruptItem):
-                for row in rows:
-                    tr[self.stock.keys.key(row.place)] = row.value
-                return one.item
-        return want.effect(tr, tally, loaded)
+        if not rows:
+            return []
+        if corrupt is None:
+            loaded = self.stock.reader.load(tr, rows, retried=retried)
+            errors = [one.item for one in loaded if isinstance(one.item, CorruptItem)]
+            if not errors:
+                return want.effect(tr, tally, loaded)
+            corrupt = errors[0]
+        for row in rows:
+            tr[self.stock.keys.key(row.place)] = row.value
+        return copy.copy(corrupt)
 
     def ask_present(self, tr: Any, now: int, behind: bytes | None = None) -> Any:
         """Ask for the present, or for what is due behind a key, without waiting for it."""
@@ -202,6 +235,7 @@ class _Round:
         self._returned: list[Row] = []
         self._retried = False
         self._more_due = False  # then nobody is told yet that the queue is empty
+        self._claimed_bytes = 0
         self._served = Served()
 
     def serve(
@@ -240,7 +274,8 @@ class _Round:
             self._stock, self._tr, self._tally, found, self._taker.max_attempts
         )
         self._retried = self._served.wrote = True
-        self._more_due = present.more_due
+        self._more_due = present.more_due or found.is_cut
+        self._basket.reserve(self._returned)
         for supply in self._supplies.values():
             supply.put_back(self._returned)
 
@@ -292,8 +327,10 @@ class _Round:
                     wanted[index] = self._add_supply(end, want.count).take(want.count)
             for index, request in enumerate(requests):
                 count = request.wanted[which]
-                if count:
-                    claims[index][which].extend(self._add_supply(end, count).take(count))
+                if count and self._claimed_bytes < _MAX_CLAIMED_BYTES:
+                    taken = self._add_supply(end, count).take(count)
+                    claims[index][which].extend(taken)
+                    self._claimed_bytes += sum([len(row.value) for row in taken])
         for supply in self._supplies.values():
             supply.finish()
         for row in self._returned:
@@ -308,7 +345,8 @@ class _Round:
 
     def _claim(self, request: Request, rows: tuple[list[Row], list[Row]]) -> None:
         short = len(rows[0]) + len(rows[1]) < sum(request.wanted)
-        if short and (self._basket.is_full or self._more_due):
+        cut = self._basket.is_full or self._claimed_bytes >= _MAX_CLAIMED_BYTES
+        if short and (cut or self._more_due):
             if not any(rows):
                 return  # it is answered by the next round
             short = False
@@ -319,16 +357,15 @@ class _Round:
 
     def _deliver(self, batch: list[Want], wanted: list[list[Row]], early: int) -> None:
         self._served.wrote = self._served.wrote or any(wanted)
-        for index, (want, rows) in enumerate(zip(batch, wanted, strict=True)):
-            if rows:
-                result = self._taker.deliver(
-                    self._tr, self._tally, want, rows, retried=self._retried
-                )
-                self._served.results.append((want, result))
-            elif self._basket.is_full or self._more_due:
-                continue
-            elif index < early or self._served.wrote:
-                self._served.results.append((want, []))
+        told_empty = not (self._basket.is_full or self._more_due)
+        portions = [
+            (want, rows)
+            for index, (want, rows) in enumerate(zip(batch, wanted, strict=True))
+            if rows or (told_empty and (index < early or self._served.wrote))
+        ]
+        self._served.results = self._taker.deliver(
+            self._tr, self._tally, portions, retried=self._retried
+        )
 
     def _add_supply(self, end: End, limit: int) -> Supply:
         """Return the supply of an end; it is asked for when it is new."""

@@ -54,9 +54,7 @@ def push_all(queue, texts, **options):
 
 def texts(items):
     """Return the texts of items."""
-    return [
-        item.value.decode() if isinstance(item.value, bytes) else item.value for item in items
-    ]
+    return [item.value.decode() if isinstance(item.value, bytes) else item.value for item in items]
 
 
 def test_a_pushed_item_is_known_by_its_id(queue):

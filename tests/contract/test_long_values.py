@@ -187,6 +187,22 @@ def test_buried_and_put_back(queue, everything):
     assert_counted(queue)
 
 
+@pytest.mark.parametrize("size", range(99_998, 100_003))
+def test_attempts_make_no_value_too_long(database, subspace, everything, clock, size):
+    """They are kept elsewhere where the value is as long as FoundationDB takes."""
+    queue = FifoQueue(database, subspace, max_value_bytes=MILLION)
+    overhead = queue.push("x" * 1_000).size_bytes - 1_000
+    queue.pop()
+    text = "y" * (size - overhead)
+    assert queue.push(text).size_bytes == size
+    for tried in range(1, 4):
+        queue.nack(queue.lease())
+        assert (queue.peek().value, queue.peek().attempts) == (text, tried)
+    found = queue.pop()
+    assert (found.value, found.attempts) == (text, 3)
+    assert bare(everything) == set()
+
+
 def test_popped_in_a_callers_transaction_that_is_dropped(queue, database):
     """All of it is still there."""
     pushed = queue.push(value(queue, LONG))

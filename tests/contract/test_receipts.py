@@ -219,7 +219,7 @@ def test_as_many_are_left_as_threads_worked_at_once(queue, left):
 def test_threads_that_ended_leave_their_places_to_others(queue, left):
     """However many come and go."""
     for _ in range(20):
-        together(2, lambda number: queue.push(number))
+        together(2, queue.push)
     assert len(left()) <= 2
 
 

@@ -193,6 +193,24 @@ def test_what_was_taken_for_a_popper_is_counted_as_ready(kind, ours, theirs, ask
     assert len(assert_counted(ours)["ready"]) == 7
 
 
+def test_attempts_survive_a_recount(kind, ours):
+    """Wherever they are kept, and whether or not any are."""
+    for number in range(3):
+        push_ours(kind, ours, b"x", number)
+    for tried in (1, 2, 3):
+        ours.recount()
+        first = ours.lease()
+        assert first.attempts == (tried - 1) % 2
+        ours.recount()
+        ours.nack(first)
+        ours.recount()
+        if tried % 2 == 0:
+            assert ours.redrive() == 1
+        assert ours.peek().attempts == tried % 2
+    assert [item.attempts for item in ours.pop_many(3)] == [1, 0, 0]
+    assert ours.recount() == Counts(0, 0, 0, 0)
+
+
 def test_a_foreign_key_taken_for_a_popper_stops_no_recount(ints, database, subspace, ask_and_die):
     """It is counted like any other that is no item's, and later ones still are."""
     ints.push("ours", 1)
