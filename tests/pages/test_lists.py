@@ -38,7 +38,7 @@ def names(response):
 
 
 def test_the_list_shows_each_queue_by_name(viewer, queue):
-    """Those in the setting, empty or not, and those of a pattern that hold something."""
+    """Those in the setting, empty or not, and those of a pattern that were pushed to."""
     queue("user-7").push({"to": "ada"})
     response = viewer.get(LIST)
     assert names(response) == ["mail", "pairs", "quakes", "raw", "tickets", "user-7"]

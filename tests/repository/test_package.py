@@ -72,7 +72,7 @@ def test_every_requirement_is_pinned():
     assert all(line.count("==") == 1 for line in requirements)
 
 
-@pytest.mark.parametrize("target", ["install", "run", "test", "lint", "bench"])
+@pytest.mark.parametrize("target", ["install", "run", "test", "lint", "soak", "bench"])
 def test_make_help_names_each_target(target):
     """``make help`` lists what the README tells people to use."""
     answer = subprocess.run(
