@@ -259,7 +259,9 @@ class Browsing:
 
     def _oldest(self, tr: Any) -> datetime.datetime | None:
         if not self._keys.has_priorities:
-            items = self._reader.page(tr, *self._keys.bounds(), limit=1, end="min").items
+            head = tr.snapshot.get_range(*self._keys.bounds(), limit=1)
+            rows = [Row(self._keys.place_of(row.key), row.value) for row in head]
+            items = self._reader.shown(tr, rows, retried=False)
             return items[0].pushed_at if items else None
         for row in tr.snapshot.get_range(*self._meta.ages(), limit=_MAX_GHOSTS):
             pushed_at, place = self._meta.parse_age(row.key)

@@ -15,11 +15,13 @@ import fdb.tuple
 
 from fdbqueue.service import tuples
 from fdbqueue.service.keyspace import MetaKeys
+from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES, Kind
 from fdbqueue.service.reading import Row
 
 #: A claim is cut into pieces that FoundationDB takes as values.
 _PIECE_BYTES = 90_000
 
+_MOST = 2**62
 _LENGTHS = struct.Struct(">II")
 
 
@@ -66,23 +68,37 @@ def read_request(meta: MetaKeys, key: bytes, value: bytes) -> Request | None:
         deadline, lowest, highest = tuples.unpack(value)
     except ValueError:
         return None
+    numbers = (moment, deadline, lowest, highest)
+    if not isinstance(name, bytes) or len(name) != CLAIM_NAME_BYTES:
+        return None
+    if not all(isinstance(number, int) and 0 <= number < _MOST for number in numbers):
+        return None
     return Request(name, moment, deadline, (lowest, highest))
 
 
 def write_claim(tr: Any, meta: MetaKeys, request: Request, claim: Claim) -> None:
-    """Hand a request's owner what was taken for it, in place of the request."""
+    """Hand a request's owner what was taken for it, in place of the request.
+
+    Until its deadline; then whoever consumes puts it back.
+    """
     key = meta.request(request.moment, request.name)
     tr.add_read_conflict_key(key)
     tr.clear(key)
     data = _packed(claim)
     for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
-        key = meta.claim(request.deadline, request.name, piece)
-        tr[key] = data[start : start + _PIECE_BYTES]
+        tr[meta.claim(request.name, piece)] = data[start : start + _PIECE_BYTES]
+    tr[meta.due(request.deadline, Kind.CLAIM, request.name)] = b""
 
 
-def ask_claim(tr: Any, meta: MetaKeys, deadline: int, name: bytes) -> Any:
+def remove_claim(tr: Any, meta: MetaKeys, deadline: int, name: bytes) -> None:
+    """Remove a claim; what becomes of its items is the caller's."""
+    tr.clear_range(*meta.claim_bounds(name))
+    tr.clear(meta.due(deadline, Kind.CLAIM, name))
+
+
+def ask_claim(tr: Any, meta: MetaKeys, name: bytes) -> Any:
     """Ask for a claim, without waiting for it; the transaction depends on it."""
-    return tr.get_range(*meta.claim_bounds(deadline, name))
+    return tr.get_range(*meta.claim_bounds(name))
 
 
 def answer_claim(asked: Any) -> Claim | None:

@@ -27,6 +27,7 @@ MAX_JSON_DEPTH = 200
 
 #: In the year 9892: what every ``datetime`` holds, in every time zone.
 _LATEST = 250_000_000_000_000_000
+_MOST_ATTEMPTS = 2**31
 
 
 class Stored(NamedTuple):
@@ -180,8 +181,8 @@ def _unpack(data: bytes) -> tuple[Any, ...]:
 def _metadata(elements: list[Any]) -> tuple[int | None, int]:
     pushed_at, attempts = [*elements, None, None][:2]
     return (
-        pushed_at if isinstance(pushed_at, int) and 0 <= pushed_at < _LATEST else None,
-        attempts if isinstance(attempts, int) else 0,
+        pushed_at if type(pushed_at) is int and 0 <= pushed_at < _LATEST else None,
+        attempts if type(attempts) is int and 0 <= attempts < _MOST_ATTEMPTS else 0,
     )
 
 

@@ -77,14 +77,17 @@ class Line:
                 waiter.lock.acquire()
             if not waiter.is_done:
                 self._lead(waiter)
+            self._hand_on(waiter)
         except BaseException as interrupt:
             self._leave(waiter, interrupt)
             raise
-        if waiter.leads:
-            self._hand_on()
         if waiter.error is not None:
             raise waiter.error
         return waiter.items
+
+    def _begin_work(self, *, at_work: bool = True) -> None:
+        """Note that a transaction begins, or that none is under way; none is committed yet."""
+        self._committed, self._is_at_work = None, at_work
 
     def _step(self) -> None:
         """Serve some of those who wait."""
@@ -94,13 +97,17 @@ class Line:
         try:
             while not own.is_done:
                 self._batch = ()
+                self._begin_work(at_work=False)
                 self._step()
         except Exception as error:  # noqa: BLE001  # each who waited raises it
             self._fail(error, own)
 
-    def _hand_on(self) -> None:
-        """Let the next who waits lead."""
+    def _hand_on(self, own: Waiter) -> None:
+        """Let the next who waits lead, if that is for this waiter to do."""
         with self._mutex:
+            if not own.leads:
+                return
+            own.leads = False
             self._batch = ()
             following = next(iter(self._waiting), None)
             if following is None:
@@ -117,15 +124,14 @@ class Line:
 
     def _leave(self, own: Waiter, interrupt: BaseException) -> None:
         """Stop waiting, or leading, after an interrupt, and say whether that lost items."""
-        if own.leads:
-            is_known = self._abandon(own, interrupt)
         with self._mutex:
-            if not own.leads:
-                is_known = own in self._waiting and own not in self._batch
+            is_known = own in self._waiting and own not in self._batch
             self._waiting.pop(own, None)
+            leads = own.leads  # from here on nobody makes it lead
+        if leads:
+            is_known = self._abandon(own, interrupt)
         interrupt.outcome_known = is_known  # type: ignore[attr-defined]
-        if own.leads:
-            self._hand_on()
+        self._hand_on(own)
 
     def _abandon(self, own: Waiter, interrupt: BaseException) -> bool:
         """Give the others what was taken for them; tell whether the own outcome is known."""
@@ -138,7 +144,6 @@ class Line:
                 if not waiter.is_done and waiter is not own:
                     reason = "the thread in charge was stopped"
                     self._finish(waiter, OutcomeUnknown(reason=reason))
-        self._is_at_work = False
         return is_known and not own.is_done
 
     def _gather(self, early: Sequence[Waiter]) -> tuple[Sequence[Waiter], int]:
@@ -154,7 +159,7 @@ class Line:
         for waiter, result in served.results:
             if not waiter.is_done:
                 self._finish(waiter, result)
-        self._committed, self._is_at_work = None, False
+        self._begin_work(at_work=False)
 
     def _finish(self, waiter: Waiter, result: list[Item] | Exception) -> None:
         with self._mutex:

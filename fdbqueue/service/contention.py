@@ -114,7 +114,7 @@ class Crowd(Line):
             return served
 
         began, worked = time.monotonic(), time.thread_time()
-        self._is_at_work = True
+        self._begin_work()
         served = self._committed = run(
             self._database,
             serve,
@@ -138,7 +138,7 @@ class Crowd(Line):
     def _measure(self, began: float, worked: float) -> None:
         """Note how long a transaction took, and for how much of it its thread worked."""
         seconds = time.monotonic() - began
-        share = (time.thread_time() - worked) / seconds
+        share = (time.thread_time() - worked) / max(seconds, 1e-6)
         self._round_seconds += _WEIGHT * (seconds - self._round_seconds)
         self._busy_share += _WEIGHT * (share - self._busy_share)
 
@@ -149,8 +149,9 @@ class Crowd(Line):
         batch = self._batch = self._gathered()
         if not batch:
             return
-        request = self._ask(batch)
+        request = self._request_of(batch)
         try:
+            self._ask(request)
             self._follow_up(request, batch)
         except BaseException:
             self._withdraw(request)
@@ -161,7 +162,7 @@ class Crowd(Line):
         progress = _Progress(self._helped_seconds, self._patience())
         while True:
             progress.pause()
-            self._is_at_work = True
+            self._begin_work()
             outcome = run(self._database, lambda tr: self._look(tr, request), wrote=_collected)
             if isinstance(outcome, Served):
                 self._committed = outcome
@@ -169,7 +170,7 @@ class Crowd(Line):
                 self._helped_seconds += _WEIGHT * (progress.seconds - self._helped_seconds)
                 self._staged_until = time.monotonic() + _STAGED_SECONDS
                 return
-            self._is_at_work = False
+            self._begin_work(at_work=False)
             if outcome is None:  # it ran out, and what was taken for it went back
                 return
             if progress.is_over(*outcome) and self._take_over(request):
@@ -186,20 +187,21 @@ class Crowd(Line):
             self._company = len(self._waiting)
             return list(self._waiting)
 
-    def _ask(self, batch: Sequence[Waiter]) -> Request:
+    def _request_of(self, batch: Sequence[Waiter]) -> Request:
         wanted = [0, 0]
         for waiter in batch:
             wanted[waiter.end == "max"] += waiter.count
         moment = now_us()
-        request = Request(
+        return Request(
             name=os.urandom(CLAIM_NAME_BYTES),
             moment=moment,
             deadline=moment + self._claim_timeout_us,
             wanted=(wanted[0], wanted[1]),
         )
+
+    def _ask(self, request: Request) -> None:
         meta = self._taker.stock.meta
         run(self._database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
-        return request
 
     def _look(self, tr: Any, request: Request) -> Served | tuple[int, int] | None:
         """Collect the claim, or return how far others are and the place in line.
@@ -207,16 +209,17 @@ class Crowd(Line):
         None when there is neither a claim nor the request any more.
         """
         meta = self._taker.stock.meta
-        asked = ask_claim(tr, meta, request.deadline, request.name)
+        asked = ask_claim(tr, meta, request.name)
+        waits = tr.snapshot[meta.request(request.moment, request.name)]
         present = self._taker.ask_present(tr, request.moment)
         claim = answer_claim(asked)
         if claim is not None:
             return self._taker.collect(tr, self._batch, request, claim)
         facts = self._taker.parse_present(present)
-        names = [other.name for other in facts.requests]
-        if request.name not in names:
+        if not waits.present():
             return None
-        return facts.taken, names.index(request.name)
+        before = [other for other in facts.requests if other.name != request.name]
+        return facts.taken, sum(other.moment <= request.moment for other in before)
 
     def _take_over(self, request: Request) -> bool:
         """Take for all who asked, since nobody else does; tell whether that worked."""
@@ -225,6 +228,7 @@ class Crowd(Line):
         except Conflict:
             return False
         if served.answered:
+            self._begin_work(at_work=False)
             return False
         self._settle(served)
         self._staged_until = 0.0

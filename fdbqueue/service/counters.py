@@ -78,7 +78,7 @@ class Tally:
 
     def __init__(self, meta: MetaKeys) -> None:
         self._meta = meta
-        self._levels: Counter[Priority] = Counter()
+        self._levels: Counter[bytes] = Counter()  # by key: 2 and 2.0 are two
         self._hidden: Counter[State] = Counter()
         self.ready = 0
         self.taken = 0
@@ -92,7 +92,7 @@ class Tally:
         """Count an item that becomes ready."""
         self.ready += 1
         if priority is not None:
-            self._levels[priority] += 1
+            self._levels[self._meta.level(priority)] += 1
             if pushed_at is not None:
                 place.set(tr, self._meta.age_prefix(pushed_at), b"")
 
@@ -100,13 +100,13 @@ class Tally:
         """Count an item that is ready no more."""
         self.ready -= 1
         if priority is not None:
-            self._levels[priority] -= 1
+            self._levels[self._meta.level(priority)] -= 1
             if pushed_at is not None:
                 tr.clear(self._meta.age_prefix(pushed_at) + place)
 
-    def correct(self, priority: Priority, change: int) -> None:
-        """Count ready items of a priority that were not counted."""
-        self._levels[priority] += change
+    def correct(self, level: bytes, change: int) -> None:
+        """Count ready items of a priority, given as its key, that were not counted."""
+        self._levels[level] += change
         self._corrects = True
 
     def hide(self, state: State, count: int) -> None:
@@ -123,8 +123,8 @@ class Tally:
             tr.add(self._meta.hidden, _packed(hidden, len(_STATES)))
         if self.high >= 0:
             tr.max(self._meta.high, _packed(self.high, 1))
-        for priority, change in self._levels.items():
-            self._write_level(tr, self._meta.level(priority), change)
+        for level, change in self._levels.items():
+            self._write_level(tr, level, change)
         if self.pushes or self.pops:
             minute = now_us() // _MINUTE_US
             done = self.pushes + (self.pops << _FIELD)
@@ -177,14 +177,11 @@ class Counters:
         counted = [(self._meta.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
         return [(priority, count) for priority, count in counted if count]
 
-    def oldest(self, tr: Any) -> tuple[int, bytes] | None:
-        """Return when the oldest ready item of a priority queue was pushed, and its place.
-
-        The row may be a ghost: foreign poppers leave it behind.
-        """
-        for row in tr.snapshot.get_range(*self._meta.ages(), limit=1):
-            return self._meta.parse_age(row.key)
-        return None
+    def levels(self, tr: Any, low: bytes | None, high: bytes | None) -> Counter[bytes]:
+        """Return the counts by priority, by their keys, from ``low`` up to ``high``."""
+        begin, end = self._meta.levels()
+        rows = tr.snapshot.get_range(low or begin, high or end)
+        return Counter({bytes(row.key): _fields(row.value, 1)[0] for row in rows})
 
     def history(self, tr: Any, minutes: int) -> list[Minute]:
         """Return the last minutes, the present one last, those without any work included."""

@@ -10,11 +10,11 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fdbqueue.service.claims import answer_claim, ask_claim
+from fdbqueue.service.claims import answer_claim, ask_claim, remove_claim
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.keyspace import Due, State
-from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES, Kind
+from fdbqueue.service.keyspace.meta import Kind
 from fdbqueue.service.reading import Row
 from fdbqueue.service.stock import Hidden, Stock
 
@@ -64,15 +64,13 @@ def examine(stock: Stock, tr: Any, dues: Sequence[Due]) -> Found:
             size += len(item.row.value)
             ran_out = item.state is State.LEASED
             found.fallen.append(Fallen(item, item.attempts + ran_out))
-    names = {(due.moment, due.rest[:CLAIM_NAME_BYTES]) for due in dues if due.kind is Kind.CLAIM}
-    for moment, name in sorted(names):
+    for moment, _, name in [due for due in dues if due.kind is Kind.CLAIM]:
         if size >= _MAX_PROMOTED_BYTES:
             break
-        claim = answer_claim(ask_claim(tr, stock.meta, moment, name))
-        if claim is not None:
-            rows = [row for end in claim.rows for row in end]
-            size += sum([len(row.value) for row in rows])
-            found.claims.append((moment, name, rows))
+        claim = answer_claim(ask_claim(tr, stock.meta, name))
+        rows = [] if claim is None else [*claim.rows[0], *claim.rows[1]]
+        size += sum([len(row.value) for row in rows])
+        found.claims.append((moment, name, rows))
     return found._replace(is_cut=size >= _MAX_PROMOTED_BYTES)
 
 
@@ -88,7 +86,7 @@ def settle(
         if row is not None:
             rows.append(row)
     for moment, name, claimed in found.claims:
-        tr.clear_range(*stock.meta.claim_bounds(moment, name))
+        remove_claim(tr, stock.meta, moment, name)
         rows += claimed
     return rows
 

@@ -41,9 +41,12 @@ class PriorityType:
         """
         if isinstance(priority, bool) or not isinstance(priority, numbers.Real):
             raise self._invalid(priority, "it is not a number")
-        if isinstance(priority, numbers.Integral):
-            return self._from_integer(int(priority))
-        value = float(priority)
+        if isinstance(priority, numbers.Rational) and priority.denominator == 1:
+            return self._from_integer(int(priority.numerator))
+        try:
+            value = float(priority)
+        except OverflowError:
+            raise self._invalid(priority, "it is beyond 64 bits") from None
         if not math.isfinite(value):
             raise self._invalid(priority, "it is not finite")
         if self.name == "float":

@@ -123,7 +123,8 @@ def sweep(database: Any, *, older_than_seconds: float = 86_400) -> int:
     Args:
         database: Anything with ``create_transaction()``.
         older_than_seconds: How long ago the last operation must have been, by the
-            database's versions; at least 600, so that no operation is under way.
+            database's versions; at least 600. A client that was cut off from the database
+            for as long, right after a commit of unknown outcome, would repeat it.
 
     Returns:
         How many were removed.

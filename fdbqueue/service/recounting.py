@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fdbqueue.service.claims import answer_claim, ask_claim
+from fdbqueue.service.claims import answer_claim
 from fdbqueue.service.counters import Counters
 from fdbqueue.service.items import Priority
 from fdbqueue.service.keyspace import State
-from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES, Kind
 from fdbqueue.service.stock import Stock
 from fdbqueue.service.transactions import run
 
@@ -25,6 +24,7 @@ from fdbqueue.service.transactions import run
 _SECONDS = 2.0
 _ROWS_AT_ONCE = 5_000
 _AGES_AT_ONCE = 500
+_LEVELS_AT_ONCE = 5_000
 
 
 class _Reach(NamedTuple):
@@ -32,14 +32,15 @@ class _Reach(NamedTuple):
 
     Attributes:
         key: Where to go on.
-        low: The priority that key is in; None at the beginning, and in FIFO queues.
+        low: The priority that key is in, as the key of its count; None at the beginning,
+            and in FIFO queues.
         carried: How many of that priority were counted by earlier transactions.
         foreign: How many rows were found that are no items.
         is_done: Whether all were counted.
     """
 
     key: bytes
-    low: Priority | None
+    low: bytes | None
     carried: int
     foreign: int
     is_done: bool
@@ -83,76 +84,89 @@ def _recount_hidden(database: Any, stock: Stock, state: State) -> None:
 
 def _count_ready(tr: Any, stock: Stock, reach: _Reach) -> _Reach:
     """Count on, and correct the priorities that were counted to their end."""
-    found: Counter[Priority | None] = Counter()
+    found: Counter[bytes | None] = Counter()
     foreign = reach.foreign
     if reach.carried:
         found[reach.low] = reach.carried
     deadline = time.monotonic() + _SECONDS
-    last, stopped = reach.low, False
+    last, begins_at, stopped = reach.low, reach.key, False
     for row in _rows(tr, reach.key, stock.keys.bounds()[1]):
-        try:
-            last = stock.keys.position(stock.keys.place_of(row.key)).priority
-            found[last] += 1
-        except (ValueError, TypeError):
+        place = stock.keys.place_of(row.key)
+        position = stock.position(place)
+        if position is None:
             foreign += 1
+            continue
+        level = _level(stock, position.priority)
+        if level != last:
+            if len(found) >= _LEVELS_AT_ONCE:
+                return _corrected(tr, stock, found, reach, row.key, level, foreign)
+            last, begins_at = level, row.key
+        found[level] += 1
         if time.monotonic() > deadline:
             stopped = True
             break
-    if stopped and len(found) <= 1:
-        return _Reach(row.key + b"\x00", last, found[last], foreign, False)
-    high = None
-    if stopped:
-        del found[last]
-        high = last
-    _correct_ready(tr, stock, found, foreign, reach.low, high)
-    key = stock.keys.bounds()[1] if high is None else stock.keys.level(high)[0]
-    return _Reach(key, high, 0, foreign, not stopped)
+    if not stopped:
+        _correct(tr, stock, found, foreign, reach.low, None)
+        return _Reach(reach.key, None, 0, foreign, True)
+    carried = found.pop(last)
+    if found or last != reach.low:  # it is counted anew, with all the time there is
+        return _corrected(tr, stock, found, reach, begins_at, last, reach.foreign)
+    return _Reach(row.key + b"\x00", last, carried, foreign, False)
 
 
-def _correct_ready(
+def _corrected(
     tr: Any,
     stock: Stock,
-    found: Counter[Priority | None],
+    found: Counter[bytes | None],
+    reach: _Reach,
+    key: bytes,
+    high: bytes | None,
     foreign: int,
-    low: Priority | None,
-    high: Priority | None,
+) -> _Reach:
+    """Correct the priorities below one, and go on from there."""
+    _correct(tr, stock, found, foreign, reach.low, high)
+    return _Reach(key, high, 0, foreign, False)
+
+
+def _level(stock: Stock, priority: Priority | None) -> bytes | None:
+    return None if priority is None else stock.meta.level(priority)
+
+
+def _correct(
+    tr: Any,
+    stock: Stock,
+    found: Counter[bytes | None],
+    foreign: int,
+    low: bytes | None,
+    high: bytes | None,
 ) -> None:
     """Correct the counts of the priorities from ``low`` up to ``high``, or all of them."""
     for place in _claimed(tr, stock):
         position = stock.position(place)
         if position is None:
             foreign += not stock.keys.has_priorities
-        elif _is_between(position.priority, low, high):
-            found[position.priority] += 1
+            continue
+        level = _level(stock, position.priority)
+        if level is None or ((low or b"") <= level and (high is None or level < high)):
+            found[level] += 1
     if not stock.keys.has_priorities:
         difference = found[None] + foreign - Counters(stock.meta).size(tr)
         tally = _guarded(tr, stock, difference)
         tally.ready = difference
         tally.write(tr)
         return
-    counted: Counter[Priority | None] = Counter(
-        {
-            priority: number
-            for priority, number in Counters(stock.meta).by_priority(tr, None, 0)
-            if _is_between(priority, low, high)
-        }
-    )
-    found.subtract(counted)
+    found.subtract(Counters(stock.meta).levels(tr, low, high))
     tally = _guarded(tr, stock, any(found.values()))
-    for priority, difference in found.items():
-        assert priority is not None
-        tally.correct(priority, difference)
+    for level, difference in found.items():
+        if level is not None and difference:
+            tally.correct(level, difference)
     tally.write(tr)
-
-
-def _is_between(priority: Any, low: Any, high: Any) -> bool:
-    return (low is None or priority >= low) and (high is None or priority < high)
 
 
 def _add_up(tr: Any, stock: Stock, foreign: int) -> None:
     """Make the count of all ready items the sum of those by priority."""
     counters = Counters(stock.meta)
-    total = sum(number for _, number in counters.by_priority(tr, None, 0))
+    total = sum(counters.levels(tr, None, None).values())
     total += sum(stock.position(place) is None for place in _claimed(tr, stock))
     difference = total + foreign - counters.size(tr)
     tally = _guarded(tr, stock, difference)
@@ -204,12 +218,10 @@ def _rows(tr: Any, begin: bytes, stop: bytes) -> Iterator[Any]:
 
 def _claimed(tr: Any, stock: Stock) -> Iterator[bytes]:
     """Yield the places of what was taken for poppers who have not collected it yet."""
-    names = set()
-    for row in tr.snapshot.get_range(*stock.meta.due_bounds()):
-        entry = stock.meta.parse_due(row.key)
-        if entry is not None and entry.kind is Kind.CLAIM:
-            names.add((entry.moment, entry.rest[:CLAIM_NAME_BYTES]))
-    for name in names:
-        claim = answer_claim(ask_claim(tr.snapshot, stock.meta, *name))
+    pieces: dict[bytes, list[Any]] = {}
+    for row in tr.snapshot.get_range(*stock.meta.claims()):
+        pieces.setdefault(stock.meta.claim_name(row.key), []).append(row)
+    for rows in pieces.values():
+        claim = answer_claim(rows)
         if claim is not None:
-            yield from (row.place for rows in claim.rows for row in rows)
+            yield from (row.place for end in claim.rows for row in end)

@@ -21,6 +21,7 @@ from fdbqueue.service.claims import (
     answer_claim,
     ask_claim,
     read_request,
+    remove_claim,
     write_claim,
 )
 from fdbqueue.service.clock import now_us
@@ -145,7 +146,7 @@ class Taker:
     def collect(self, tr: Any, batch: Sequence[Want], request: Request, claim: Claim) -> Served:
         """Give those who wait what was taken for them, and remove the claim."""
         tally = self.stock.tally()
-        tr.clear_range(*self.stock.meta.claim_bounds(request.deadline, request.name))
+        remove_claim(tr, self.stock.meta, request.deadline, request.name)
         portions: list[Portion] = []
         for end, rows in zip(_ENDS, claim.rows, strict=True):
             start = 0
@@ -164,15 +165,15 @@ class Taker:
         key = meta.request(request.moment, request.name)
         tr.add_read_conflict_key(key)
         tr.clear(key)
-        claim = answer_claim(ask_claim(tr, meta, request.deadline, request.name))
-        tr.clear_range(*meta.claim_bounds(request.deadline, request.name))
+        claim = answer_claim(ask_claim(tr, meta, request.name))
+        remove_claim(tr, meta, request.deadline, request.name)
         for row in [] if claim is None else [*claim.rows[0], *claim.rows[1]]:
             tr[keys.key(row.place)] = row.value
 
     def deliver(
         self, tr: Any, tally: Tally, portions: Sequence[Portion], *, retried: bool
     ) -> list[tuple[Any, list[Item] | CorruptItem]]:
-        """Do to rows what was wanted of them; nobody gets past one that is corrupt.
+        """Do to rows what was wanted of them; no want gets past one that is corrupt.
 
         It is put back, with all that was taken with it and behind it at that end. Who got
         nothing has the error too, for the queue is not empty.
@@ -268,18 +269,25 @@ class _Round:
         """Take for those who wait, and for other processes' requests."""
         now = now_us()
         asked = self._taker.ask_present(self._tr, now)
+        mine = None
+        if own is not None:
+            mine = self._tr.snapshot[self._stock.meta.request(own.moment, own.name)]
+        prompt = self._admitted(early, len(early))
         for end in _ENDS:
-            count = sum([want.count for want in early if want.end == end])
+            count = sum([want.count for want in prompt if want.end == end])
             if count:
                 self._add_supply(end, min(count + extra, max(_ROUND_ITEMS, count)))
         present = self._taker.parse_present(asked)
         self._served.taken = present.taken
         self._settle(present)
         requests = self._open_requests(present, own, now) if helps else []
+        if own is not None and mine is not None:
+            self._served.answered = not mine.present()
+            self._drop(own)
         for supply in self._supplies.values():
             supply.preload()
-        waiting, prompt = ((), 0) if self._served.answered else gather()
-        self._hand_out(self._admitted(waiting, prompt), requests, prompt)
+        waiting, early_count = ((), 0) if self._served.answered else gather()
+        self._hand_out(self._admitted(waiting, early_count), requests, early_count)
         return self._served
 
     def _settle(self, present: Present) -> None:
@@ -298,20 +306,17 @@ class _Round:
             supply.put_back(self._returned)
 
     def _open_requests(self, present: Present, own: Request | None, now: int) -> list[Request]:
-        """Return the requests that can be fulfilled here; drop the own and the expired."""
+        """Return the requests of others that can be fulfilled here; drop the expired."""
         found = []
-        room = _ROUND_ITEMS
-        self._served.answered = own is not None
         for request in present.requests:
+            count = sum(request.wanted)
             if own is not None and request.name == own.name:
-                self._served.answered = False
+                continue
+            if request.deadline <= now:
                 self._drop(request)
-            elif request.deadline <= now:
-                self._drop(request)
-            else:
-                self._served.asked += sum(request.wanted)
-                if self._served.asked <= room:
-                    found.append(request)
+            elif self._served.asked + count <= _ROUND_ITEMS:
+                self._served.asked += count
+                found.append(request)
         return found
 
     def _drop(self, request: Request) -> None:

@@ -24,9 +24,9 @@ _NOT_COMMITTED = 1020
 #: commit_unknown_result and cluster_version_changed: ``is_maybe_committed``.
 _VERSION_CHANGED = 1039
 _MAYBE_COMMITTED = frozenset({1021, _VERSION_CHANGED})
-#: transaction_timed_out and transaction_cancelled: while committing they say nothing
-#: about the commit either.
-_GIVEN_UP = frozenset({1025, 1031})
+#: transaction_timed_out, transaction_cancelled, and future_not_set, which the binding may
+#: give after an interrupt: while committing they say nothing about the commit either.
+_GIVEN_UP = frozenset({1025, 1031, 2015})
 
 #: The client's special keys that tell what a transaction has written so far.
 _WRITTEN = b"\xff\xff/transaction/write_conflict_range/"

@@ -59,10 +59,13 @@ class Bell:
         with self._changed:
             if self._rung != seen:
                 return
-            self._waiting += 1
-            arms = self._watch is None and not self._is_arming
-            self._is_arming = self._is_arming or arms
+        arms = entered = False
         try:
+            with self._changed:
+                self._waiting += 1
+                entered = True
+                arms = self._watch is None and not self._is_arming
+                self._is_arming = self._is_arming or arms
             if arms:
                 self._arm()
             with self._changed:
@@ -72,7 +75,8 @@ class Bell:
                         return
                     self._changed.wait(remaining)
         finally:
-            self._leave()
+            if entered:
+                self._leave(arms)
 
     def _arm(self) -> None:
         """Watch the count, unless there is an item already."""
@@ -124,9 +128,11 @@ class Bell:
         self._rung += 1
         self._changed.notify_all()
 
-    def _leave(self) -> None:
+    def _leave(self, armed: bool) -> None:
         with self._changed:
             self._waiting -= 1
+            if armed:  # an interrupt may have come before it was done
+                self._is_arming = False
             watch = None
             if not self._waiting:
                 watch, self._watch = self._watch, None

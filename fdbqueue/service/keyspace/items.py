@@ -194,6 +194,8 @@ class ItemKeys:
         Raises:
             InvalidInput: It is the id of no item of such a queue.
         """
+        if not isinstance(item_id, str):
+            raise InvalidInput(id=item_id, reason="an item's id is a string")
         foreign = item_id.startswith(_FOREIGN)
         try:
             text = item_id.removeprefix(_FOREIGN).encode("ascii")

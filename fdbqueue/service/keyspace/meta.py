@@ -6,7 +6,7 @@ reaches. A byte for each table follows:
     01  TALLY                                   items ready, and how many were ever taken
     02  RETRIED                                 there are rows in table 09
     03  REQUEST   tuple(moment, random)         what a popper asks others to take for it
-    04  DUE       moment, kind, place or name   what happens at a time; claims are here whole
+    04  DUE       moment, kind, place or name   what happens at a time
     05  HIDDEN                                  how many are leased, delayed, dead
     06  LEVEL     tuple(priority)               items ready of that priority
     07  MINUTE    minute                        pushes and pops of that minute
@@ -18,6 +18,7 @@ reaches. A byte for each table follows:
     0d  CHUNK     place, number                 the second and later chunks of a long value
     0e  RECOUNTED                               written by whoever corrects counts
     0f  HIGH                                    the highest count or index ever hidden
+    10  CLAIM     name, number                  what was taken for a request, whole
 
 One range read from TALLY to the present moment in DUE tells a popper all it must know
 besides the items: who else pops, who waits for help, and what has fallen due. Moments are
@@ -89,6 +90,7 @@ class MetaKeys:
         self._ages = meta + b"\x08"
         self._attempts = meta + b"\x09"
         self._chunks = meta + b"\x0d"
+        self._claims = meta + b"\x10"
         self._states = {state: meta + state.value for state in State}
         self.bounds: Bounds = (meta, meta + b"\xff")
 
@@ -139,14 +141,23 @@ class MetaKeys:
         moment, kind = struct.unpack_from(">QB", key, start)
         return Due(moment, Kind(kind), key[start + 9 :]) if kind in _KINDS else None
 
-    def claim(self, moment: int, name: bytes, piece: int) -> bytes:
+    def claim(self, name: bytes, piece: int) -> bytes:
         """Return the key of a piece of a claim."""
-        return self.due(moment, Kind.CLAIM, name + struct.pack(">H", piece))
+        return self._claims + name + struct.pack(">H", piece)
 
-    def claim_bounds(self, moment: int, name: bytes) -> Bounds:
+    def claim_bounds(self, name: bytes) -> Bounds:
         """Return the range of a claim's pieces."""
-        prefix = self.due(moment, Kind.CLAIM, name)
+        prefix = self._claims + name
         return prefix, prefix + b"\xff\xff\xff"
+
+    def claims(self) -> Bounds:
+        """Return the range of all claims."""
+        return self._claims, self._claims + b"\xff"
+
+    def claim_name(self, key: bytes) -> bytes:
+        """Return the name of the claim that a piece belongs to."""
+        start = len(self._claims)
+        return key[start : start + CLAIM_NAME_BYTES]
 
     # Counts and history
 
