@@ -246,7 +246,8 @@ def test_without_being_told_they_have_a_place(database):
 
 def forge(database, subspace, clients, *, seconds=0):
     """Leave the receipts of other clients, written so many seconds from now."""
-    version = database.create_transaction().get_read_version().wait() + seconds * 1_000_000
+    transaction = database.create_transaction()  # held until the version is there
+    version = transaction.get_read_version().wait() + seconds * 1_000_000
     stamp = version.to_bytes(8, "big") + bytes(2)
 
     def write(tr):
