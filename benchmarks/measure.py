@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import threading
 import time
@@ -115,7 +116,9 @@ def compare_by_turns(
     for _ in range(rounds):
         times: tuple[list[float], list[float]] = ([], [])
         for _ in range(turns):
-            for operation, found in zip((ours, peer), times, strict=True):
+            order = list(zip((ours, peer), times, strict=True))
+            random.shuffle(order)  # whoever comes second would meet what the first left
+            for operation, found in order:
                 start = time.perf_counter()
                 operation()
                 found.append(time.perf_counter() - start)

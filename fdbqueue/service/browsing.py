@@ -97,20 +97,22 @@ class Browsing:
         return self._read(tr, lambda transaction: self._peek(transaction, count, end))
 
     def _peek(self, tr: Any, count: int, end: End) -> list[Item]:
-        asked = self._taker.ask_present(tr, now_us())
+        now = now_us()
+        asked = self._taker.ask_present(tr, now)
         supply = Supply(tr, self._keys, self._reader, end, count, Basket(0))
         present = self._taker.parse_present(asked)
-        retried = present.retried
-        while True:
-            returned, attempts = due.preview(self._stock, tr, present.dues, self.max_attempts)
-            supply.put_back(returned)
-            rows = supply.take(count)
-            if rows or not (present.dues and present.more_due):
-                break
-            behind = self._meta.due(*present.dues[-1])  # none of these is to come back
-            present = self._taker.parse_present(self._taker.ask_present(tr, now_us(), behind))
+        returned, attempts = due.preview(self._stock, tr, present.dues, self.max_attempts)
+        supply.put_back(returned)
+        rows = supply.take(count)
+        if not rows and present.dues:  # these all die, or are too many: look for one that comes
+            for entry in self._taker.all_due(tr, now):
+                returned, attempts = due.preview(self._stock, tr, [entry], self.max_attempts)
+                if returned:
+                    supply.put_back(returned)
+                    rows = supply.take(count)
+                    break
         supply.depend()
-        items = self._reader.items(tr, rows, retried=retried)
+        items = self._reader.items(tr, rows, retried=present.retried)
         return [
             dataclasses.replace(item, attempts=attempts.get(row.place, item.attempts))
             for item, row in zip(items, rows, strict=True)

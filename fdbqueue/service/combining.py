@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service.items import Item
-from fdbqueue.service.taking import Served, Want
+from fdbqueue.service.wants import Served, Want
 
 
 class Waiter(Want):

@@ -19,7 +19,7 @@ from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace import ItemKeys, State
 from fdbqueue.service.leases import MAX_SECONDS, Leases, reason_of, token_of
 from fdbqueue.service.reading import End, Loaded
-from fdbqueue.service.taking import Effect, Want
+from fdbqueue.service.wants import Effect, Want
 
 CONTENTION = ("strict", "relaxed")
 

@@ -26,9 +26,10 @@ from fdbqueue.service.claims import Request, answer_claim, ask_claim, write_requ
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combining import Line, Waiter
 from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
-from fdbqueue.service.taking import Served, Taker
+from fdbqueue.service.taking import Taker
 from fdbqueue.service.transactions import Conflict, run
 from fdbqueue.service.waiting import Bell
+from fdbqueue.service.wants import Served
 
 #: After so many conflicts with another popper in a row, ask for help.
 _CONFLICTS = 2

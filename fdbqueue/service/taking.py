@@ -9,9 +9,8 @@ read more than the recipe's. The wants at the min end come first, then those at 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import due
@@ -28,13 +27,10 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.counters import Tally, tally_of
 from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace import Due
-from fdbqueue.service.reading import End, Loaded, Row
+from fdbqueue.service.reading import End, Row
 from fdbqueue.service.stock import Stock
 from fdbqueue.service.supply import Basket, RelaxedSupply, Supply
-
-#: What becomes of items that were taken: popped, or leased. Given the transaction, its
-#: account and the items, none of them corrupt.
-Effect = Callable[[Any, Tally, Sequence[Loaded]], list[Item]]
+from fdbqueue.service.wants import Portion, Present, Served, Want
 
 _ENDS: tuple[End, End] = ("min", "max")
 #: One round takes no more items than this, but for the first who waits.
@@ -42,55 +38,6 @@ _ROUND_ITEMS = 1_000
 #: Claims are written, so what is taken for others is bounded by less than 5,000,000 bytes.
 _MAX_CLAIMED_BYTES = 1_000_000
 _PRESENT_ROWS = 2 + 200 + due.MAX_PROMOTED
-
-
-class Want:
-    """What somebody wants: some items from one end, and what becomes of them."""
-
-    __slots__ = ("count", "effect", "end")
-
-    def __init__(self, end: End, count: int, effect: Effect) -> None:
-        self.end = end
-        self.count = count
-        self.effect = effect
-
-
-#: A want, and the rows it is to get.
-Portion = tuple[Want, list[Row]]
-
-
-class Present(NamedTuple):
-    """What a popper must know besides the items."""
-
-    taken: int
-    retried: bool
-    requests: list[Request]
-    dues: list[Due]
-    more_due: bool
-
-
-@dataclass
-class Served:
-    """What a round did.
-
-    Attributes:
-        results: Each want that was served, with its items or its error.
-        wrote: Whether anything was written.
-        taken: How many items had ever been taken when the round began.
-        took: How many items were taken by it.
-        late: How many wants came after it had begun.
-        asked: How many items the requests of other processes wanted.
-        answered: Whether this process's request was not there any more; then nobody who
-            waits here was served.
-    """
-
-    results: list[tuple[Any, list[Item] | CorruptItem]] = field(default_factory=list)
-    wrote: bool = False
-    taken: int = 0
-    took: int = 0
-    late: int = 0
-    asked: int = 0
-    answered: bool = False
 
 
 class Taker:
@@ -210,11 +157,17 @@ class Taker:
             tr[self.stock.keys.key(row.place)] = row.value
         return copy.copy(corrupt)
 
-    def ask_present(self, tr: Any, now: int, behind: bytes | None = None) -> Any:
-        """Ask for the present, or for what is due behind a key, without waiting for it."""
+    def all_due(self, tr: Any, now: int) -> Iterator[Due]:
+        """Yield all that is due, in its order."""
+        begin, stop = self.stock.meta.due_bounds()[0], self.stock.meta.present(now)[1]
+        for row in tr.snapshot.get_range(begin, stop):
+            entry = self.stock.meta.parse_due(row.key)
+            if entry is not None:
+                yield entry
+
+    def ask_present(self, tr: Any, now: int) -> Any:
+        """Ask for the present, without waiting for it."""
         begin, stop = self.stock.meta.present(now)
-        if behind is not None:
-            begin = behind + b"\x00"
         return tr.snapshot.get_range(begin, stop, limit=_PRESENT_ROWS)
 
     def parse_present(self, rows: Any) -> Present:
