@@ -107,14 +107,15 @@ class Line:
         with self._mutex:
             if not own.leads:
                 return
-            own.leads = False
             self._batch = ()
             following = next(iter(self._waiting), None)
+            # No call from here to the release: an interrupt cannot come in between.
+            own.leads = False
             if following is None:
                 self._is_led = False
-                return
-            following.leads = True
-        following.lock.release()
+            else:
+                following.leads = True
+                following.lock.release()
 
     def _fail(self, error: Exception, own: Waiter) -> None:
         """Give those whose step failed the error: each one of its own."""
