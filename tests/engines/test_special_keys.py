@@ -105,7 +105,8 @@ def test_a_versionstamped_key_is_shown_as_what_it_may_become(transaction, prefix
     assert _written(transaction) == _bounds((prefix + bytes(10) + b"/", last + b"\x00"))
     transaction.commit().wait()
     key = prefix + bytes(stamp) + b"/"
-    assert _written(transaction) == _bounds((key, key + b"\x00"))
+    written = [row for row in _written(transaction) if prefix in row[0]]  # not the client's own
+    assert written == _bounds((key, key + b"\x00"))
 
 
 def test_ranges_are_merged(transaction, prefix):

@@ -157,7 +157,7 @@ def test_a_foreign_writers_long_number_is_clipped(viewer, queue):
     run(tickets.database, lambda tr: tr.set(key, value))
     markup = main(viewer.get(of("tickets")))
     assert ">-9223372036854775808</td>" in markup
-    assert markup.count(f">1{'0' * 29}…</td>") == 2
+    assert markup.count(f">1{'0' * 29}…</td>") == 1  # the priority; such attempts are none
     assert "0" * 30 not in markup
 
 
