@@ -160,6 +160,7 @@ def _close_unused() -> None:
             store, bells = _unused.popleft()
         except IndexError:  # another thread was faster
             return
+        store.is_retired = True
         store.pause()
         store.resume()
         bells.close()

@@ -77,6 +77,8 @@ class Store:
         self._paused = False
         self._ready = False
         self._readers: set[sqlite3.Connection] = set()
+        #: Nobody refers to its database any more: only a watching thread may still read.
+        self.is_retired = False
         self._idle: list[sqlite3.Connection] = []
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
@@ -136,7 +138,7 @@ class Store:
         self._snapshots.pop(snapshot, None)
         with contextlib.suppress(sqlite3.Error):
             connection.execute("COMMIT")
-        reusable = not (connection.in_transaction or self._paused)
+        reusable = not (connection.in_transaction or self._paused or self.is_retired)
         if reusable and len(self._idle) < _IDLE_CONNECTIONS:
             self._idle.append(connection)
         else:
