@@ -76,14 +76,19 @@ def read_request(meta: MetaKeys, key: bytes, value: bytes) -> Request | None:
     return Request(name, moment, deadline, (lowest, highest))
 
 
+def remove_request(tr: Any, meta: MetaKeys, request: Request) -> None:
+    """Remove a request, unless somebody else does at the same time."""
+    key = meta.request(request.moment, request.name)
+    tr.add_read_conflict_key(key)
+    tr.clear(key)
+
+
 def write_claim(tr: Any, meta: MetaKeys, request: Request, claim: Claim) -> None:
     """Hand a request's owner what was taken for it, in place of the request.
 
     Until its deadline; then whoever consumes puts it back.
     """
-    key = meta.request(request.moment, request.name)
-    tr.add_read_conflict_key(key)
-    tr.clear(key)
+    remove_request(tr, meta, request)
     data = _packed(claim)
     for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
         tr[meta.claim(request.name, piece)] = data[start : start + _PIECE_BYTES]

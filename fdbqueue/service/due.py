@@ -91,6 +91,12 @@ def settle(
     return rows
 
 
+def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
+    """Tell whether a lease given up after so many attempts was the last."""
+    is_leased = hidden.state is State.LEASED
+    return is_leased and max_attempts is not None and attempts >= max_attempts
+
+
 def release(
     stock: Stock,
     tr: Any,
@@ -106,7 +112,7 @@ def release(
         The row to put back, None when it is dead.
     """
     stock.reveal(tr, tally, hidden)
-    if hidden.state is State.LEASED and max_attempts is not None and attempts >= max_attempts:
+    if dies(hidden, attempts, max_attempts):
         dead = hidden._replace(
             state=State.DEAD,
             row=stock.with_attempts(hidden.row, attempts) or hidden.row,
@@ -129,8 +135,7 @@ def preview(
     rows = [row for _, _, claimed in found.claims for row in claimed]
     attempts = {}
     for hidden, tried in found.fallen:
-        dies = max_attempts is not None and tried >= max_attempts
-        if not (dies and hidden.state is State.LEASED):
+        if not dies(hidden, tried, max_attempts):
             rows.append(hidden.row)
             attempts[hidden.row.place] = tried
     return rows, attempts

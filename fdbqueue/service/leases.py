@@ -107,8 +107,7 @@ class Leases:
         hidden = self._held(tr, token)
         tally = self._stock.tally()
         attempts = hidden.attempts + 1
-        dies = self._max_attempts is not None and attempts >= self._max_attempts
-        if delay and not dies:
+        if delay and not due.dies(hidden, attempts, self._max_attempts):
             self._stock.reveal(tr, tally, hidden)
             delayed = hidden._replace(
                 state=State.DELAYED,

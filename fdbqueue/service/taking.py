@@ -21,6 +21,7 @@ from fdbqueue.service.claims import (
     ask_claim,
     read_request,
     remove_claim,
+    remove_request,
     write_claim,
 )
 from fdbqueue.service.clock import now_us
@@ -109,9 +110,7 @@ class Taker:
     def give_back(self, tr: Any, request: Request) -> None:
         """Remove a request, and put back what was taken for it."""
         meta, keys = self.stock.meta, self.stock.keys
-        key = meta.request(request.moment, request.name)
-        tr.add_read_conflict_key(key)
-        tr.clear(key)
+        remove_request(tr, meta, request)
         claim = answer_claim(ask_claim(tr, meta, request.name))
         remove_claim(tr, meta, request.deadline, request.name)
         for row in [] if claim is None else [*claim.rows[0], *claim.rows[1]]:
@@ -273,9 +272,7 @@ class _Round:
         return found
 
     def _drop(self, request: Request) -> None:
-        key = self._stock.meta.request(request.moment, request.name)
-        self._tr.add_read_conflict_key(key)
-        self._tr.clear(key)
+        remove_request(self._tr, self._stock.meta, request)
         self._served.wrote = True
 
     def _admitted(self, batch: Sequence[Want], early: int) -> list[Want]:
