@@ -8,15 +8,17 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import fdb.tuple
 from django.conf import settings
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.service.answers import MAX_KEPT_SECONDS
 from fdbqueue.service.base import ORDERS
 from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
 from fdbqueue.service.codecs import CODECS
@@ -26,7 +28,7 @@ from fdbqueue.service.reading import MAX_RETURNED_BYTES
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
 
-_KEYS = frozenset({"ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
+_KEYS = frozenset({"API", "ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
 _CHOICES = {
     "codec": tuple(CODECS),
     "priority_type": ("int", "float"),
@@ -61,8 +63,41 @@ _RANGES = {
     "max_attempts": _Range(int, 1, 1_000_000, none_is_valid=True),
     "max_value_bytes": _Range(int, 1, MAX_RETURNED_BYTES),
 }
+_API_RANGES = {
+    "IDEMPOTENCY_SECONDS": _Range((int, float), 1, MAX_KEPT_SECONDS),
+    "MAX_BODY_BYTES": _Range(int, 1_000, 100_000_000),
+    "MAX_LIMIT": _Range(int, 1, 1_000),
+    "MAX_WAIT_SECONDS": _Range((int, float), 0, 3_600),
+    "TIMEOUT_SECONDS": _Range((int, float), 0.1, 3_600),
+}
+_API_KEYS = frozenset({"AUTHORIZER", *_API_RANGES})
 _OPTIONS = frozenset({"kind", "subspace", *_CHOICES, *_RANGES})
 _KINDS = {"fifo": _OPTIONS - {"priority_type"}, "priority": _OPTIONS}
+
+
+#: Tells whether a user may do what a permission names to the queue of a name.
+Authorizer = Callable[[Any, str, str], bool]
+
+
+@dataclass(frozen=True)
+class ApiOptions:
+    """What the setting says about the REST API.
+
+    Attributes:
+        authorizer: Decides who may do what, in place of the users' permissions.
+        idempotency_seconds: How long the answers of requests with a key are kept.
+        max_body_bytes: The longest body.
+        max_limit: The most items that one request pushes, takes or shows.
+        max_wait_seconds: The longest wait for items.
+        timeout_seconds: How long the engine may take to serve a request.
+    """
+
+    authorizer: Authorizer | None = None
+    idempotency_seconds: float = 86_400
+    max_body_bytes: int = 5_000_000
+    max_limit: int = 1_000
+    max_wait_seconds: float = 20
+    timeout_seconds: float = 5
 
 
 class Problem(NamedTuple):
@@ -91,11 +126,32 @@ def database() -> Any:
     return _catalog().database
 
 
-@functools.lru_cache(maxsize=1)
-def _catalog() -> Catalog:
+def api() -> ApiOptions:
+    """Return what the setting says about the REST API.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    return _api()
+
+
+def _checked_setting() -> Any:
     setting = _setting()
     for problem in problems(setting):
         raise ConfigurationError(id=problem.id, problem=problem.message, hint=problem.hint)
+    return setting
+
+
+@functools.lru_cache(maxsize=1)
+def _api() -> ApiOptions:
+    given = {key.lower(): value for key, value in _checked_setting().get("API", {}).items()}
+    path = given.pop("authorizer", None)
+    return ApiOptions(authorizer=None if path is None else import_string(path), **given)
+
+
+@functools.lru_cache(maxsize=1)
+def _catalog() -> Catalog:
+    setting = _checked_setting()
     engine = importlib.import_module(setting.get("ENGINE", EMBEDDED))
     return Catalog(
         engine.open(**setting.get("OPTIONS", {})),
@@ -111,6 +167,7 @@ def _setting() -> Any:
 def _forget(*, setting: str, **_: Any) -> None:
     if setting == SETTING:
         _catalog.cache_clear()
+        _api.cache_clear()
 
 
 setting_changed.connect(_forget)
@@ -142,6 +199,7 @@ def problems(setting: Any = None) -> Iterator[Problem]:
         hint = "Map names to options."
         found.append(Problem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
     yield from found or _overlaps(setting, queues)
+    yield from _api_problems(setting.get("API", {}))
 
 
 def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
@@ -243,6 +301,32 @@ def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator
                 f"The subspaces of {one} and {other} overlap.",
                 "Give each queue a subspace of its own, none the beginning of another.",
             )
+
+
+def _api_problems(options: Any) -> Iterator[Problem]:
+    if not isinstance(options, Mapping):
+        yield Problem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
+        return
+    for key in sorted(options.keys() - _API_KEYS, key=str):
+        hint = f"The keys are {', '.join(sorted(_API_KEYS))}."
+        yield Problem("fdbqueue.E014", f"API has an unknown key, {key!r}.", hint)
+    for key, numbers in _API_RANGES.items():
+        if key in options and options[key] not in numbers:
+            message = f"API has the {key} {options[key]!r}."
+            yield Problem("fdbqueue.E015", message, f"It may be {numbers}.")
+    path = options.get("AUTHORIZER")
+    if path is None:
+        return
+    try:
+        found = import_string(str(path))
+    except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
+        reason = f"cannot be imported: {error}"
+    else:
+        if callable(found):
+            return
+        reason = "cannot be called."
+    hint = "Name a function of a user, a permission and a queue's name."
+    yield Problem("fdbqueue.E016", f"AUTHORIZER {path!r} {reason}", hint)
 
 
 def _is_tuple(value: Any) -> bool:

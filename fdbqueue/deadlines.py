@@ -1,43 +1,74 @@
-"""A database whose transactions give up: a request must not wait for ever."""
+"""A database whose transactions give up: a request must not wait for ever.
+
+A cluster that has gone away is otherwise waited for until it is back. Where a commit times
+out, it is not known whether it took effect: the service then raises ``OutcomeUnknown``.
+"""
 
 from __future__ import annotations
 
+import contextvars
+import time
+import weakref
 from typing import Any
 
 from fdbqueue import conf
+from fdbqueue.exceptions import DeadlineExceeded
 from fdbqueue.service.catalog import Catalog
+
+#: For how long a transaction may take, and until when one may begin.
+_limits: contextvars.ContextVar[tuple[float, float, bool]] = contextvars.ContextVar("limits")
+_UNLIMITED = (5.0, float("inf"), False)
 
 
 class ImpatientDatabase:
     """Any database, its transactions with a timeout, retries included.
 
-    A cluster that has gone away is otherwise waited for until it is back. For reading
-    alone: it is not known whether a commit that timed out took effect.
+    Each has all of the timeout, for it may serve others who have just come; where a request
+    only reads, what is left of it. What :func:`begin` was last told in this thread decides.
 
     Args:
         database: Anything with ``create_transaction()``.
-        timeout_seconds: How long each transaction may take; then it fails with 1031.
     """
 
-    def __init__(self, database: Any, timeout_seconds: float) -> None:
+    def __init__(self, database: Any) -> None:
         self._database = database
-        self.timeout_seconds = timeout_seconds
 
     def create_transaction(self) -> Any:
-        """Return a new transaction with the timeout set."""
+        """Return a new transaction; it fails with 1031 when its time is over.
+
+        Raises:
+            DeadlineExceeded: It is too late to begin one.
+        """
+        timeout_seconds, end, reads_only = _limits.get(_UNLIMITED)
+        left = end - time.monotonic()
+        if left < 0:
+            raise DeadlineExceeded
+        seconds = min(left, timeout_seconds) if reads_only else timeout_seconds
         transaction = self._database.create_transaction()
-        transaction.options.set_timeout(int(self.timeout_seconds * 1000))
+        transaction.options.set_timeout(max(1, int(seconds * 1000)))
         return transaction
 
 
-def reading_catalog(timeout_seconds: float) -> Catalog:
-    """Return the setting's catalog, its queues to be read with a timeout.
+_impatient: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()
+
+
+def begin(timeout_seconds: float, wait_seconds: float = 0, *, reads_only: bool = False) -> Catalog:
+    """Begin the time that this thread has for a request, and return the setting's queues.
+
+    It holds until the next call. What is begun within it may go on for as long again, unless
+    the request only reads.
 
     Args:
-        timeout_seconds: How long each read may take.
+        timeout_seconds: How long to begin transactions, and how long each may take.
+        wait_seconds: How long to wait for items besides.
+        reads_only: Whether nothing is taken off the queues, which might be for others too.
 
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    catalog = conf.catalog()
-    return catalog.over(ImpatientDatabase(catalog.database, timeout_seconds))
+    end = time.monotonic() + timeout_seconds + wait_seconds
+    _limits.set((timeout_seconds, end, reads_only))
+    patient = conf.catalog()
+    if patient not in _impatient:
+        _impatient[patient] = patient.over(ImpatientDatabase(patient.database))
+    return _impatient[patient]

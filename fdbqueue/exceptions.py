@@ -7,14 +7,18 @@
     │   ├── InvalidPriority         invalid_priority
     │   ├── InvalidValue            invalid_value
     │   ├── ValueTooLarge           value_too_large
+    │   ├── BatchTooLarge           batch_too_large
     │   └── KeyTooLarge             key_too_large
     ├── ItemNotFound                item_not_found
     ├── LeaseLost                   lease_lost
+    ├── IdempotencyKeyReused        idempotency_key_reused
     ├── CorruptItem                 corrupt_item
     ├── PushInterrupted             push_interrupted
+    ├── PushTaken                   push_taken
     ├── OutcomeUnknown              outcome_unknown
     └── EngineError                 engine_error
         ├── EngineUnavailable       engine_unavailable     retryable
+        ├── DeadlineExceeded        deadline_exceeded      retryable
         ├── ClientLibraryMissing    client_library_missing
         └── ForkedEngine            forked_engine
 
@@ -92,6 +96,12 @@ class ValueTooLarge(InvalidInput):
     code = "value_too_large"
 
 
+class BatchTooLarge(InvalidInput):
+    """The values are over the limit together; nothing was written."""
+
+    code = "batch_too_large"
+
+
 class KeyTooLarge(InvalidInput):
     """The key would be over the limit; nothing was written."""
 
@@ -110,6 +120,12 @@ class LeaseLost(FdbQueueError):
     code = "lease_lost"
 
 
+class IdempotencyKeyReused(FdbQueueError):
+    """Another call was made under this idempotency key; nothing was changed."""
+
+    code = "idempotency_key_reused"
+
+
 class CorruptItem(FdbQueueError):
     """A stored item cannot be decoded; it was left where it is."""
 
@@ -124,6 +140,12 @@ class PushInterrupted(FdbQueueError):
     """
 
     code = "push_interrupted"
+
+
+class PushTaken(FdbQueueError):
+    """Another process pushes the same source; what this one had not pushed yet is left to it."""
+
+    code = "push_taken"
 
 
 class OutcomeUnknown(FdbQueueError):
@@ -142,6 +164,13 @@ class EngineUnavailable(EngineError):
     """The engine does not answer."""
 
     code = "engine_unavailable"
+    retryable = True
+
+
+class DeadlineExceeded(EngineError):
+    """The engine did not answer in time; nothing was changed."""
+
+    code = "deadline_exceeded"
     retryable = True
 
 

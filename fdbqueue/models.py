@@ -6,8 +6,13 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 
-class Queue(models.Model):  # noqa: DJ008  # has no rows to describe
-    """Never stored: the queues are in FoundationDB, this only names what users may do."""
+class Queue(models.Model):
+    """Never stored: the queues are in FoundationDB, this only names what users may do.
+
+    ``Queue(name="mail")`` is what permissions for one queue are about.
+    """
+
+    name = models.CharField(_("name"), primary_key=True, max_length=100)
 
     class Meta:
         """Permissions: one for each verb of the REST API, and one to look."""
@@ -21,3 +26,6 @@ class Queue(models.Model):  # noqa: DJ008  # has no rows to describe
         )
         verbose_name = _("queue")
         verbose_name_plural = _("queues")
+
+    def __str__(self) -> str:
+        return self.name

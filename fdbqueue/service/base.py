@@ -7,23 +7,23 @@ and its effect is the caller's to commit, with whatever else that transaction wr
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-from collections.abc import Iterable
-from typing import Any, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypedDict
 
-from fdbqueue.exceptions import ConfigurationError, InvalidInput
+from fdbqueue.exceptions import ConfigurationError, InvalidInput, InvalidPriority
+from fdbqueue.service.answers import Call, Once, Placed, packed_places, unpacked_places
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.consuming import Consuming
 from fdbqueue.service.counters import Counts
-from fdbqueue.service.items import LAST_MOMENT, Item, Priority, microseconds, moment
+from fdbqueue.service.examining import Examining
+from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds, moment
 from fdbqueue.service.keyspace import ItemKeys
 from fdbqueue.service.leases import duration
-from fdbqueue.service.pushing import Entry, Pusher
+from fdbqueue.service.pushing import Beside, Entry, Pusher
 from fdbqueue.service.reading import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.recounting import recount
-from fdbqueue.service.transactions import run_stamped
+from fdbqueue.service.transactions import run, run_stamped
 
 ORDERS = ("count", "commit")
 
@@ -40,7 +40,18 @@ class QueueOptions(TypedDict, total=False):
     max_value_bytes: int
 
 
-class Queue(Consuming):
+class _Pushed(NamedTuple):
+    """What a push has written, or had before: then ``stamp`` is its commit's."""
+
+    placed: list[Placed]
+    stamp: bytes | None
+
+
+def _is_new(pushed: _Pushed) -> bool:
+    return pushed.stamp is None
+
+
+class Queue(Examining):
     """What FIFO queues and priority queues have in common.
 
     Args:
@@ -108,6 +119,7 @@ class Queue(Consuming):
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
+        once: Once | str | None = None,
         tr: Any = None,
     ) -> Item:
         """Put a value into the queue; the subclasses say where."""
@@ -123,6 +135,86 @@ class Queue(Consuming):
     ) -> int:
         """Put many into the queue; the subclasses say what they are."""
         raise NotImplementedError
+
+    def push_batch(
+        self, pushes: Sequence[Push], *, once: Once | str | None = None, tr: Any = None
+    ) -> list[Item]:
+        """Put values into the queue in one transaction: all of them in their order, or none.
+
+        Args:
+            pushes: The values, each with what belongs to it; of 5,000,000 bytes together
+                once encoded, and of about 9,000,000 with their keys.
+            once: An idempotency key. The same call under the same key returns the same
+                items for a day, and pushes them once.
+            tr: The transaction to take part in.
+
+        Returns:
+            The items as pushed.
+
+        Raises:
+            InvalidInput: The queue does not take one of them, ``context["index"]``; nothing
+                was written.
+            BatchTooLarge: They are too large together; nothing was written.
+            IdempotencyKeyReused: The key was another call's; nothing was written.
+            OutcomeUnknown: It is not known whether they were pushed; the same call under its
+                key finds out.
+        """
+        pushes, entries = list(pushes), []
+        for index, push in enumerate(pushes):
+            try:
+                entries.append(self._entry(push))
+            except InvalidInput as error:
+                raise type(error)(**error.context, index=index) from error
+        self._pusher.check_batch(entries)
+        if not entries and once is None:
+            return []
+        call = self._push_call(once, "push_batch", pushes, entries)
+        return self._push(pushes, entries, call, tr)
+
+    def _push_one(self, push: Push, once: Once | str | None, tr: Any) -> Item:
+        entries = [self._entry(push)]
+        return self._push([push], entries, self._push_call(once, "push", [push], entries), tr)[0]
+
+    def _push(
+        self, pushes: Sequence[Push], entries: list[Entry], call: Call | None, tr: Any
+    ) -> list[Item]:
+        """Write entries in one transaction, and return their items."""
+
+        def put(transaction: Any) -> _Pushed:
+            return self._put(transaction, entries, call)
+
+        if tr is not None:
+            pushed, stamp = put(tr), b""
+        elif self.order == "commit":
+            pushed, stamp = run_stamped(self.database, put, wrote=_is_new)
+        else:
+            pushed, stamp = run(self.database, put, wrote=_is_new), b""
+        return [
+            self._item(push, entry, placed, pushed.stamp or stamp)
+            for push, entry, placed in zip(pushes, entries, pushed.placed, strict=True)
+        ]
+
+    def entry(self, value: Any, priority: Any = None) -> Entry:
+        """Return an item to push with :meth:`push_entries`; refuse what does not fit.
+
+        Raises:
+            InvalidInput: As for :meth:`push`.
+        """
+        if priority is None and self.priority_type is not None:
+            raise InvalidPriority(queue=self.name, priority=None, reason="it is not a number")
+        return self._pusher.entry(value, self._coerce(priority))
+
+    def push_entries(self, entries: Iterable[Entry], *, beside: Beside | None = None) -> int:
+        """Push entries as :meth:`push_many` does, and something beside them in each transaction.
+
+        Raises:
+            PushInterrupted: As for :meth:`push_many`.
+        """
+        return self._pusher.put_all(self.database, entries, beside)
+
+    def put_moved(self, tr: Any, entries: list[Entry]) -> None:
+        """Write what comes from another queue, in the transaction that takes it from there."""
+        self._pusher.put(tr, entries)
 
     # Removing and putting right
 
@@ -151,36 +243,74 @@ class Queue(Consuming):
         recount(self.database, self._stock)
         return self.counts()
 
+    def sweep(self) -> int:
+        """Remove the answers of calls under a key that are not kept any longer.
+
+        In transactions of up to 200 answers each.
+
+        Returns:
+            How many were removed.
+        """
+        total = 0
+        while count := run(self.database, self._answers.sweep, wrote=bool):
+            total += count
+        return total
+
     # What the subclasses share
 
-    def _push(self, value: Any, priority: Priority | None, until: int | None, tr: Any) -> Item:
-        entry = self._pusher.entry(value, priority, until)
-        item = Item(
-            value=value,
-            priority=priority,
-            id="",
-            pushed_at=moment(entry.pushed_at) if self.codec.keeps_metadata else None,
+    def _priority(self, given: Any) -> Priority | None:
+        """Return the priority of a push in the queue's type, None where there is none."""
+        raise NotImplementedError
+
+    def _entry(self, push: Push) -> Entry:
+        until = self._until(push.delay, push.not_before)
+        return self._pusher.entry(push.value, self._priority(push.priority), until)
+
+    def _push_call(
+        self, once: Once | str | None, verb: str, pushes: Sequence[Push], entries: list[Entry]
+    ) -> Call | None:
+        """Return the call that pushes these; when it is made does not matter."""
+        if once is None:
+            return None
+        described = (
+            (
+                self.codec.encode(push.value, 0, 0),
+                entry.priority,
+                None if push.delay is None else float(push.delay),
+                push.not_before and microseconds(push.not_before),
+            )
+            for push, entry in zip(pushes, entries, strict=True)
+        )
+        return self._answers.call(once, verb, *described)
+
+    def _put(self, tr: Any, entries: list[Entry], call: Call | None) -> _Pushed:
+        """Write entries, unless the call was made before."""
+        if call is not None:
+            found = self._answers.recall(self._answers.ask(tr, call), call)
+            if found is not None:
+                return _Pushed(unpacked_places(found[0]), found[1])
+        places = self._pusher.put(tr, entries)
+        placed = [
+            Placed(place, entry.pushed_at, entry.until)
+            for place, entry in zip(places, entries, strict=True)
+        ]
+        if call is not None:
+            in_commit_order = self.order == "commit"
+            self._answers.keep(tr, call, packed_places(placed), stamped=in_commit_order)
+        return _Pushed(placed, None)
+
+    def _item(self, push: Push, entry: Entry, placed: Placed, stamp: bytes) -> Item:
+        place, pushed_at, until = placed
+        is_known = place.stamp_at is None or stamp
+        return Item(
+            value=push.value,
+            priority=entry.priority,
+            id=self._keys.item_id(place.stamped(stamp)) if is_known else "",
+            pushed_at=moment(pushed_at) if self.codec.keeps_metadata else None,
             size_bytes=len(entry.value),
             state="ready" if until is None else "delayed",
             until=None if until is None else moment(until),
         )
-        return self._placed(item, entry, tr)
-
-    def _placed(self, item: Item, entry: Entry, tr: Any) -> Item:
-        """Write an entry, and return its item with the id that its place gives it."""
-
-        def put(transaction: Any) -> Any:
-            return self._pusher.put(transaction, [entry])[0]
-
-        if tr is None and self.order == "commit":
-            place, stamp = run_stamped(self.database, put)
-            place = place.stamped(stamp)
-        else:
-            place = self._transact(tr, put)
-            if place.stamp_at is not None:
-                return item
-            place = place.data
-        return dataclasses.replace(item, id=self._keys.item_id(place))
 
     def _push_all(self, entries: Iterable[Entry], tr: Any) -> int:
         if tr is not None:

@@ -15,6 +15,7 @@ from fdbqueue.service.counters import HISTORY_MINUTES, Counters, Counts, Minute
 from fdbqueue.service.items import Item, Page, Priority, moment
 from fdbqueue.service.keyspace import ItemKeys, MetaKeys
 from fdbqueue.service.keyspace.meta import HIDDEN_END
+from fdbqueue.service.overview import Overview
 from fdbqueue.service.reading import End, ItemReader, Row
 from fdbqueue.service.stock import STATES, Stock
 from fdbqueue.service.supply import Basket, Supply
@@ -66,6 +67,7 @@ class Browsing:
         self._reader: ItemReader = self._stock.reader
         self._counters = Counters(self._meta)
         self._taker = Taker(self._stock, relaxed=relaxed, max_attempts=max_attempts)
+        self._answers = self._taker.answers
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -232,7 +234,15 @@ class Browsing:
 
     def counts(self, *, tr: Any = None) -> Counts:
         """Return how many items are ready, leased, delayed and dead, without counting them."""
-        return self._read(tr, self._counters.counts)
+        return self._read(tr, lambda transaction: self._counters.ask(transaction)())
+
+    def ask_counts(self, tr: Any) -> Callable[[], Counts]:
+        """Ask for :meth:`counts` without waiting, so as to ask many queues at once.
+
+        Returns:
+            What waits for the answer when it is called.
+        """
+        return self._counters.ask(tr)
 
     def by_priority(
         self, *, after: Any = None, limit: int = 1_000, tr: Any = None
@@ -286,6 +296,11 @@ class Browsing:
         if not 1 <= minutes <= HISTORY_MINUTES:
             raise InvalidInput(queue=self.name, minutes=minutes, allowed=f"1 to {HISTORY_MINUTES}")
         return self._read(tr, lambda transaction: self._counters.history(transaction, minutes))
+
+    @property
+    def overview(self) -> Overview:
+        """What asks for figures of this queue without waiting, so as to ask many queues at once."""
+        return Overview(self._keys, self._meta, self._stock, self._counters, self._oldest)
 
     # What the subclasses and the operations share
 

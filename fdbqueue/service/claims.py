@@ -89,10 +89,15 @@ def write_claim(tr: Any, meta: MetaKeys, request: Request, claim: Claim) -> None
     Until its deadline; then whoever consumes puts it back.
     """
     remove_request(tr, meta, request)
+    write_pieces(tr, meta, request.name, claim)
+    tr[meta.due(request.deadline, Kind.CLAIM, request.name)] = b""
+
+
+def write_pieces(tr: Any, meta: MetaKeys, name: bytes, claim: Claim) -> None:
+    """Write what a claim holds, in as many pieces as that takes."""
     data = _packed(claim)
     for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
-        tr[meta.claim(request.name, piece)] = data[start : start + _PIECE_BYTES]
-    tr[meta.due(request.deadline, Kind.CLAIM, request.name)] = b""
+        tr[meta.claim(name, piece)] = data[start : start + _PIECE_BYTES]
 
 
 def remove_claim(tr: Any, meta: MetaKeys, deadline: int, name: bytes) -> None:

@@ -22,7 +22,7 @@ class Waiter(Want):
     __slots__ = ("error", "is_done", "items", "leads", "lock")
 
     def __init__(self, want: Want) -> None:
-        super().__init__(want.end, want.count, want.effect)
+        super().__init__(want.end, want.count, want.effect, want.call, leases=want.leases)
         self.items: list[Item] = []
         self.error: Exception | None = None
         self.is_done = False

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import itertools
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput
+from fdbqueue.service.answers import Call, Once
 from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.contention import Crowd, crowd
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
-from fdbqueue.service.keyspace import ItemKeys, State
+from fdbqueue.service.keyspace import ItemKeys
 from fdbqueue.service.leases import MAX_SECONDS, Leases, reason_of, token_of
 from fdbqueue.service.reading import End, Loaded
-from fdbqueue.service.wants import Effect, Want
+from fdbqueue.service.rounds import take
+from fdbqueue.service.transactions import run
+from fdbqueue.service.wants import Want
 
 CONTENTION = ("strict", "relaxed")
-
-_REDRIVEN_AT_ONCE = 200
 
 
 class Consuming(Browsing):
@@ -114,7 +113,14 @@ class Consuming(Browsing):
         return one(self.pop_many(1, end="max", wait=wait, tr=tr))
 
     def pop_many(
-        self, count: int, *, end: End = "min", wait: float | None = None, tr: Any = None
+        self,
+        count: int,
+        *,
+        end: End = "min",
+        wait: float | None = None,
+        waits_while: Callable[[], bool] | None = None,
+        once: Once | str | None = None,
+        tr: Any = None,
     ) -> list[Item]:
         """Take items from one end in one transaction: all of them, or none.
 
@@ -123,17 +129,26 @@ class Consuming(Browsing):
             end: ``"min"`` or ``"max"``.
             wait: For how many seconds to wait where there is none; it takes what there is
                 as soon as there is one.
+            waits_while: Asked about once a second while it waits, and before it takes what
+                it has waited for; False ends the wait.
+            once: An idempotency key. The same call under the same key returns the same
+                items for a day, none of them too, and takes them once; ``wait`` may differ.
             tr: The transaction to take part in; then there is no waiting.
 
         Returns:
             The items in the order single pops would have given; empty when the queue is.
-            Fewer than asked when the queue holds fewer, or after 5,000,000 stored bytes.
+            Fewer than asked when the queue holds fewer, or after 5,000,000 stored bytes;
+            under a key, which keeps a copy of them, after about 4,500,000.
 
         Raises:
             CorruptItem: One of them cannot be decoded; all stay where they are.
-            OutcomeUnknown: It is not known whether they were taken.
+            IdempotencyKeyReused: The key was another call's; nothing was taken.
+            OutcomeUnknown: It is not known whether they were taken; the same call under its
+                key finds out.
         """
-        return self._consume(count, end, self._remove, wait, tr)
+        self._check(count, end)
+        call = self._answers.call(once, "pop", end, count)
+        return self._consume(Want(end, count, self._remove, call), wait, waits_while, tr)
 
     def _remove(self, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
         items = []
@@ -187,13 +202,21 @@ class Consuming(Browsing):
         end: End = "min",
         seconds: float = 60,
         wait: float | None = None,
+        waits_while: Callable[[], bool] | None = None,
+        once: Once | str | None = None,
         tr: Any = None,
     ) -> list[Item]:
         """Lease items from one end in one transaction, each under a token of its own.
 
-        Takes what :meth:`pop_many` and :meth:`lease_min` take.
+        Takes what :meth:`pop_many` and :meth:`lease_min` take, but no more at once than one
+        transaction can write: some thousands. What is returned again under
+        a key are the same tokens, whether the leases are still held or not.
         """
-        return self._consume(count, end, self._leases.effect(seconds), wait, tr)
+        effect = self._leases.effect(seconds)
+        self._check(count, end)
+        call = self._answers.call(once, "lease", end, count, float(seconds))
+        want = Want(end, count, effect, call, leases=True)
+        return self._consume(want, wait, waits_while, tr)
 
     def ack(self, lease: Item | str, *, tr: Any = None) -> None:
         """Remove a leased item for good.
@@ -290,84 +313,50 @@ class Consuming(Browsing):
             raise
         self.ack(item)
 
-    # Dead letters
-
-    def bury(self, item_id: str, *, reason: str = "buried", tr: Any = None) -> None:
-        """Move a ready item to the dead letters, even one that cannot be decoded.
-
-        Raises:
-            ItemNotFound: No ready item has this id.
-            InvalidInput: It is no item's id in this queue.
-        """
-        place, reason = self._keys.place_named(item_id), reason_of(self.name, reason)
-        self._transact(
-            tr, lambda transaction: self._leases.bury(transaction, place, item_id, reason)
-        )
-
-    def redrive(self, item_ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
-        """Put dead letters back to their places, as if they had never been tried.
-
-        In transactions of up to 200 items, each all or nothing.
-
-        Args:
-            item_ids: Which; None for all that are dead when it starts.
-            limit: The most to put back.
-
-        Returns:
-            How many were.
-        """
-        places = None
-        if item_ids is not None:
-            named = dict.fromkeys(self._keys.place_named(item_id) for item_id in item_ids)
-            places = iter(named)
-        moved, most = 0, math.inf if limit is None else limit
-        for some in self._dead(places):
-            rest = some
-            while rest and moved < most:
-                redrive = functools.partial(self._leases.redrive, places=rest, most=most - moved)
-                count, looked = self._transact(None, redrive)
-                moved, rest = moved + count, rest[looked:]
-            if moved >= most:
-                break
-        return moved
-
-    def _dead(self, places: Iterator[bytes] | None) -> Iterator[list[bytes]]:
-        """Yield the places of dead letters, some at a time."""
-        after: bytes | None = None
-        while True:
-            if places is not None:
-                some = list(itertools.islice(places, _REDRIVEN_AT_ONCE))
-            else:
-                some = self._read(None, functools.partial(self._dead_behind, after=after))
-            if not some:
-                return
-            after = some[-1]
-            yield some
-
-    def _dead_behind(self, tr: Any, after: bytes | None) -> list[bytes]:
-        return self._stock.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)
-
     # What they share
 
-    def _consume(
-        self, count: int, end: End, effect: Effect, wait: float | None, tr: Any
-    ) -> list[Item]:
+    def _check(self, count: int, end: str) -> None:
         self._check_count(count)
         self._check_end(end)
+
+    def _consume(
+        self,
+        want: Want,
+        wait: float | None,
+        waits_while: Callable[[], bool] | None,
+        tr: Any,
+    ) -> list[Item]:
         if wait is not None and not _is_number(wait, int | float, 0, math.inf):
             raise InvalidInput(queue=self.name, wait=wait, allowed="a number of seconds")
-        want = Want(end, count, effect)
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self.name, reason="a transaction cannot wait")
-            return self._taker.take(tr, want)
+            return take(self._taker, tr, want)
         deadline = time.monotonic() + min(wait or 0, MAX_SECONDS)
         while True:
             rung = self._crowd.bell.rung
             items = self._crowd.take(want)
-            if items or time.monotonic() >= deadline:
+            if items or _is_answered(want.call):
                 return items
-            self._crowd.bell.wait(rung, deadline)
+            if time.monotonic() >= deadline:
+                return self._found_empty(want, want.call)
+            is_awake = self._crowd.bell.wait(rung, deadline, waits_while)
+            if not is_awake or (waits_while is not None and not waits_while()):
+                return []
+
+    def _found_empty(self, want: Want, call: Call | None) -> list[Item]:
+        """Return that there is nothing; where that is an answer to be kept, look again."""
+        if call is None:
+            return []
+        return run(
+            self.database,
+            lambda tr: take(self._taker, tr, want),
+            wrote=lambda _: not _is_answered(call),
+        )
+
+
+def _is_answered(call: Call | None) -> bool:
+    return call is not None and call.replayed
 
 
 def _is_number(value: Any, kind: Any, least: float, most: float) -> bool:

@@ -26,7 +26,8 @@ from fdbqueue.service.claims import Request, answer_claim, ask_claim, write_requ
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combining import Line, Waiter
 from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
-from fdbqueue.service.taking import Taker
+from fdbqueue.service.rounds import Round
+from fdbqueue.service.taking import ENDS, Taker
 from fdbqueue.service.transactions import Conflict, run
 from fdbqueue.service.waiting import Bell
 from fdbqueue.service.wants import Served
@@ -107,8 +108,8 @@ class Crowd(Line):
         def serve(tr: Any) -> Served:
             with self._mutex:
                 early = list(staged if own is not None else self._waiting)
-            served = self._taker.serve(
-                tr, early, lambda: self._gather(early), own=own, extra=self._extra()
+            served = Round(self._taker, tr).serve(
+                early, lambda: self._gather(early), own=own, extra=self._extra()
             )
             self._others_pop = self._taken is not None and served.taken != self._taken
             self._taken = served.taken
@@ -150,10 +151,11 @@ class Crowd(Line):
         batch = self._batch = self._gathered()
         if not batch:
             return
-        request = self._request_of(batch)
+        request = self._request()
         try:
-            self._ask(request)
-            self._follow_up(request, batch)
+            batch = self._ask(request, batch)
+            if batch:
+                self._follow_up(request, batch)
         except BaseException:
             self._withdraw(request)
             raise
@@ -188,21 +190,31 @@ class Crowd(Line):
             self._company = len(self._waiting)
             return list(self._waiting)
 
-    def _request_of(self, batch: Sequence[Waiter]) -> Request:
-        wanted = [0, 0]
-        for waiter in batch:
-            wanted[waiter.end == "max"] += waiter.count
+    def _request(self) -> Request:
         moment = now_us()
-        return Request(
-            name=os.urandom(CLAIM_NAME_BYTES),
-            moment=moment,
-            deadline=moment + self._claim_timeout_us,
-            wanted=(wanted[0], wanted[1]),
-        )
+        deadline = moment + self._claim_timeout_us
+        return Request(os.urandom(CLAIM_NAME_BYTES), moment, deadline, wanted=(0, 0))
 
-    def _ask(self, request: Request) -> None:
-        meta = self._taker.stock.meta
-        run(self._database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
+    def _ask(self, request: Request, batch: Sequence[Waiter]) -> Sequence[Waiter]:
+        """Ask for those whose calls were not made before, and return them.
+
+        Nothing is taken for the others, not even for a moment.
+        """
+        taker = self._taker
+
+        def ask(tr: Any) -> tuple[Served, Sequence[Waiter]]:
+            asked = taker.ask_answers(tr, batch)
+            answered = taker.answered(asked)
+            rest = taker.unanswered(batch, asked, answered)
+            if rest:
+                write_request(tr, taker.stock.meta, request._replace(wanted=_wanted(rest)))
+            return Served([*answered.items()], wrote=bool(rest)), rest
+
+        served, rest = run(self._database, ask, wrote=lambda asked: asked[0].wrote)
+        if served.results:
+            self._settle(served)
+        self._batch = rest
+        return rest
 
     def _look(self, tr: Any, request: Request) -> Served | tuple[int, int] | None:
         """Collect the claim, or return how far others are and the place in line.
@@ -280,6 +292,12 @@ class _Progress:
         if taken != self._taken:
             self._taken, self._since = taken, now
         return now - self._since > self._patience * (1 + in_line)
+
+
+def _wanted(batch: Sequence[Waiter]) -> tuple[int, int]:
+    """Return how many items from the min end and from the max end they want."""
+    lowest, highest = (sum([one.count for one in batch if one.end == end]) for end in ENDS)
+    return lowest, highest
 
 
 def _collected(outcome: Any) -> bool:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import datetime
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from fdb import fdboptions
 
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Priority, moment
@@ -21,6 +24,7 @@ from fdbqueue.service.keyspace import MetaKeys, Place, State
 HISTORY_MINUTES = 24 * 60
 
 _MINUTE_US = 60_000_000
+_WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 _FIELD = 64
 _MASK = (1 << _FIELD) - 1
 #: One in so many transactions that count removes the history that is too old.
@@ -79,6 +83,7 @@ class Tally:
     def __init__(self, meta: MetaKeys) -> None:
         self._meta = meta
         self._levels: Counter[bytes] = Counter()  # by key: 2 and 2.0 are two
+        self._keys: dict[tuple[type, Priority], bytes] = {}
         self._hidden: Counter[State] = Counter()
         self.ready = 0
         self.taken = 0
@@ -92,7 +97,7 @@ class Tally:
         """Count an item that becomes ready."""
         self.ready += 1
         if priority is not None:
-            self._levels[self._meta.level(priority)] += 1
+            self._levels[self._level(priority)] += 1
             if pushed_at is not None:
                 place.set(tr, self._meta.age_prefix(pushed_at), b"")
 
@@ -100,7 +105,7 @@ class Tally:
         """Count an item that is ready no more."""
         self.ready -= 1
         if priority is not None:
-            self._levels[self._meta.level(priority)] -= 1
+            self._levels[self._level(priority)] -= 1
             if pushed_at is not None:
                 tr.clear(self._meta.age_prefix(pushed_at) + place)
 
@@ -133,6 +138,16 @@ class Tally:
                 oldest = max(0, minute - HISTORY_MINUTES)
                 tr.clear_range(self._meta.minute(0), self._meta.minute(oldest))
 
+    def _level(self, priority: Priority) -> bytes:
+        """Return the key of a priority's count; many items have the same few."""
+        kind = (type(priority), priority)
+        found = self._keys.get(kind)
+        if found is None:
+            found = self._meta.level(priority)
+            if priority:  # 0.0 equals -0.0, and is another key
+                self._keys[kind] = found
+        return found
+
     def _write_level(self, tr: Any, key: bytes, change: int) -> None:
         if change:
             tr.add(key, _packed(change, 1))
@@ -154,12 +169,15 @@ class Counters:
         """Return how many items are ready."""
         return tally_of(_bytes(tr.snapshot[self._meta.tally]))[0]
 
-    def counts(self, tr: Any) -> Counts:
-        """Return how many items are in each state."""
+    def ask(self, tr: Any) -> Callable[[], Counts]:
+        """Ask how many items are in each state; what is returned waits for the answer."""
         tally, hidden = tr.snapshot[self._meta.tally], tr.snapshot[self._meta.hidden]
-        ready, _ = tally_of(_bytes(tally))
-        leased, delayed, dead = _fields(_bytes(hidden), len(_STATES))
-        return Counts(ready, leased, delayed, dead)
+
+        def answer() -> Counts:
+            ready, _ = tally_of(_bytes(tally))
+            return Counts(ready, *_fields(_bytes(hidden), len(_STATES)))
+
+        return answer
 
     def hidden(self, tr: Any) -> dict[State, int]:
         """Return how many items are in each hidden state."""
@@ -170,12 +188,18 @@ class Counters:
         self, tr: Any, after: Priority | None, limit: int
     ) -> list[tuple[Priority, int]]:
         """Return the priorities and how many items of each are ready, in order."""
+        return self.some_by_priority(tr, after, limit)[0]
+
+    def some_by_priority(
+        self, tr: Any, after: Priority | None, limit: int
+    ) -> tuple[list[tuple[Priority, int]], bool]:
+        """Return what :meth:`by_priority` does, and whether there may be more behind it."""
         begin, end = self._meta.levels()
         if after is not None:
             begin = self._meta.level(after) + b"\x00"
-        rows = tr.snapshot.get_range(begin, end, limit=limit)
+        rows = list(tr.snapshot.get_range(begin, end, limit=limit))
         counted = [(self._meta.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
-        return [(priority, count) for priority, count in counted if count]
+        return [(priority, count) for priority, count in counted if count], len(rows) == limit
 
     def levels(self, tr: Any, low: bytes | None, high: bytes | None) -> Counter[bytes]:
         """Return the counts by priority, by their keys, from ``low`` up to ``high``."""
@@ -185,14 +209,23 @@ class Counters:
 
     def history(self, tr: Any, minutes: int) -> list[Minute]:
         """Return the last minutes, the present one last, those without any work included."""
+        return self.ask_history(tr, minutes)()
+
+    def ask_history(self, tr: Any, minutes: int) -> Callable[[], list[Minute]]:
+        """Ask for :meth:`history`; what is returned waits for the answer."""
         present = now_us() // _MINUTE_US
         first = present - minutes + 1
-        rows = tr.snapshot.get_range(self._meta.minute(first), self._meta.minute(present + 1))
-        found = {self._meta.minute_of(row.key): _fields(row.value, 2) for row in rows}
-        return [
-            Minute(moment(number * _MINUTE_US), *found.get(number, (0, 0)))
-            for number in range(first, present + 1)
-        ]
+        begin, end = self._meta.minute(first), self._meta.minute(present + 1)
+        rows = tr.snapshot.get_range(begin, end, streaming_mode=_WANT_ALL)
+
+        def answer() -> list[Minute]:
+            found = {self._meta.minute_of(row.key): _fields(row.value, 2) for row in rows}
+            return [
+                Minute(moment(number * _MINUTE_US), *found.get(number, (0, 0)))
+                for number in range(first, present + 1)
+            ]
+
+        return answer
 
 
 #: The place in :attr:`Tally.high` of items in commit order, which sort behind all counts.

@@ -56,6 +56,34 @@ class Item:
     reason: str | None = None
 
 
+class _NotGiven:
+    """The priority of a push that was given none: the queue's own."""
+
+    def __repr__(self) -> str:
+        return "NOT_GIVEN"
+
+
+NOT_GIVEN: Any = _NotGiven()
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """One value to push, with what belongs to it.
+
+    Attributes:
+        value: What the queue's codec can encode.
+        priority: A number of the queue's priority type; 0 where it is not given, and none
+            in a FIFO queue.
+        delay: For how many seconds to hide it.
+        not_before: When to show it, with its time zone, in place of a delay.
+    """
+
+    value: Any
+    priority: Any = NOT_GIVEN
+    delay: float | None = None
+    not_before: datetime.datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Some items of a queue, in order.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fdbqueue.exceptions import (
+    BatchTooLarge,
     InvalidInput,
     InvalidValue,
     KeyTooLarge,
@@ -20,7 +21,7 @@ from fdbqueue.service.counters import HIGHEST, Tally, high_of
 from fdbqueue.service.items import Priority
 from fdbqueue.service.keyspace import MAX_KEY_BYTES, Place, State, random_suffix
 from fdbqueue.service.keyspace.meta import chunk_tail
-from fdbqueue.service.reading import MAX_VALUE_BYTES, Row
+from fdbqueue.service.reading import MAX_RETURNED_BYTES, MAX_VALUE_BYTES, Row
 from fdbqueue.service.stock import Hidden, Stock
 from fdbqueue.service.transactions import run
 
@@ -35,6 +36,9 @@ _TABLE_BYTES = 16
 
 #: A key is sent three times: in its mutation and as both ends of its conflict range.
 _KEY_COPIES = 3
+#: An item has up to four keys. FoundationDB's limit is 10,000,000 bytes.
+_KEYS_SENT = 4 * _KEY_COPIES
+_MAX_SENT_BYTES = 9_000_000
 
 
 class Entry(NamedTuple):
@@ -49,6 +53,15 @@ class Entry(NamedTuple):
     random: bytes
     pushed_at: int
     until: int | None = None
+
+
+#: Writes something in the transaction that pushes some entries, and returns what to do once
+#: that is committed.
+Beside = Callable[[Any, list[Entry]], Callable[[], None]]
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def split(entries: Iterable[Entry], key_bytes: int) -> Iterator[list[Entry]]:
@@ -118,6 +131,17 @@ class Pusher:
             )
         return Entry(data, priority, random_suffix(), pushed_at, until)
 
+    def check_batch(self, entries: list[Entry]) -> None:
+        """Refuse more than one transaction takes.
+
+        Raises:
+            BatchTooLarge: They are too large together.
+        """
+        size = sum([len(entry.value) for entry in entries])
+        sent = size + len(entries) * _KEYS_SENT * self._keys.size_bytes
+        if size > MAX_RETURNED_BYTES or sent > _MAX_SENT_BYTES:
+            raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
+
     def put(self, tr: Any, entries: list[Entry]) -> list[Place]:
         """Write entries behind what is there, and return their places.
 
@@ -147,8 +171,13 @@ class Pusher:
         tally.write(tr)
         return places
 
-    def put_all(self, database: Any, entries: Iterable[Entry]) -> int:
+    def put_all(self, database: Any, entries: Iterable[Entry], beside: Beside | None = None) -> int:
         """Write any number of entries in as many transactions as that takes.
+
+        Args:
+            database: Anything with ``create_transaction()``.
+            entries: The entries.
+            beside: Writes something else in each transaction.
 
         Returns:
             How many were written.
@@ -160,8 +189,9 @@ class Pusher:
         batch: list[Entry] = []
         try:
             for batch in split(entries, self._keys.size_bytes):
-                put = functools.partial(self.put, entries=batch)
-                pushed += len(run(database, put, wrote=lambda _: True))
+                put = functools.partial(self._put_beside, entries=batch, beside=beside)
+                run(database, put, wrote=lambda _: True)()
+                pushed += len(batch)
         except OutcomeUnknown as error:
             raise PushInterrupted(queue=self._queue, pushed=pushed, unknown=len(batch)) from error
         except Exception as error:
@@ -169,6 +199,14 @@ class Pusher:
                 raise PushInterrupted(queue=self._queue, pushed=pushed) from error
             raise
         return pushed
+
+    def _put_beside(
+        self, tr: Any, entries: list[Entry], beside: Beside | None
+    ) -> Callable[[], None]:
+        """Write entries and what goes beside them; return what to do once it is committed."""
+        committed = _nothing if beside is None else beside(tr, entries)
+        self.put(tr, entries)
+        return committed
 
     def _write(self, tr: Any, tally: Tally, entry: Entry, place: Place) -> None:
         value, rest = entry.value[:MAX_VALUE_BYTES], entry.value[MAX_VALUE_BYTES:]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidInput, InvalidPriority
+from fdbqueue.service.answers import Once
 from fdbqueue.service.base import Queue, QueueOptions
-from fdbqueue.service.items import Item, Priority
+from fdbqueue.service.items import NOT_GIVEN, Item, Priority, Push
 from fdbqueue.service.keyspace import FifoKeys, PriorityKeys
 from fdbqueue.service.priorities import PriorityType
 from fdbqueue.service.pushing import Entry
@@ -64,6 +65,9 @@ class FifoQueue(Queue):
             )
         return None
 
+    def _priority(self, given: Any) -> Priority | None:
+        return self._coerce(None if given is NOT_GIVEN else given)
+
     def push(
         self,
         value: Any,
@@ -71,6 +75,7 @@ class FifoQueue(Queue):
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
+        once: Once | str | None = None,
         tr: Any = None,
     ) -> Item:
         """Put a value at the end of the queue.
@@ -81,6 +86,8 @@ class FifoQueue(Queue):
             delay: For how many seconds to hide it. Then it comes to the place that this push
                 gave it, once somebody consumes.
             not_before: When to show it, with its time zone, in place of a delay.
+            once: An idempotency key. The same call under the same key returns the same item
+                for a day, and pushes it once.
             tr: The transaction to take part in.
 
         Returns:
@@ -89,9 +96,10 @@ class FifoQueue(Queue):
         Raises:
             InvalidValue: The codec cannot encode the value; nothing was written.
             ValueTooLarge: The encoded value is too long; nothing was written.
+            IdempotencyKeyReused: The key was another call's; nothing was written.
             OutcomeUnknown: It is not known whether the item was pushed.
         """
-        return self._push(value, self._coerce(priority), self._until(delay, not_before), tr)
+        return self._push_one(Push(value, priority, delay, not_before), once, tr)
 
     def push_many(
         self,
@@ -177,6 +185,7 @@ class PriorityQueue(Queue):
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
+        once: Once | str | None = None,
         tr: Any = None,
     ) -> Item:
         """Put a value behind those of its priority.
@@ -188,6 +197,8 @@ class PriorityQueue(Queue):
             delay: For how many seconds to hide it. Then it comes to the place that this push
                 gave it, once somebody consumes.
             not_before: When to show it, with its time zone, in place of a delay.
+            once: An idempotency key. The same call under the same key returns the same item
+                for a day, and pushes it once.
             tr: The transaction to take part in.
 
         Returns:
@@ -197,10 +208,10 @@ class PriorityQueue(Queue):
             InvalidPriority: The priority does not fit; nothing was written.
             InvalidValue: The codec cannot encode the value; nothing was written.
             ValueTooLarge: The encoded value is too long; nothing was written.
+            IdempotencyKeyReused: The key was another call's; nothing was written.
             OutcomeUnknown: It is not known whether the item was pushed.
         """
-        until = self._until(delay, not_before)
-        return self._push(value, self._priorities.coerce(priority), until, tr)
+        return self._push_one(Push(value, priority, delay, not_before), once, tr)
 
     def push_many(
         self,
@@ -239,3 +250,6 @@ class PriorityQueue(Queue):
 
     def _coerce(self, priority: Any) -> Priority | None:
         return None if priority is None else self._priorities.coerce(priority)
+
+    def _priority(self, given: Any) -> Priority | None:
+        return self._priorities.coerce(0 if given is NOT_GIVEN else given)

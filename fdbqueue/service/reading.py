@@ -36,7 +36,7 @@ class Loaded(NamedTuple):
     """An item, or what is wrong with it, and what its removal must remove besides its row.
 
     ``pushed_at`` is as stored, in microseconds. ``has_attempts`` says that the attempts
-    are in a row of their own.
+    are in a row of their own. ``data`` is the whole value as stored, all chunks of it.
     """
 
     row: Row
@@ -44,6 +44,7 @@ class Loaded(NamedTuple):
     item: Item | CorruptItem
     pushed_at: int | None
     has_attempts: bool
+    data: bytes = b""
 
 
 class ItemReader:
@@ -121,7 +122,7 @@ class ItemReader:
             attempts=int.from_bytes(bytes(attempts), "big") if has_attempts else stored.attempts,
             size_bytes=len(data),
         )
-        return Loaded(row, position, item, stored.pushed_at, has_attempts)
+        return Loaded(row, position, item, stored.pushed_at, has_attempts, data)
 
     def items(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Item]:
         """Return the items of rows.

@@ -18,6 +18,7 @@ import math
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
@@ -132,6 +133,18 @@ def sweep(database: Any, *, older_than_seconds: float = 86_400) -> int:
     Raises:
         InvalidInput: The time is too short.
     """
+    return _walk(database, older_than_seconds, _clear)
+
+
+def count_stale(database: Any, *, older_than_seconds: float = 86_400) -> int:
+    """Return how many receipts :func:`sweep` would remove."""
+    return _walk(database, older_than_seconds, lambda *_: None)
+
+
+def _walk(
+    database: Any, older_than_seconds: float, visit: Callable[[Any, list[bytes]], None]
+) -> int:
+    """Visit the keys of receipts that are old, some in each transaction; return how many."""
     from fdbqueue.service.transactions import run  # which leaves receipts itself
 
     if not MIN_SWEPT_SECONDS <= older_than_seconds < math.inf:
@@ -139,22 +152,26 @@ def sweep(database: Any, *, older_than_seconds: float = 86_400) -> int:
     begin, end = bounds(place_of(database))
     age = int(older_than_seconds * _VERSIONS_PER_SECOND)
 
-    def sweep_some(tr: Any, begin: bytes) -> tuple[int, bytes | None]:
+    def visit_some(tr: Any, begin: bytes) -> tuple[int, bytes | None]:
         newest = tr.get_read_version().wait() - age
         rows = list(tr.snapshot.get_range(begin, end, limit=_SWEPT_AT_ONCE))
-        swept = [row.key for row in rows if _version(bytes(row.value)) < newest]
-        for key in swept:
-            tr.add_read_conflict_key(key)
-            tr.clear(key)
+        stale = [row.key for row in rows if _version(bytes(row.value)) < newest]
+        visit(tr, stale)
         more = len(rows) == _SWEPT_AT_ONCE
-        return len(swept), rows[-1].key + b"\x00" if more else None
+        return len(stale), rows[-1].key + b"\x00" if more else None
 
     total = 0
     following: bytes | None = begin
     while following is not None:
-        count, following = run(database, functools.partial(sweep_some, begin=following))
+        count, following = run(database, functools.partial(visit_some, begin=following))
         total += count
     return total
+
+
+def _clear(tr: Any, keys: list[bytes]) -> None:
+    for key in keys:
+        tr.add_read_conflict_key(key)
+        tr.clear(key)
 
 
 def _found(value: bytes) -> Found | None:

@@ -21,6 +21,8 @@ RELAXED_ITEMS = 100
 #: FoundationDB's limit is 10,000,000; a key is sent three times with its conflict range.
 _MAX_WRITTEN_BYTES = 9_000_000
 _KEYS_SENT = 9
+#: A lease writes three keys for each item, which are sent three times as well.
+_LEASE_KEYS_SENT = 20
 
 
 class Basket:
@@ -32,23 +34,37 @@ class Basket:
 
     def __init__(self, key_bytes: int) -> None:
         self.places: set[bytes] = set()
-        self._keys_size = _KEYS_SENT * key_bytes
+        self._key_bytes = key_bytes
         self._size = 0
+        self._written = 0
+        #: Whether as much was taken as one transaction should: 5,000,000 stored bytes.
+        self.is_full = False
 
-    def add(self, row: Row, size_bytes: int) -> None:
-        """Note a row that was taken, and how long its value is."""
+    def add(self, row: Row, size_bytes: int, *, leased: bool, kept: bool) -> bool:
+        """Take a row, unless that would be too much; tell whether it was taken.
+
+        Args:
+            row: The row.
+            size_bytes: How long its value is, all chunks of it.
+            leased: Whether it is written to another table.
+            kept: Whether the transaction keeps a copy of its value.
+        """
+        keys = (_LEASE_KEYS_SENT if leased else _KEYS_SENT) * self._key_bytes
+        written = keys + len(row.value) + size_bytes * kept
+        if self.places and self._written + written > _MAX_WRITTEN_BYTES:
+            self.is_full = True
+            return False
         self.places.add(row.place)
         self._size += size_bytes
+        self._written += written
+        self.is_full = self._size >= MAX_RETURNED_BYTES
+        return True
 
     def reserve(self, rows: Iterable[Row]) -> None:
         """Note rows that the transaction puts back: they are written, too."""
-        self._size += sum([len(row.value) for row in rows])
-
-    @property
-    def is_full(self) -> bool:
-        """Whether as much was taken as one transaction should: 5,000,000 stored bytes."""
-        written = self._size + len(self.places) * self._keys_size
-        return self._size >= MAX_RETURNED_BYTES or written >= _MAX_WRITTEN_BYTES
+        size = sum([len(row.value) for row in rows])
+        self._size += size
+        self._written += size
 
 
 class Supply:
@@ -95,15 +111,23 @@ class Supply:
         if not self._window and not self._exhausted:
             self._read()
 
-    def take(self, count: int) -> list[Row]:
-        """Return the next rows: fewer when there are no more, or the basket is full."""
+    def take(self, count: int, *, leased: bool = False, kept: bool = False) -> list[Row]:
+        """Return the next rows: fewer when there are no more, or the basket is full.
+
+        Args:
+            count: How many.
+            leased: Whether they are to be leased.
+            kept: Whether the transaction keeps a copy of their values.
+        """
         rows: list[Row] = []
         while len(rows) < count and not self._basket.is_full:
             row = self._next()
             if row is None:
                 self._ran_dry = True
                 break
-            self._basket.add(row, self._reader.size_of(row))
+            size = self._reader.size_of(row)
+            if not self._basket.add(row, size, leased=leased, kept=kept):
+                break
             self._taken.append(row.place)
             rows.append(row)
         return rows

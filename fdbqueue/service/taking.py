@@ -1,19 +1,14 @@
-"""Take items off the ready ones: for one caller, or for many in one transaction.
-
-A round is one transaction in which somebody takes items for all who wait in this process,
-and for those of other processes who have asked for help. It reads the head of the queue and
-its present (who else pops, who waits, what is due) at once, so an uncontended pop costs one
-read more than the recipe's. The wants at the min end come first, then those at the max end.
-"""
+"""What becomes of items that are taken off the ready ones, and what a popper must know."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from fdbqueue.exceptions import CorruptItem
+from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service import due
+from fdbqueue.service.answers import Answers
 from fdbqueue.service.claims import (
     Claim,
     Request,
@@ -22,22 +17,17 @@ from fdbqueue.service.claims import (
     read_request,
     remove_claim,
     remove_request,
-    write_claim,
 )
-from fdbqueue.service.clock import now_us
 from fdbqueue.service.counters import Tally, tally_of
 from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace import Due
 from fdbqueue.service.reading import End, Row
 from fdbqueue.service.stock import Stock
-from fdbqueue.service.supply import Basket, RelaxedSupply, Supply
-from fdbqueue.service.wants import Portion, Present, Served, Want
+from fdbqueue.service.wants import Portion, Present, Result, Served, Want
 
-_ENDS: tuple[End, End] = ("min", "max")
-#: One round takes no more items than this, but for the first who waits.
-_ROUND_ITEMS = 1_000
-#: Claims are written, so what is taken for others is bounded by less than 5,000,000 bytes.
-_MAX_CLAIMED_BYTES = 1_000_000
+ENDS: tuple[End, End] = ("min", "max")
+W = TypeVar("W", bound=Want)
+
 _PRESENT_ROWS = 2 + 200 + due.MAX_PROMOTED
 
 
@@ -52,80 +42,85 @@ class Taker:
 
     def __init__(self, stock: Stock, *, relaxed: bool, max_attempts: int | None) -> None:
         self.stock = stock
+        self.answers = Answers(stock)
         self.max_attempts = max_attempts
         self.relaxed = relaxed
 
-    def take(self, tr: Any, want: Want) -> list[Item]:
-        """Take items in the caller's transaction, which serves nobody else.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded; all stay where they are.
-        """
-        while True:
-            served = _Round(self, tr).serve([want], lambda: ([want], 1), helps=False)
-            for _, result in served.results:
-                if isinstance(result, CorruptItem):
-                    raise result
-                return result
-
-    def serve(
-        self,
-        tr: Any,
-        early: Sequence[Want],
-        gather: Callable[[], tuple[Sequence[Want], int]],
-        *,
-        own: Request | None = None,
-        extra: int = 0,
-    ) -> Served:
-        """Take items for all who wait.
-
-        Args:
-            tr: The transaction.
-            early: Those who wait already.
-            gather: Returns those who wait once the head has been read, and how many of
-                them, the first, were early. The later ones are served by the commit, which
-                proves what was read; they cannot be told that the queue is empty by a
-                transaction without one.
-            own: The request under which the early wait, to be fulfilled here.
-            extra: For how many more to read at once.
-        """
-        return _Round(self, tr).serve(early, gather, own=own, extra=extra)
-
     def collect(self, tr: Any, batch: Sequence[Want], request: Request, claim: Claim) -> Served:
-        """Give those who wait what was taken for them, and remove the claim."""
+        """Give those who wait what was taken for them, and remove the claim.
+
+        What those would have had whose calls were made meanwhile goes to the next; what is
+        left is put back, and then nobody is told that the queue is empty.
+        """
         tally = self.stock.tally()
+        asked = self.ask_answers(tr, batch)
         remove_claim(tr, self.stock.meta, request.deadline, request.name)
+        answered = self.answered(asked)
         portions: list[Portion] = []
-        for end, rows in zip(_ENDS, claim.rows, strict=True):
+        left: list[Row] = []
+        for end, rows in zip(ENDS, claim.rows, strict=True):
             start = 0
-            for want in [want for want in batch if want.end == end]:
-                portion = rows[start : start + want.count]
-                start += want.count
-                if portion or claim.empty:
-                    portions.append((want, portion))
-        served = Served(self.deliver(tr, tally, portions, retried=claim.retried), wrote=True)
+            for want in self.unanswered(batch, asked, answered):
+                if want.end == end:
+                    portions.append((want, rows[start : start + want.count]))
+                    start += want.count
+            left += rows[start:]
+        self._put_back(tr, left)
+        told_empty = claim.empty and not left
+        portions = [(want, portion) for want, portion in portions if portion or told_empty]
+        results = self.deliver(tr, tally, portions, retried=claim.retried)
         tally.write(tr)
-        return served
+        return Served([*answered.items(), *results], wrote=True)
 
     def give_back(self, tr: Any, request: Request) -> None:
         """Remove a request, and put back what was taken for it."""
-        meta, keys = self.stock.meta, self.stock.keys
+        meta = self.stock.meta
         remove_request(tr, meta, request)
         claim = answer_claim(ask_claim(tr, meta, request.name))
         remove_claim(tr, meta, request.deadline, request.name)
-        for row in [] if claim is None else [*claim.rows[0], *claim.rows[1]]:
-            tr[keys.key(row.place)] = row.value
+        self._put_back(tr, [] if claim is None else [*claim.rows[0], *claim.rows[1]])
+
+    def ask_answers(self, tr: Any, batch: Iterable[Want]) -> dict[Want, Any]:
+        """Ask for what is kept of calls with a key; of those with the same key, of the first."""
+        named = {want.call.name: want for want in reversed([*batch]) if want.call is not None}
+        return {
+            want: self.answers.ask(tr, want.call)
+            for want in named.values()
+            if want.call is not None
+        }
+
+    def unanswered(
+        self, batch: Iterable[W], asked: Container[Want], answered: Container[Want]
+    ) -> list[W]:
+        """Return the wants that were not answered: those with a key that were asked for."""
+        return [
+            want for want in batch if want.call is None or (want in asked and want not in answered)
+        ]
+
+    def answered(self, asked: dict[Want, Any]) -> dict[Want, list[Item] | Exception]:
+        """Return the answers of the calls that were made before."""
+        found: dict[Want, list[Item] | Exception] = {}
+        for want, answer in asked.items():
+            assert want.call is not None
+            try:
+                items = self.answers.recalled_items(answer, want.call)
+            except FdbQueueError as error:
+                found[want] = error
+            else:
+                if items is not None:
+                    found[want] = items
+        return found
 
     def deliver(
         self, tr: Any, tally: Tally, portions: Sequence[Portion], *, retried: bool
-    ) -> list[tuple[Any, list[Item] | CorruptItem]]:
+    ) -> list[Result]:
         """Do to rows what was wanted of them; no want gets past one that is corrupt.
 
         It is put back, with all that was taken with it and behind it at that end. Who got
         nothing has the error too, for the queue is not empty.
         """
         corrupt: dict[End, CorruptItem] = {}
-        results: list[tuple[Any, list[Item] | CorruptItem]] = []
+        results: list[Result] = []
         for want, rows in portions:
             result = self._outcome(tr, tally, want, rows, corrupt.get(want.end), retried)
             if isinstance(result, CorruptItem):
@@ -150,11 +145,17 @@ class Taker:
             loaded = self.stock.reader.load(tr, rows, retried=retried)
             errors = [one.item for one in loaded if isinstance(one.item, CorruptItem)]
             if not errors:
-                return want.effect(tr, tally, loaded)
+                items = want.effect(tr, tally, loaded)
+                if want.call is not None:
+                    self.answers.keep_items(tr, want.call, loaded, items)
+                return items
             corrupt = errors[0]
+        self._put_back(tr, rows)
+        return copy.copy(corrupt)
+
+    def _put_back(self, tr: Any, rows: Iterable[Row]) -> None:
         for row in rows:
             tr[self.stock.keys.key(row.place)] = row.value
-        return copy.copy(corrupt)
 
     def all_due(self, tr: Any, now: int) -> Iterator[Due]:
         """Yield all that is due, in its order."""
@@ -191,160 +192,3 @@ class Taker:
         chosen = due.chosen(dues, self.relaxed)
         more_due = len(dues) > len(chosen) or count == _PRESENT_ROWS
         return Present(taken, retried, requests, chosen, more_due)
-
-
-class _Round:
-    """One transaction of :class:`Taker`."""
-
-    def __init__(self, taker: Taker, tr: Any) -> None:
-        self._taker = taker
-        self._stock = taker.stock
-        self._tr = tr
-        self._tally = self._stock.tally()
-        self._basket = Basket(self._stock.keys.size_bytes)
-        self._supplies: dict[End, Supply] = {}
-        self._returned: list[Row] = []
-        self._retried = False
-        self._more_due = False  # then nobody is told yet that the queue is empty
-        self._claimed_bytes = 0
-        self._served = Served()
-
-    def serve(
-        self,
-        early: Sequence[Want],
-        gather: Callable[[], tuple[Sequence[Want], int]],
-        *,
-        own: Request | None = None,
-        extra: int = 0,
-        helps: bool = True,
-    ) -> Served:
-        """Take for those who wait, and for other processes' requests."""
-        now = now_us()
-        asked = self._taker.ask_present(self._tr, now)
-        mine = None
-        if own is not None:
-            mine = self._tr.snapshot[self._stock.meta.request(own.moment, own.name)]
-        prompt = self._admitted(early, len(early))
-        for end in _ENDS:
-            count = sum([want.count for want in prompt if want.end == end])
-            if count:
-                self._add_supply(end, min(count + extra, max(_ROUND_ITEMS, count)))
-        present = self._taker.parse_present(asked)
-        self._served.taken = present.taken
-        self._settle(present)
-        requests = self._open_requests(present, own, now) if helps else []
-        if own is not None and mine is not None:
-            self._served.answered = not mine.present()
-            self._drop(own)
-        for supply in self._supplies.values():
-            supply.preload()
-        waiting, early_count = ((), 0) if self._served.answered else gather()
-        self._hand_out(self._admitted(waiting, early_count), requests, early_count)
-        return self._served
-
-    def _settle(self, present: Present) -> None:
-        """Do what is due; what comes back can be taken at once."""
-        self._retried = present.retried
-        if not present.dues:
-            return
-        found = due.examine(self._stock, self._tr, present.dues)
-        self._returned = due.settle(
-            self._stock, self._tr, self._tally, found, self._taker.max_attempts
-        )
-        self._retried = self._served.wrote = True
-        self._more_due = present.more_due or found.is_cut
-        self._basket.reserve(self._returned)
-        for supply in self._supplies.values():
-            supply.put_back(self._returned)
-
-    def _open_requests(self, present: Present, own: Request | None, now: int) -> list[Request]:
-        """Return the requests of others that can be fulfilled here; drop the expired."""
-        found = []
-        for request in present.requests:
-            count = sum(request.wanted)
-            if own is not None and request.name == own.name:
-                continue
-            if request.deadline <= now:
-                self._drop(request)
-            elif self._served.asked + count <= _ROUND_ITEMS:
-                self._served.asked += count
-                found.append(request)
-        return found
-
-    def _drop(self, request: Request) -> None:
-        remove_request(self._tr, self._stock.meta, request)
-        self._served.wrote = True
-
-    def _admitted(self, batch: Sequence[Want], early: int) -> list[Want]:
-        """Return those who can be served: the first, and as many as there is room for.
-
-        Who came late waits for the next round if nothing was read at its end.
-        """
-        found: list[Want] = []
-        room = _ROUND_ITEMS
-        for index, want in enumerate(batch):
-            if index >= early and want.end not in self._supplies:
-                continue
-            if found and want.count > room:
-                break
-            found.append(want)
-            room -= want.count
-        return found
-
-    def _hand_out(self, batch: list[Want], requests: list[Request], early: int) -> None:
-        wanted: list[list[Row]] = [[] for _ in batch]
-        claims: list[tuple[list[Row], list[Row]]] = [([], []) for _ in requests]
-        for which, end in enumerate(_ENDS):
-            for index, want in enumerate(batch):
-                if want.end == end:
-                    wanted[index] = self._add_supply(end, want.count).take(want.count)
-            for index, request in enumerate(requests):
-                count = request.wanted[which]
-                if count and self._claimed_bytes < _MAX_CLAIMED_BYTES:
-                    taken = self._add_supply(end, count).take(count)
-                    claims[index][which].extend(taken)
-                    self._claimed_bytes += sum([len(row.value) for row in taken])
-        for supply in self._supplies.values():
-            supply.finish()
-        for row in self._returned:
-            if row.place not in self._basket.places:
-                self._tr[self._stock.keys.key(row.place)] = row.value
-        for request, rows in zip(requests, claims, strict=True):
-            self._claim(request, rows)
-        self._deliver(batch, wanted, early)
-        self._served.took = self._tally.taken = len(self._basket.places)
-        self._served.late = sum([want.count for want in batch[early:]])
-        self._tally.write(self._tr)
-
-    def _claim(self, request: Request, rows: tuple[list[Row], list[Row]]) -> None:
-        short = len(rows[0]) + len(rows[1]) < sum(request.wanted)
-        cut = self._basket.is_full or self._claimed_bytes >= _MAX_CLAIMED_BYTES
-        if short and (cut or self._more_due):
-            if not any(rows):
-                return  # it is answered by the next round
-            short = False
-        self._served.wrote = True
-        for row in (*rows[0], *rows[1]):
-            self._stock.note_hidden(self._tally, self._stock.position(row.place))
-        write_claim(self._tr, self._stock.meta, request, Claim(rows, short, self._retried))
-
-    def _deliver(self, batch: list[Want], wanted: list[list[Row]], early: int) -> None:
-        self._served.wrote = self._served.wrote or any(wanted)
-        told_empty = not (self._basket.is_full or self._more_due)
-        portions = [
-            (want, rows)
-            for index, (want, rows) in enumerate(zip(batch, wanted, strict=True))
-            if rows or (told_empty and (index < early or self._served.wrote))
-        ]
-        self._served.results = self._taker.deliver(
-            self._tr, self._tally, portions, retried=self._retried
-        )
-
-    def _add_supply(self, end: End, limit: int) -> Supply:
-        """Return the supply of an end; it is asked for when it is new."""
-        if end not in self._supplies:
-            kind = RelaxedSupply if self._taker.relaxed else Supply
-            supply = kind(self._tr, self._stock.keys, self._stock.reader, end, limit, self._basket)
-            supply.put_back(self._returned)
-            self._supplies[end] = supply
-        return self._supplies[end]

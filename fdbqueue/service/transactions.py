@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.exceptions import EngineError, OutcomeUnknown
 from fdbqueue.service.receipts import Receipt
 
 T = TypeVar("T")
@@ -71,9 +71,11 @@ def run(
     return _Call(database, function, wrote, retries_conflicts).run()[0]
 
 
-def run_stamped(database: Any, function: Callable[[Any], T]) -> tuple[T, bytes]:
-    """Do as :func:`run` does, for a function that writes, and return its versionstamp too."""
-    return _Call(database, function, lambda _: True, True, stamped=True).run()
+def run_stamped(
+    database: Any, function: Callable[[Any], T], *, wrote: Callable[[T], bool]
+) -> tuple[T, bytes]:
+    """Do as :func:`run` does, and return the versionstamp too, empty where it wrote nothing."""
+    return _Call(database, function, wrote, True, stamped=True).run()
 
 
 class _Call(Generic[T]):
@@ -127,7 +129,7 @@ class _Call(Generic[T]):
                 self._receipt = Receipt(self._database)
             number = self._receipt.write(tr)
             self._unsettled[number] = result
-        stamp = tr.get_versionstamp() if self._stamped else None
+        stamp = tr.get_versionstamp() if self._stamped and number is not None else None
         try:
             tr.commit().wait()
         except Exception as error:
@@ -150,7 +152,7 @@ class _Call(Generic[T]):
             raise Conflict from error
         if code == _VERSION_CHANGED:  # a client of one version does not retry it by itself
             tr.cancel()
-            return self._database.create_transaction()
+            return self._created_anew(error)
         try:
             tr.on_error(code).wait()
         except Exception as final:
@@ -158,6 +160,14 @@ class _Call(Generic[T]):
                 raise OutcomeUnknown(fdb_code=error_code(final)) from error
             raise
         return tr
+
+    def _created_anew(self, error: Exception) -> Any:
+        try:
+            return self._database.create_transaction()
+        except EngineError as final:
+            if self._unsettled:
+                raise OutcomeUnknown(fdb_code=error_code(error)) from final
+            raise
 
 
 def error_code(error: BaseException) -> int | None:

@@ -9,8 +9,10 @@ within five seconds.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.service.clock import now_us
@@ -20,6 +22,8 @@ from fdbqueue.service.transactions import run
 #: Foreign pushes, and changes that a watch has missed, are noticed after so long.
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
+#: How often those who wait are asked whether they still want to.
+_ASKED_SECONDS = 1.0
 
 
 class Bell:
@@ -49,16 +53,22 @@ class Bell:
         """How often it has rung; ask before looking whether the queue is empty."""
         return self._rung
 
-    def wait(self, seen: int, deadline: float) -> None:
+    def wait(
+        self, seen: int, deadline: float, waits_while: Callable[[], bool] | None = None
+    ) -> bool:
         """Return once it has rung more than ``seen`` times, or may have missed something.
 
         Args:
             seen: What :attr:`rung` was before the queue was found to be empty.
             deadline: When to give up, by :func:`time.monotonic`.
+            waits_while: Asked about once a second; False gives up, too.
+
+        Returns:
+            Whether it is worth looking at the queue again: not so when it was given up.
         """
         with self._changed:
             if self._rung != seen:
-                return
+                return True
         arms = entered = False
         try:
             with self._changed:
@@ -68,15 +78,26 @@ class Bell:
                 self._is_arming = self._is_arming or arms
             if arms:
                 self._arm()
-            with self._changed:
-                while self._rung == seen:
-                    remaining = min(deadline, self._look_at) - time.monotonic()
-                    if remaining <= 0:
-                        return
-                    self._changed.wait(remaining)
+            return self._sleep(seen, deadline, waits_while)
         finally:
             if entered:
                 self._leave(arms)
+
+    def _sleep(self, seen: int, deadline: float, waits_while: Callable[[], bool] | None) -> bool:
+        longest = math.inf if waits_while is None else _ASKED_SECONDS
+        while waits_while is None or waits_while():
+            with self._changed:
+                asked_at = time.monotonic() + longest
+                while self._rung == seen:
+                    remaining = min(deadline, self._look_at) - time.monotonic()
+                    if remaining <= 0:
+                        return True
+                    if time.monotonic() >= asked_at:
+                        break
+                    self._changed.wait(min(remaining, longest))
+                else:
+                    return True
+        return False
 
     def _arm(self) -> None:
         """Watch the count, unless there is an item already."""

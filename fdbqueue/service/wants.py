@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.answers import Call
 from fdbqueue.service.claims import Request
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
@@ -19,18 +19,34 @@ Effect = Callable[[Any, Tally, Sequence[Loaded]], list[Item]]
 
 
 class Want:
-    """What somebody wants: some items from one end, and what becomes of them."""
+    """What somebody wants: some items from one end, and what becomes of them.
 
-    __slots__ = ("count", "effect", "end")
+    ``leases`` says that they are to be leased. ``call`` is there where it has an
+    idempotency key.
+    """
 
-    def __init__(self, end: End, count: int, effect: Effect) -> None:
+    __slots__ = ("call", "count", "effect", "end", "leases")
+
+    def __init__(
+        self,
+        end: End,
+        count: int,
+        effect: Effect,
+        call: Call | None = None,
+        *,
+        leases: bool = False,
+    ) -> None:
         self.end = end
         self.count = count
         self.effect = effect
+        self.call = call
+        self.leases = leases
 
 
 #: A want, and the rows it is to get.
 Portion = tuple[Want, list[Row]]
+#: A want, and its items or its error. Whose want it is, the combining threads know.
+Result = tuple[Any, list[Item] | Exception]
 
 
 class Present(NamedTuple):
@@ -58,7 +74,7 @@ class Served:
             waits here was served.
     """
 
-    results: list[tuple[Any, list[Item] | CorruptItem]] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
     wrote: bool = False
     taken: int = 0
     took: int = 0

@@ -14,8 +14,6 @@ from tests.concurrency.worker import SCRIPT
 from tests.conftest import Engine
 from tests.engines.children import Child
 
-pytest.register_assert_rewrite("tests.concurrency.census", "tests.concurrency.machine")
-
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:

@@ -303,10 +303,14 @@ def asking(kind, meddled, rival, subspace, **options):
     It has learned that its database is far away: then that is worth more than to race.
     """
     queue = kind.open(meddled, subspace, **options)
-    meddled.meddle = lambda: threading.Event().wait(0.006)
-    for number in range(12):
+    pause = 0.006
+    meddled.meddle = lambda: threading.Event().wait(pause)
+    for number in itertools.count():
+        if number >= 12 and queue._crowd._busy_share < 0.2:
+            break
         rival.push(kind.value(str(number)), kind.priorities[0])
         assert queue.pop() is not None
+        pause *= 1.05  # this process may be short of time itself
     fill(kind, rival, 40)
     return queue
 

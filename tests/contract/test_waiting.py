@@ -15,6 +15,7 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
 from tests.contract.recipes import PythonQueue
+from tests.engines.children import wait_until
 
 #: Whoever waits is woken before this, or has not been woken at all: an unasked look at the
 #: queue comes after five seconds.
@@ -303,3 +304,36 @@ def test_a_bad_wait_is_refused(fifo, wait):
     with pytest.raises(InvalidInput), fifo.leased(wait=wait):
         pass
     assert fifo.size() == 1
+
+
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_who_does_not_want_to_wait_any_more_takes_nothing(fifo, waiting, operation):
+    """What comes when the wait has been given up stays for somebody else."""
+    wanted = threading.Event()
+    wanted.set()
+    found = waiting(operation, count=1, waits_while=wanted.is_set)
+    wanted.clear()
+    item = fifo.push("kept")
+    assert found.result(LONG_SECONDS) == []
+    assert assert_counted(fifo)["ready"] == [item]
+
+
+def test_a_wait_that_is_given_up_ends_without_an_item(fifo, waiting, observed):
+    """Nothing has to happen in the queue for it to be noticed."""
+    wanted = threading.Event()
+    wanted.set()
+    found = waiting("pop_many", count=1, waits_while=wanted.is_set)
+    wanted.clear()
+    assert found.result(LONG_SECONDS) == []
+    wait_until(lambda: released(observed))
+
+
+def test_an_answer_is_not_kept_of_a_wait_that_was_given_up(fifo, waiting):
+    """The same call made again gets what has come meanwhile."""
+    wanted = threading.Event()
+    wanted.set()
+    found = waiting("pop_many", count=1, waits_while=wanted.is_set, once="key")
+    wanted.clear()
+    assert found.result(LONG_SECONDS) == []
+    item = fifo.push("late")
+    assert fifo.pop_many(1, once="key") == [item]

@@ -10,7 +10,9 @@ from django.core.checks import run_checks
 from django.test import override_settings
 
 import fdbqueue
+from fdbqueue import conf
 from fdbqueue.exceptions import ConfigurationError
+from tests.api import rules
 
 
 def test_a_valid_setting_has_no_problems(setting):
@@ -27,6 +29,13 @@ WRONG_OPTIONS = [
     ("E013", "max_attempts", [0, 1_000_001, -1, 5.0, "5", True]),
     ("E013", "max_value_bytes", [0, 5_000_001, -1, 1e5, "100000", None, True]),
 ]
+WRONG_API_OPTIONS = {
+    "IDEMPOTENCY_SECONDS": [0, 0.9, 31_536_001, -1, math.nan, math.inf, "86400", None, True],
+    "MAX_BODY_BYTES": [0, 999, 100_000_001, 1e6, "5000000", None, True],
+    "MAX_LIMIT": [0, 1_001, -1, 10.0, "100", None, True],
+    "MAX_WAIT_SECONDS": [-1, 3_601, math.nan, math.inf, "20", None, True],
+    "TIMEOUT_SECONDS": [0, 0.09, 3_601, math.nan, math.inf, "5", None, True],
+}
 PROBLEMS = [
     ("E001", None, ["not", "a", "dictionary"]),
     ("E002", "EXTRA", 1),
@@ -59,6 +68,25 @@ PROBLEMS = [
     ("E012", "QUEUES", {"a": {"kind": "fifo", "subspace": ("fdbqueue",)}}),
     ("E012", "QUEUES", {"a": {"kind": "fifo", "subspace": ("fdbqueue", "receipt")}}),
     ("E012", "QUEUES", {"a": {"kind": "fifo", "subspace": ("fdbqueue", "receipt", 1)}}),
+    ("E014", "API", None),
+    ("E014", "API", ["MAX_LIMIT"]),
+    ("E014", "API", "MAX_LIMIT"),
+    ("E014", "API", {"max_limit": 10}),
+    ("E014", "API", {"EXTRA": 1}),
+    ("E014", "API", {7: 1}),
+    *(
+        ("E015", "API", {key: value})
+        for key, values in WRONG_API_OPTIONS.items()
+        for value in values
+    ),
+    ("E016", "API", {"AUTHORIZER": "tests.api.no_such_module.may"}),
+    ("E016", "API", {"AUTHORIZER": "tests.api.rules.no_such_function"}),
+    ("E016", "API", {"AUTHORIZER": "tests.api.rules.not_callable"}),
+    ("E016", "API", {"AUTHORIZER": "tests.django.broken_module.may"}),
+    ("E016", "API", {"AUTHORIZER": "may"}),
+    ("E016", "API", {"AUTHORIZER": ""}),
+    ("E016", "API", {"AUTHORIZER": 7}),
+    ("E016", "API", {"AUTHORIZER": rules.may_everything}),
     *(
         (number, "QUEUES", {"mail": {"kind": kind, option: value}})
         for kind, (number, option, values) in itertools.product(["fifo", "priority"], WRONG_OPTIONS)
@@ -78,6 +106,35 @@ def test_each_problem_has_an_id_and_a_hint(setting, number, key, value):
         with pytest.raises(ConfigurationError) as caught:
             fdbqueue.queue("mail")
     assert caught.value.context["id"] == f"fdbqueue.{number}"
+
+
+def test_each_key_of_the_api_is_looked_at(setting):
+    """All that is wrong is said at once, each with the numbers or the keys there may be."""
+    options = {
+        **{key: values[0] for key, values in WRONG_API_OPTIONS.items()},
+        "EXTRA": 1,
+        "OTHER": 2,
+        "AUTHORIZER": "nowhere.may",
+    }
+    with override_settings(FDBQUEUE={**setting, "API": options}, DEBUG=True):
+        found = [m for m in run_checks() if (m.id or "").startswith("fdbqueue")]
+    assert sorted(message.id for message in found) == [
+        *["fdbqueue.E014"] * 2,
+        *["fdbqueue.E015"] * 5,
+        "fdbqueue.E016",
+    ]
+    texts = {message.msg: message.hint for message in found}
+    assert texts["API has the MAX_LIMIT 0."] == "It may be a whole number from 1 to 1,000."
+    keys = "IDEMPOTENCY_SECONDS, MAX_BODY_BYTES, MAX_LIMIT, MAX_WAIT_SECONDS, TIMEOUT_SECONDS"
+    assert texts["API has an unknown key, 'EXTRA'."] == f"The keys are AUTHORIZER, {keys}."
+
+
+def test_a_wrong_api_is_no_open_api(setting):
+    """What is wrong in API closes the queues as well: nobody is let in by mistake."""
+    wrong = {**setting, "API": {"AUTHORIZER": "nowhere.may"}}
+    with override_settings(FDBQUEUE=wrong), pytest.raises(ConfigurationError) as caught:
+        conf.api()
+    assert caught.value.context["id"] == "fdbqueue.E016"
 
 
 def test_the_embedded_engine_without_debug_is_warned_of(setting):

@@ -13,6 +13,7 @@ from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue
 from fdbqueue.service.counters import Counts
+from tests.api import rules
 
 
 def test_a_queue_is_as_the_setting_says(setting):
@@ -78,6 +79,59 @@ def test_the_options_take_effect(setting):
         assert queue.counts() == Counts(ready=0, leased=0, delayed=0, dead=1)
         with pytest.raises(ValueTooLarge):
             queue.push("x" * 31)
+
+
+def test_the_api_has_the_options_of_the_setting(setting):
+    """All of them have defaults, and are taken at either end of their ranges."""
+    least = {
+        "IDEMPOTENCY_SECONDS": 1,
+        "MAX_BODY_BYTES": 1_000,
+        "MAX_LIMIT": 1,
+        "MAX_WAIT_SECONDS": 0,
+        "TIMEOUT_SECONDS": 0.1,
+    }
+    most = {
+        "IDEMPOTENCY_SECONDS": 31_536_000,
+        "MAX_BODY_BYTES": 100_000_000,
+        "MAX_LIMIT": 1_000,
+        "MAX_WAIT_SECONDS": 3_600,
+        "TIMEOUT_SECONDS": 3_600,
+    }
+    standard = {
+        "IDEMPOTENCY_SECONDS": 86_400,
+        "MAX_BODY_BYTES": 5_000_000,
+        "MAX_LIMIT": 1_000,
+        "MAX_WAIT_SECONDS": 20,
+        "TIMEOUT_SECONDS": 5,
+    }
+    for given, expected in ((least, least), (most, most), ({}, standard)):
+        with override_settings(FDBQUEUE={**setting, "API": given}, DEBUG=True):
+            assert list(conf.problems()) == []
+            options = conf.api()
+            assert {key: getattr(options, key.lower()) for key in expected} == expected
+            assert options.authorizer is None
+    with override_settings(FDBQUEUE=setting):
+        assert conf.api() == conf.ApiOptions()
+
+
+def test_the_authorizer_is_the_function_that_is_named(setting):
+    """Named by its path; None is as good as no word about it."""
+    path = "tests.api.rules.may_everything"
+    with override_settings(FDBQUEUE={**setting, "API": {"AUTHORIZER": path}}, DEBUG=True):
+        assert list(conf.problems()) == []
+        assert conf.api().authorizer is rules.may_everything
+    with override_settings(FDBQUEUE={**setting, "API": {"AUTHORIZER": None}}):
+        assert list(conf.problems()) == []
+        assert conf.api().authorizer is None
+
+
+def test_override_settings_is_heard_by_the_api(setting):
+    """New options take effect at once, and the old ones return."""
+    with override_settings(FDBQUEUE={**setting, "API": {"MAX_LIMIT": 7}}):
+        assert conf.api().max_limit == 7
+        with override_settings(FDBQUEUE=setting):
+            assert conf.api().max_limit == 1_000
+        assert conf.api().max_limit == 7
 
 
 def test_override_settings_is_heard(setting, tmp_path):

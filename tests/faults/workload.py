@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fdbqueue.service import Item, Queue, receipts, run
@@ -95,6 +95,7 @@ class Client:
             *(self._push, self._push, self._push, self._push_many, self._push_delayed),
             *(self._pop, self._pop, self._pop_many, self._lease, self._lease, self._lease_many),
             *(self._leased, self._replace, self._redrive),
+            *(self._push_again, self._pop_again, self._lease_again),
         ]
 
     def work(self, operations: int) -> None:
@@ -204,6 +205,31 @@ class Client:
 
     def _redrive(self) -> None:
         self._ledger.redrive(self._queue.redrive(limit=_MOST))
+
+    # Under a key
+
+    def _again(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call once, or more often, as who has heard no answer; return the one answer."""
+        self._count += 1
+        key = f"{self._name}-{self._count}"
+        answers = [
+            operation(*arguments, **options, once=key) for _ in range(self._dice.randint(1, 3))
+        ]
+        assert answers == answers[:1] * len(answers)
+        return answers[0]
+
+    def _push_again(self) -> None:
+        text = self._text()
+        item = self._again(self._queue.push, self._kind.value(text), self._priority())
+        self._ledger.push(text, item.id)
+
+    def _pop_again(self) -> None:
+        count, end = self._dice.randint(1, _MOST), self._dice.choice(["min", "max"])
+        self._taken(self._again(self._queue.pop_many, count, end=end))
+
+    def _lease_again(self) -> None:
+        for item in self._again(self._queue.lease_many, self._dice.randint(1, _MOST), seconds=60):
+            self._end(item)
 
     # In the end
 

@@ -19,6 +19,8 @@ reaches. A byte for each table follows:
     0e  RECOUNTED                               written by whoever corrects counts
     0f  HIGH                                    the highest count or index ever hidden
     10  CLAIM     name, number                  what was taken for a request, whole
+    11  ANSWER    name, number                  what a call under an idempotency key returned
+    12  FORGET    moment, name                  when an answer is not kept any longer
 
 One range read from TALLY to the present moment in DUE tells a popper all it must know
 besides the items: who else pops, who waits for help, and what has fallen due. Moments are
@@ -43,6 +45,8 @@ _LATEST = 2**63
 
 #: The names of requests and claims are this long.
 CLAIM_NAME_BYTES = 8
+#: Those of answers.
+ANSWER_NAME_BYTES = 16
 
 
 class State(enum.Enum):
@@ -91,6 +95,8 @@ class MetaKeys:
         self._attempts = meta + b"\x09"
         self._chunks = meta + b"\x0d"
         self._claims = meta + b"\x10"
+        self._answers = meta + b"\x11"
+        self._forgets = meta + b"\x12"
         self._states = {state: meta + state.value for state in State}
         self.bounds: Bounds = (meta, meta + b"\xff")
 
@@ -151,13 +157,36 @@ class MetaKeys:
         return prefix, prefix + b"\xff\xff\xff"
 
     def claims(self) -> Bounds:
-        """Return the range of all claims."""
-        return self._claims, self._claims + b"\xff"
+        """Return the range of all claims, whatever bytes their names are."""
+        return self._claims, self._claims[:-1] + b"\x11"
 
     def claim_name(self, key: bytes) -> bytes:
         """Return the name of the claim that a piece belongs to."""
         start = len(self._claims)
         return key[start : start + CLAIM_NAME_BYTES]
+
+    # Answers
+
+    def answer(self, name: bytes, piece: int) -> bytes:
+        """Return the key of a piece of an answer."""
+        return self._answers + name + struct.pack(">H", piece)
+
+    def answer_bounds(self, name: bytes) -> Bounds:
+        """Return the range of an answer's pieces."""
+        prefix = self._answers + name
+        return prefix, prefix + b"\xff\xff\xff"
+
+    def forget(self, moment: int, name: bytes) -> bytes:
+        """Return the key that says when an answer is not kept any longer."""
+        return self._forgets + _moment(moment) + name
+
+    def forgets(self, moment: int) -> Bounds:
+        """Return the range of the answers that are not kept after a moment."""
+        return self._forgets, self._forgets + _moment(moment)
+
+    def forgotten_name(self, key: bytes) -> bytes:
+        """Return the name of the answer that is not kept any longer."""
+        return key[len(self._forgets) + 8 :]
 
     # Counts and history
 

@@ -1,0 +1,202 @@
+"""Examine a queue: count it in full, look for what cannot be decoded and what is overdue."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from fdbqueue.service import due
+from fdbqueue.service.batches import read_hold
+from fdbqueue.service.claims import remove_request
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.counters import Counts
+from fdbqueue.service.draining import Draining
+from fdbqueue.service.items import Item, Priority, Undecodable
+from fdbqueue.service.keyspace.jobs import JobKeys
+from fdbqueue.service.keyspace.meta import Kind
+from fdbqueue.service.removing import all_claims
+from fdbqueue.service.stock import STATES
+from fdbqueue.service.transactions import run
+
+#: What is due is counted up to this.
+MAX_OVERDUE = 10_000
+_KEPT_IDS = 1_000
+_HOLDS_AT_ONCE = 1_000
+
+
+@dataclass
+class Census:
+    """What is in a queue, item by item.
+
+    Attributes:
+        found: How many items are in each state.
+        levels: How many ready ones have each priority.
+        undecodable: How many of the ready ones cannot be decoded.
+        ids: The first of their ids.
+        is_whole: Whether there was the time to look at all.
+        is_exact: Whether nobody changed anything meanwhile.
+    """
+
+    found: Counter[str] = field(default_factory=Counter)
+    levels: Counter[Priority | None] = field(default_factory=Counter)
+    undecodable: int = 0
+    ids: list[str] = field(default_factory=list)
+    is_whole: bool = True
+    is_exact: bool = False
+
+    @property
+    def counts(self) -> Counts:
+        """Return how many items are in each state."""
+        return Counts(*(self.found[state] for state in ("ready", *STATES)))
+
+    def add(self, item: Item) -> None:
+        """Count an item."""
+        self.found[item.state] += 1
+        if item.state != "ready":
+            return
+        self.levels[item.priority] += 1
+        if isinstance(item.value, Undecodable):
+            self.undecodable += 1
+            if len(self.ids) < _KEPT_IDS:
+                self.ids.append(item.id)
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """What has fallen due and waits for somebody to consume.
+
+    Attributes:
+        leases: Leases that have run out.
+        delays: Delays that are over.
+        claims: What was taken for poppers, or held in batches, by those who died.
+        requests: Those of poppers who died.
+    """
+
+    leases: int
+    delays: int
+    claims: int
+    requests: int
+
+    @property
+    def total(self) -> int:
+        """How many there are of all kinds."""
+        return self.leases + self.delays + self.claims + self.requests
+
+
+class Examining(Draining):
+    """The parts of a queue that examine it, and put it right."""
+
+    def census(self, deadline: float) -> Census:
+        """Look at each item, in as many transactions as that takes.
+
+        Args:
+            deadline: When to stop, by :func:`time.monotonic`.
+        """
+        before = self._read(None, self._fingerprint)
+        census = Census()
+        for state in ("ready", *STATES):
+            for item in self.iterate(state=state):
+                census.add(item)
+                if time.monotonic() > deadline:
+                    census.is_whole = False
+                    return census
+        self._read(None, functools.partial(self._add_claimed, census=census))
+        census.is_exact = self._read(None, self._fingerprint) == before
+        return census
+
+    def overdue(self) -> Overdue:
+        """Return what is overdue, counted up to 10,000."""
+        return self._read(None, self._overdue)
+
+    def settle_overdue(self) -> int:
+        """Do what is due, as whoever consumes next would, up to 100 a transaction.
+
+        Returns:
+            How much of it was done.
+        """
+        settled = 0
+        while done := run(self.database, self._settle, wrote=bool):
+            settled += done
+        return settled
+
+    def stale_holds(self, *, forget: bool = False) -> int:
+        """Return how many drains are noted as holding a batch that has gone back.
+
+        Args:
+            forget: Whether to remove these notes.
+        """
+        begin, stop = JobKeys(self._meta).batches()
+        total = 0
+        while True:
+            look = functools.partial(self._stale_holds, begin=begin, stop=stop, forget=forget)
+            found, last = run(self.database, look, wrote=lambda page: forget and bool(page[0]))
+            total += found
+            if last is None:
+                return total
+            begin = last + b"\x00"
+
+    def _fingerprint(self, tr: Any) -> tuple[bytes, bytes]:
+        """Return what changes with every item that comes, goes or moves."""
+        asked = tr.snapshot[self._meta.tally], tr.snapshot[self._meta.hidden]
+        tally, hidden = (bytes(value) if value.present() else b"" for value in asked)
+        return tally, hidden
+
+    def _add_claimed(self, tr: Any, census: Census) -> None:
+        """Count what is on its way to somebody: the counts say that it is ready."""
+        for _, claim in all_claims(tr, self._stock):
+            for rows in claim.rows:
+                for row in rows:
+                    census.found["ready"] += 1
+                    position = self._stock.position(row.place)
+                    census.levels[None if position is None else position.priority] += 1
+
+    def _overdue(self, tr: Any) -> Overdue:
+        now = now_us()
+        begin, _ = self._meta.due_bounds()
+        stop = self._meta.present(now)[1]
+        kinds: Counter[Kind] = Counter()
+        for row in tr.snapshot.get_range(begin, stop, limit=MAX_OVERDUE):
+            entry = self._meta.parse_due(bytes(row.key))
+            if entry is not None:
+                kinds[entry.kind] += 1
+        requests = self._taker.parse_present(self._taker.ask_present(tr, now)).requests
+        return Overdue(
+            leases=kinds[Kind.LEASE],
+            delays=kinds[Kind.DELAY],
+            claims=kinds[Kind.CLAIM],
+            requests=sum(request.deadline <= now for request in requests),
+        )
+
+    def _settle(self, tr: Any) -> int:
+        """Do some of what is due, and return how much of it that was."""
+        now = now_us()
+        present = self._taker.parse_present(self._taker.ask_present(tr, now))
+        expired = [request for request in present.requests if request.deadline <= now]
+        for request in expired:
+            remove_request(tr, self._meta, request)
+        tally = self._stock.tally()
+        found = due.examine(self._stock, tr, present.dues)
+        for row in due.settle(self._stock, tr, tally, found, self.max_attempts):
+            tr[self._keys.key(row.place)] = row.value
+        tally.write(tr)
+        return len(expired) + len(found.fallen) + len(found.claims) + len(found.stale)
+
+    def _stale_holds(
+        self, tr: Any, *, begin: bytes, stop: bytes, forget: bool
+    ) -> tuple[int, bytes | None]:
+        """Return how many of the next there are, and the last key read; None at the end."""
+        rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))
+        holds = [read_hold(b"", bytes(row.value)) for row in rows]
+        asked = [None if hold is None else tr[self._meta.claim(hold.name, 0)] for hold in holds]
+        stale = [
+            row.key
+            for row, claim in zip(rows, asked, strict=True)
+            if claim is None or not claim.present()
+        ]
+        for key in stale if forget else []:
+            tr.add_read_conflict_key(key)
+            tr.clear(key)
+        return len(stale), bytes(rows[-1].key) if len(rows) == _HOLDS_AT_ONCE else None

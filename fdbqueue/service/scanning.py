@@ -1,0 +1,92 @@
+"""Look through a bounded part of a queue for the items that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fdbqueue.service.browsing import Browsing
+from fdbqueue.service.items import Item
+from fdbqueue.service.reading import MAX_RETURNED_BYTES
+
+_READ_AT_ONCE = 1_001
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What was found among the items that were looked at.
+
+    Attributes:
+        found: The items, each with how many were passed by before it.
+        looked_at: How many items were looked at.
+        first: The id of the first of them, None where there was none.
+        cursor: The id to go on behind, None where there is nothing more.
+    """
+
+    found: list[tuple[int, Item]]
+    looked_at: int
+    first: str | None
+    cursor: str | None
+
+
+class _Reading:
+    """The items of a queue in order; ``is_cut`` says that there are more than it yields."""
+
+    def __init__(self, queue: Browsing, tr: Any, most: int, bounds: dict[str, Any]) -> None:
+        self.is_cut = False
+        self._queue = queue
+        self._tr = tr
+        self._most = most
+        self._bounds = bounds
+
+    def __iter__(self) -> Iterator[Item]:
+        size, after = 0, self._bounds.pop("after", None)
+        while True:
+            page = self._queue.page(after=after, limit=self._most, tr=self._tr, **self._bounds)
+            yield from page.items
+            size += sum(item.size_bytes for item in page.items)
+            if page.cursor is None:
+                return
+            is_full = len(page.items) < self._most  # it ended after as many bytes as may be read
+            if is_full or size >= MAX_RETURNED_BYTES:
+                self.is_cut = True
+                return
+            after = page.cursor
+
+
+def scan(
+    queue: Browsing,
+    matches: Callable[[Item], bool],
+    *,
+    tr: Any,
+    most_found: int,
+    most_looked_at: int,
+    **bounds: Any,
+) -> Scan:
+    """Look at items in order until enough are found, or enough were looked at.
+
+    It also ends after about 5,000,000 stored bytes. What it costs does not depend on the
+    length of the queue.
+
+    Args:
+        queue: The queue.
+        matches: Tells whether an item is wanted.
+        tr: The transaction to read in.
+        most_found: How many are enough.
+        most_looked_at: The most items to look at.
+        bounds: Which items, as for ``queue.page()``.
+
+    Raises:
+        InvalidInput: A bound does not fit the queue.
+    """
+    reading = _Reading(queue, tr, min(_READ_AT_ONCE, most_looked_at + 1), bounds)
+    found: list[tuple[int, Item]] = []
+    looked_at, first, last = 0, None, None
+    for item in reading:
+        if len(found) == most_found or looked_at == most_looked_at:
+            return Scan(found, looked_at, first, last)
+        if matches(item):
+            found.append((looked_at, item))
+        looked_at, first, last = looked_at + 1, first or item.id, item.id
+    return Scan(found, looked_at, first, last if reading.is_cut else None)

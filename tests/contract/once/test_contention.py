@@ -1,0 +1,371 @@
+"""Idempotency keys among many: whoever takes for whom, a call has its effect once."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+
+import pytest
+
+from fdbqueue.exceptions import IdempotencyKeyReused
+from fdbqueue.service import Once, Push, run
+from fdbqueue.service import clock as service_clock
+from fdbqueue.service.claims import Request, answer_claim, ask_claim, write_request
+from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
+from fdbqueue.service.wants import Want
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import STRICT
+from tests.contract.once.test_once import ENDS, LONG, MILLION, TAKES, long_queue, long_value
+from tests.contract.test_contention import DUE, REQUESTS, Meddled, asking, fill, numbers, tables
+from tests.engines.children import wait_until
+
+
+@pytest.fixture
+def meddled(database):
+    """The database, with somebody meddling."""
+    return Meddled(database)
+
+
+@pytest.fixture
+def crowd(database, subspace):
+    """Open a kind of queue as several clients of the same data."""
+
+    def open_all(kind, count=4, **options):
+        return [kind.open(another(database), subspace, **options) for _ in range(count)]
+
+    return open_all
+
+
+def combined(queue, meddled, operations):
+    """Let threads join one round, in this order, while the commit before it is held up."""
+    is_first = threading.Lock()
+
+    def wait_for_the_others():
+        if is_first.acquire(blocking=False):
+            wait_until(lambda: len(queue._crowd._waiting) == 1 + len(operations))
+
+    def work(thread):
+        if thread == 0:
+            meddled.meddle = wait_for_the_others
+            return queue.pop_many(1)
+        wait_until(is_first.locked)
+        wait_until(lambda: len(queue._crowd._waiting) >= thread)
+        try:
+            return operations[thread - 1]()
+        except Exception as error:  # noqa: BLE001  # a result like another
+            return error
+
+    first, *others = together(1 + len(operations), work)
+    assert len(first) == 1
+    return others
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("operation", ["push", *TAKES])
+def test_threads_and_clients_with_one_key_make_one_call(kind, crowd, operation):
+    """All get the same answer, among many without a key; each item is taken once."""
+    queues = crowd(kind, 3)
+    turns, threads = 12, 9
+    queues[0].push_batch([Push(kind.value(f"{n:04}")) for n in range(turns * threads)])
+    calls = {
+        "push": lambda queue, key: [queue.push(kind.value("9999"), kind.priorities[0], once=key)],
+        "pop_many": lambda queue, key: queue.pop_many(2, once=key),
+        "lease_many": lambda queue, key: queue.lease_many(2, once=key),
+    }
+
+    def work(thread):
+        queue = queues[thread % 3]
+        if thread < 4:
+            return [calls[operation](queue, f"key {turn}") for turn in range(turns)]
+        return [queue.pop_many(1, end=ENDS[thread % 2]) for _ in range(turns)]
+
+    found = together(threads, work)
+    assert found[0] == found[1] == found[2] == found[3]
+    keyed = [item for items in found[0] for item in items]
+    popped = [item for each in found[4:] for items in each for item in items]
+    assert len(keyed) == (turns if operation == "push" else 2 * turns)
+    assert len({item.id for item in keyed}) == len(keyed)
+    taken = {item.id for item in [*popped, *([] if operation == "push" else keyed)]}
+    assert len(taken) == len(popped) + (0 if operation == "push" else len(keyed))
+    there = turns * threads + (turns if operation == "push" else 0)
+    assert len(assert_counted(queues[0])["ready"]) == there - len(taken)
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_many_race_for_one_answer(kind, crowd, take):
+    """Turn by turn, threads of two clients meet with one key at one head."""
+    queues = crowd(kind, 2)
+    for turn in range(15):
+        queues[0].push_batch([Push(kind.value(f"{n:04}")) for n in range(6)])
+
+        def work(thread, turn=turn):
+            once = Once(f"key {turn}") if thread < 6 else None
+            return getattr(queues[thread % 2], take)(1, once=once), once and once.replayed
+
+        found = together(8, work)
+        keyed, others = found[:6], found[6:]
+        assert all(items == keyed[0][0] for items, _ in keyed)
+        assert [replayed for _, replayed in keyed].count(False) == 1
+        ids = {item.id for items, _ in (keyed[0], *others) for item in items}
+        assert len(ids) == 3
+        assert len(assert_counted(queues[0])["ready"]) == 3
+        queues[0].clear()
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_calls_with_one_key_that_are_served_together(kind, meddled, subspace, take):
+    """One of them takes, all have its answer, and those without a key the items behind."""
+    queue = kind.open(meddled, subspace)
+    fill(kind, queue, 20)
+    same = [lambda: getattr(queue, take)(2, once="key")] * 3
+    *keyed, other = combined(queue, meddled, [*same, lambda: queue.pop_many(1)])
+    assert keyed[0] == keyed[1] == keyed[2]
+    ids = {item.id for item in [*keyed[0], *other]}
+    assert len(ids) == 3
+    held = assert_counted(queue)
+    assert len(held["ready"]) == 16
+    assert not ids & {item.id for item in held["ready"]}
+
+
+def test_different_calls_with_one_key_that_are_served_together(kind, meddled, subspace):
+    """One of them is made; each of the others is refused, and hinders nobody else."""
+    queue = kind.open(meddled, subspace)
+    fill(kind, queue, 20)
+    *keyed, other = combined(
+        queue,
+        meddled,
+        [
+            lambda: queue.pop_many(2, once="key"),
+            lambda: queue.lease_many(2, once="key"),
+            lambda: queue.pop_many(2, end="max", once="key"),
+            lambda: queue.pop_many(1),
+        ],
+    )
+    items, *refused = keyed
+    assert [type(one) for one in refused] == 2 * [IdempotencyKeyReused]
+    assert (len(items), len(other)) == (2, 1)
+    assert len(assert_counted(queue)["ready"]) == 16
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_who_is_served_with_an_answered_call_is_told_the_truth(kind, meddled, subspace, size):
+    """What there is, or that there is nothing: the call that was made before takes nothing."""
+    queue = kind.open(meddled, subspace)
+    fill(kind, queue, 1 + size)
+    items = queue.pop_many(1, once="key")
+    fill(kind, queue, 1)
+    again, empty, *others = combined(
+        queue,
+        meddled,
+        [
+            lambda: queue.pop_many(1, once="key"),
+            lambda: queue.pop_many(1, end="max", once="max"),
+            lambda: queue.pop_many(1),
+        ],
+    )
+    assert again == items
+    assert sum(map(len, [empty, *others])) == size
+    assert not any(assert_counted(queue).values())
+
+
+def test_keys_are_used_anew_while_answers_are_removed(kind, crowd, clock):
+    """Each round of calls under the same keys takes each item once, and keeps what it took."""
+    random.seed(3)
+    queues = crowd(kind)
+    for _ in range(6):
+        queues[0].push_batch([Push(kind.value(f"{n:04}")) for n in range(80)])
+
+        def take(thread):
+            return [
+                queues[thread].pop_many(1, once=Once(f"{thread} {turn}", kept_seconds=10))
+                for turn in range(20)
+            ]
+
+        taken = together(4, take)
+        found = sorted(n for each in taken for items in each for n in numbers(kind, items))
+        assert found == list(range(80))
+        assert together(4, take) == taken
+        clock.advance(11)
+    assert not any(assert_counted(queues[0]).values())
+
+
+@pytest.mark.parametrize("codec", LONG)
+def test_large_items_taken_together_fit(meddled, subspace, codec):
+    """Calls that one round could serve get their items, in as many rounds as that takes."""
+    queue = long_queue(codec, meddled, subspace)
+    sizes = [1_000, *50 * [99_900], *3 * [5 * MILLION]]
+    ids = [queue.push(long_value(codec, size)).id for size in sizes]
+    taken = combined(
+        queue,
+        meddled,
+        [
+            lambda: queue.lease_many(50),
+            lambda: queue.lease_many(1, once="one"),
+            lambda: queue.pop_many(1, once="two"),
+            lambda: queue.pop_many(1, once="three"),
+        ],
+    )
+    assert not [one for one in taken if isinstance(one, Exception)]
+    assert sorted(item.id for items in taken for item in items) == sorted(ids[1:])
+    assert_counted(queue)
+
+
+# Those who ask others for help
+
+
+#: Of the strict kinds, one of each order, codec and type of priority.
+SOME = STRICT[::2]
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("take", TAKES)
+def test_what_another_took_for_a_call_is_its_answer(
+    kind, meddled, rival, subspace, everything, end, take
+):
+    """It is kept once it is collected, and taken once."""
+    queue = asking(kind, meddled, rival, subspace)
+    taken = []
+
+    def pop_before():
+        if DUE not in tables(everything):
+            taken.extend(numbers(kind, rival.pop_many(1, end=end)))
+
+    meddled.meddle = pop_before
+    once = Once("key")
+    items = getattr(queue, take)(3, end=end, once=once)
+    assert not once.replayed
+    order = list(range(40)) if end == "min" else list(range(40))[::-1]
+    assert len(taken) > 2
+    assert numbers(kind, items) == order[len(taken) :][:3]
+    meddled.meddle = lambda: None
+    assert getattr(queue, take)(3, end=end, once=once) == items
+    assert getattr(rival, take)(3, end=end, once=once) == items
+    assert not tables(everything) & ({REQUESTS, DUE} if take == "pop_many" else {REQUESTS})
+    assert len(assert_counted(rival)["ready"]) == 37 - len(taken)
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_call_made_meanwhile_by_another_is_made_once(
+    kind, meddled, rival, subspace, everything, end
+):
+    """What was taken for it goes back to its place, and it gets the other's answer."""
+    queue = asking(kind, meddled, rival, subspace)
+    taken, answers = [], []
+
+    def pop_before():
+        if DUE not in tables(everything):
+            taken.extend(numbers(kind, rival.pop_many(1, end=end)))
+        elif not answers:
+            answers.append(rival.pop_many(3, end=end, once="key"))
+
+    meddled.meddle = pop_before
+    once = Once("key")
+    assert [queue.pop_many(3, end=end, once=once)] == answers
+    assert once.replayed
+    assert len(taken) > 2
+    assert not tables(everything) & {REQUESTS, DUE}
+    held = numbers(kind, assert_counted(rival)["ready"])
+    assert sorted([*held, *taken, *numbers(kind, answers[0])]) == list(range(40))
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+def test_a_kept_answer_asks_nobody_for_items(kind, meddled, rival, subspace, everything):
+    """Among poppers it is found without taking anything, even for a moment."""
+    queue = asking(kind, meddled, rival, subspace)
+    answer = rival.pop_many(1, once="key")
+
+    def pop_before():
+        if DUE not in tables(everything):
+            assert rival.pop() is not None
+
+    meddled.meddle = pop_before
+    assert queue.pop() is not None  # it was helped, and would ask again straight away
+    seen = []
+    meddled.meddle = lambda: seen.append(tables(everything))
+    assert queue.pop_many(1, once="key") == answer
+    assert seen
+    assert not set().union(*seen) & {REQUESTS, DUE}
+    assert_counted(rival)
+
+
+def ask(queue, *, lowest=0, highest=0):
+    """Ask as a popper does, and return what collects for it what others took."""
+    meta = queue._stock.meta
+    now = service_clock.now_us()
+    request = Request(os.urandom(CLAIM_NAME_BYTES), now, now + MILLION, (lowest, highest))
+    run(queue.database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
+
+    def collect(*wants):
+        def work(tr):
+            found = answer_claim(ask_claim(tr, meta, request.name))
+            return queue._taker.collect(tr, wants, request, found)
+
+        results = dict(run(queue.database, work, wrote=lambda _: True).results)
+        return [results.get(want) for want in wants]
+
+    return collect
+
+
+def pop_of(queue, count, *, end="min", once=None):
+    """Return what a thread wants that pops."""
+    return Want(end, count, queue._remove, queue._answers.call(once, "pop", end, count))
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+def test_what_was_taken_for_a_call_made_meanwhile_goes_to_the_next(kind, queue, rival):
+    """In order, and what is left goes back: nobody gets past an item."""
+    fill(kind, queue, 4)
+    collect = ask(rival, lowest=3)
+    answer = queue.pop_many(1, once="key")
+    found = collect(
+        pop_of(rival, 1, once="key"), pop_of(rival, 1), pop_of(rival, 1, once="another")
+    )
+    assert [numbers(kind, items) for items in found] == [[0], [1], [2]]
+    assert found[0] == answer
+    assert queue.pop_many(1, once="another") == found[2]
+    assert numbers(kind, assert_counted(queue)["ready"]) == [3]
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+def test_nobody_is_told_of_an_empty_queue_to_which_items_go_back(kind, queue, rival):
+    """Who got nothing of what was taken together waits on."""
+    fill(kind, queue, 2)
+    collect = ask(rival, lowest=1, highest=1)
+    answer = queue.pop_many(1, once="key")
+    found = collect(pop_of(rival, 1, once="key"), pop_of(rival, 1, end="max"))
+    assert found == [answer, None]
+    assert numbers(kind, assert_counted(queue)["ready"]) == [1]
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+def test_of_two_calls_with_one_key_that_collect_one_is_served(kind, queue, rival):
+    """The other waits on, and then has the same answer."""
+    fill(kind, queue, 4)
+    collect = ask(rival, lowest=2)
+    assert queue.pop() is not None
+    wants = [pop_of(rival, 1, once="key") for _ in range(2)]
+    items, other = collect(*wants)
+    assert (numbers(kind, items), other) == ([1], None)
+    assert rival.pop_many(1, once="key") == items
+    assert numbers(kind, assert_counted(queue)["ready"]) == [2, 3]
+
+
+def test_what_is_taken_for_others_is_no_more_than_they_can_keep(database, subspace, clock):
+    """They collect it under their keys, copies and all, in one transaction."""
+    place = subspace["x" * 2_000]
+    queue = long_queue("bytes", database, place)
+    rival = long_queue("bytes", another(database), place)
+    queue.push(b"first")
+    ids = [queue.push(bytes(size)).id for size in (4_900_000, 5_000_000, 5_000_000)]
+    collect = ask(rival, lowest=3)
+    assert queue.pop().value == b"first"
+    (items,) = collect(pop_of(rival, 3, once="key"))
+    assert [item.id for item in items] == ids[: len(items)]
+    assert queue.pop_many(3, once="key") == items
+    assert len(assert_counted(queue)["ready"]) == 3 - len(items)

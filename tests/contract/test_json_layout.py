@@ -1,0 +1,77 @@
+"""The json codec writes and reads what the tuple layer would, byte for byte."""
+
+from __future__ import annotations
+
+import fdb.tuple
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fdbqueue.service.codecs import JsonCodec
+
+NOW = 1_790_000_000_000_000
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8")),
+    lambda children: st.lists(children) | st.dictionaries(st.text("ab\x00é"), children),
+)
+
+
+@given(JSON, st.integers(0, 2**60), st.integers(0, 2**30))
+@example("\x00\xff", NOW, 0)
+@example("", NOW, 0)
+@example(0, 2**48, 0)
+@example(0, 2**48 - 1, 0)
+@example(0, 2**56 - 1, 1)
+@example(0, 2**56, 0)
+@example("x", 0, 0)
+def test_what_is_written(value, pushed_at, attempts):
+    """It is the packed tuple of the JSON text, the time and the attempts, and is read again."""
+    data = JsonCodec().encode(value, pushed_at, attempts)
+    text, *metadata = fdb.tuple.unpack(data)
+    assert metadata == [pushed_at, attempts]
+    assert fdb.tuple.pack((text, pushed_at, attempts)) == data
+    stored = JsonCodec().decode(data)
+    assert stored.value == value
+    assert stored.attempts == attempts
+    assert stored.pushed_at == (pushed_at if pushed_at < 250_000_000_000_000_000 else None)
+
+
+@pytest.mark.parametrize(
+    ("elements", "expected"),
+    [
+        (("1",), (1, None, 0)),
+        (("1", NOW), (1, NOW, 0)),
+        (("1", NOW, 3), (1, NOW, 3)),
+        (("1", NOW, 0, "more"), (1, NOW, 0)),
+        (("1", "x", NOW, 0), (1, None, 0)),
+        (("1", "x", 5), (1, None, 5)),
+        (("1", 2**56 - 1, 0), (1, 2**56 - 1, 0)),
+        (('"\\u0000"', NOW, 0), ("\x00", NOW, 0)),
+    ],
+)
+def test_what_others_wrote(elements, expected):
+    """A tuple of another shape is read as far as it goes."""
+    stored = JsonCodec().decode(fdb.tuple.pack(elements))
+    assert (stored.value, stored.pushed_at, stored.attempts) == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x14",
+        b"\x02",
+        b"\x02\xff\x00" + fdb.tuple.pack((NOW, 0)),
+        b"\x02oops\x00" + fdb.tuple.pack((NOW, 0)),
+        b"\x021\x00\xff\x00" + fdb.tuple.pack((NOW, 0)),
+        fdb.tuple.pack((b"1", NOW, 0)),
+        fdb.tuple.pack((NOW, 0)),
+        b"\x1b" * 9,
+        b"\x02" + fdb.tuple.pack((NOW, 0)),
+    ],
+)
+def test_what_cannot_be_read(data):
+    """Anything else is an error that queues report, and never a wrong value."""
+    with pytest.raises((ValueError, TypeError)):
+        JsonCodec().decode(data)
