@@ -14,16 +14,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.http import Http404
+from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
-from rest_framework.views import set_rollback
 
 from fdbqueue.exceptions import (
+    BatchTooLarge,
     CorruptItem,
+    DeadlineExceeded,
     EngineError,
     FdbQueueError,
+    IdempotencyKeyReused,
     InvalidInput,
     ItemNotFound,
     LeaseLost,
@@ -40,6 +42,7 @@ RETRY_AFTER_SECONDS = 5
 _MAX_FIELDS = 20
 _MAX_TEXT = 200
 _TRANSACTION_TOO_LARGE = 2101
+_TIMED_OUT = 1031
 
 #: The first class of an error's ancestry that is listed decides.
 _STATUS: dict[type, int] = {
@@ -47,8 +50,10 @@ _STATUS: dict[type, int] = {
     ItemNotFound: 404,
     InvalidInput: 400,
     ValueTooLarge: 413,
+    BatchTooLarge: 413,
     CorruptItem: 409,
     LeaseLost: 409,
+    IdempotencyKeyReused: 422,  # draft-ietf-httpapi-idempotency-key-header-07, section 2.7
     PushInterrupted: 503,
     OutcomeUnknown: 503,
     EngineError: 503,
@@ -58,8 +63,16 @@ _STATUS: dict[type, int] = {
 logger = logging.getLogger(__name__)
 
 
+class InvalidIdempotencyKey(exceptions.APIException):
+    """The header ``Idempotency-Key`` is not 1 to 255 characters of visible ASCII."""
+
+    status_code = 400
+    default_code = "invalid_idempotency_key"
+    default_detail = "An Idempotency-Key is 1 to 255 characters of visible ASCII."
+
+
 class BodyTooLarge(exceptions.APIException):
-    """The body is over Django's ``DATA_UPLOAD_MAX_MEMORY_SIZE``."""
+    """The body is longer than the setting's ``MAX_BODY_BYTES``."""
 
     status_code = 413
     default_code = "body_too_large"
@@ -72,6 +85,7 @@ _DJANGO: dict[type[Exception], type[exceptions.APIException]] = {
     PermissionDenied: exceptions.PermissionDenied,
     RequestDataTooBig: BodyTooLarge,
     SuspiciousOperation: exceptions.ParseError,
+    UnreadablePostError: exceptions.ParseError,
 }
 
 
@@ -91,7 +105,6 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
         return None
     if response.status_code >= 500:
         logger.error("request failed", exc_info=error, extra={"status": response.status_code})
-    set_rollback()
     return response
 
 
@@ -112,15 +125,15 @@ def _from_service(error: FdbQueueError) -> Response:
     message = str(type(error)())  # the text of its class, without the context
     context = error.context if status < 500 else {}
     shown = {name: _shown(value) for name, value in context.items()}
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if error.retryable else {}
-    return _respond(status, error.code, message, shown, headers)
+    return _respond(status, error.code, message, shown)
 
 
 def _from_engine(fdb_code: int) -> Response:
     if fdb_code == _TRANSACTION_TOO_LARGE:
         return _respond(413, "transaction_too_large", "The items are too large for one request")
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    return _respond(503, "engine_error", "The engine could not do it", headers=headers)
+    if fdb_code == _TIMED_OUT:
+        return _from_service(DeadlineExceeded())
+    return _respond(503, "engine_error", "The engine could not do it; nothing was changed")
 
 
 def _from_drf(error: exceptions.APIException) -> Response:
@@ -162,9 +175,10 @@ def _respond(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     common = {"code": code, "message": message}
-    return Response(
-        {**common, **(context or {}), **common}, status=status, headers=dict(headers or {})
-    )
+    given = dict(headers or {})
+    if status == 503:
+        given.setdefault("Retry-After", str(RETRY_AFTER_SECONDS))
+    return Response({**common, **(context or {}), **common}, status=status, headers=given)
 
 
 def _shown(value: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from typing import Any
 
 from rest_framework import serializers
 
-from fdbqueue.api.values import to_json
+from fdbqueue import conf
+from fdbqueue.service.leases import MAX_SECONDS
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
@@ -22,21 +24,18 @@ class AnyJSONField(serializers.JSONField):
         return data
 
 
-class ValueField(AnyJSONField):
-    """An item's value, in JSON; the serializer's context has the queue's ``codec``."""
-
-    def to_representation(self, value: Any) -> Any:
-        """Return the JSON for a value."""
-        return to_json(value, self.context["codec"])
-
-
 class PriorityField(AnyJSONField):
     """An item's priority; one written by others that JSON has no number for is a string."""
 
-    def to_representation(self, value: Any) -> Any:
+    @staticmethod
+    def shown(priority: Any) -> Any:
         """Return a finite number as it is, anything else as text."""
-        finite = not isinstance(value, float) or math.isfinite(value)
-        return value if finite else str(value)
+        finite = not isinstance(priority, float) or math.isfinite(priority)
+        return priority if finite else str(priority)
+
+
+class PriorityInputField(AnyJSONField):
+    """A priority that is given; the queue judges it."""
 
 
 class CountField(serializers.IntegerField):
@@ -53,6 +52,108 @@ class CountField(serializers.IntegerField):
         return data
 
 
+class LimitField(CountField):
+    """A number of items up to the setting's ``MAX_LIMIT``."""
+
+    default_error_messages = {"over": "Ensure this value is less than or equal to {most}."}  # noqa: RUF012  # as DRF declares it
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=1, max_value=1_000, **options)
+
+    def get_default(self) -> int:
+        """Return the default, or less where the setting allows no more."""
+        return min(super().get_default() or 1, conf.api().max_limit)
+
+    def to_internal_value(self, data: Any) -> int:
+        """Return the number.
+
+        Raises:
+            ValidationError: It is no integer, or over the limit.
+        """
+        count = super().to_internal_value(data)
+        if count > conf.api().max_limit:
+            self.fail("over", most=conf.api().max_limit)
+        return count
+
+
+class SecondsField(serializers.Field[Any, Any, Any, Any]):
+    """A number of seconds as a JSON number; the queue judges how many."""
+
+    default_error_messages = {"invalid": "A number of seconds is required."}  # noqa: RUF012  # as DRF declares it
+
+    def to_internal_value(self, data: Any) -> int | float:
+        """Return the number.
+
+        Raises:
+            ValidationError: It is no number of seconds from 0 to ten years.
+        """
+        is_number = isinstance(data, int | float) and not isinstance(data, bool)
+        if not is_number or not 0 <= data <= MAX_SECONDS:
+            self.fail("invalid")
+        return data
+
+
+class WaitField(SecondsField):
+    """A number of seconds up to the setting's ``MAX_WAIT_SECONDS``."""
+
+    default_error_messages = {"over": "Ensure this value is less than or equal to {most}."}  # noqa: RUF012  # as DRF declares it
+
+    def to_internal_value(self, data: Any) -> int | float:
+        """Return the number.
+
+        Raises:
+            ValidationError: It is no number of seconds, or over the limit.
+        """
+        seconds = super().to_internal_value(data)
+        if seconds > conf.api().max_wait_seconds:
+            self.fail("over", most=conf.api().max_wait_seconds)
+        return seconds
+
+
+class MomentField(serializers.DateTimeField):
+    """A moment in ISO 8601, with its offset from UTC."""
+
+    default_error_messages = {"naive": "An offset from UTC is needed, or Z."}  # noqa: RUF012  # as DRF declares it
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(input_formats=["iso-8601"], **options)
+
+    def enforce_timezone(self, value: datetime.datetime) -> datetime.datetime:
+        """Return the moment as it is.
+
+        Raises:
+            ValidationError: It has no offset.
+        """
+        if value.tzinfo is None:
+            self.fail("naive")
+        return value
+
+
+class TextField(serializers.CharField):
+    """A JSON string as it is: no number, nothing trimmed."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(trim_whitespace=False, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the text.
+
+        Raises:
+            ValidationError: It is no text.
+        """
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class LeaseField(TextField):
+    """The token of a lease, as it was given out."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("help_text", "The token of the lease.")
+        super().__init__(max_length=20_000, **options)
+
+
 class QueryCountField(CountField):
     """A number of items in a query string: digits and nothing else."""
 
@@ -65,6 +166,10 @@ class QueryCountField(CountField):
         if not _COUNT.fullmatch(data):
             self.fail("invalid")
         return int(data)
+
+
+class QueryLimitField(LimitField, QueryCountField):
+    """A number of items in a query string, up to the setting's ``MAX_LIMIT``."""
 
 
 class QueryNumberField(serializers.Field[Any, Any, Any, Any]):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 from rest_framework.exceptions import ParseError
-from rest_framework.parsers import JSONParser
-from rest_framework.renderers import JSONRenderer
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 
 from fdbqueue.service import strict_json
 from fdbqueue.service.codecs import MAX_JSON_DEPTH
@@ -16,12 +17,28 @@ from fdbqueue.service.codecs import MAX_JSON_DEPTH
 MAX_DEPTH = MAX_JSON_DEPTH + 3
 
 
-class StrictJSONParser(JSONParser):
+class Negotiation(DefaultContentNegotiation):
+    """Negotiate by the header alone: ``?format=`` is unknown like any other parameter."""
+
+    def filter_renderers(
+        self,
+        renderers: Iterable[BaseRenderer],
+        format: str | None,  # noqa: ARG002  # DRF's signature
+    ) -> list[BaseRenderer]:
+        """Return all of them."""
+        return list(renderers)
+
+
+class StrictJSONParser(BaseParser):
     """Parse UTF-8 JSON so that nothing in it is lost.
+
+    No JSONParser: what that parses, DRF reads under Django's limit for forms.
 
     Refused, beside what is no JSON: NaN and Infinity, numbers no float can hold, an
     object that has a key twice, an empty body, and nesting deeper than values may be.
     """
+
+    media_type = "application/json"
 
     def parse(
         self,

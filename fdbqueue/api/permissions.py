@@ -1,4 +1,4 @@
-"""Who may do what: a model permission for each verb, and nothing without one."""
+"""Who may use an action: :mod:`fdbqueue.access` decides, and nothing is open without it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-VIEW = "fdbqueue.view_queue"
-PUSH = "fdbqueue.push_queue"
-POP = "fdbqueue.pop_queue"
+from fdbqueue.access import may, may_in_general
 
 
 class QueuePermission(BasePermission):
     """Let an authenticated user do what the view's ``required_permissions`` ask for.
 
-    They map the name of an action to a permission; an action without one is refused.
+    They map the name of an action to a permission; an action without one is refused. The
+    list is allowed here: it shows what its user may see. Whether there is a queue of a name
+    matters only to those who may use it.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -26,4 +26,9 @@ class QueuePermission(BasePermission):
         if view.action is None:  # no such method here: the answer will be 405
             return True
         permission = view.required_permissions.get(view.action)
-        return permission is not None and user.has_perm(permission)
+        if permission is None:
+            return False
+        name = view.kwargs.get(view.lookup_field)
+        if name is None:
+            return view.action == "list" or may_in_general(user, permission)
+        return may(user, permission, name)

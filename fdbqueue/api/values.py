@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdb.tuple import SingleFloat
 
 from fdbqueue.exceptions import InvalidValue
-from fdbqueue.service import Queue
+from fdbqueue.service import Push, Queue
 
 _BASE64 = "base64"
 
@@ -37,6 +38,25 @@ def from_json(value: Any, queue: Queue) -> Any:
         return convert(value)
     except (ValueError, TypeError) as error:
         raise InvalidValue(queue=queue.name, codec=queue.codec.name, reason=str(error)) from error
+
+
+def pushes_of(queue: Queue, entries: Sequence[Mapping[str, Any]]) -> list[Push]:
+    """Return what to push for the checked entries of a request.
+
+    Args:
+        queue: Where to.
+        entries: Their ``value``, and whatever else of a push they have.
+
+    Raises:
+        InvalidValue: The base64 of a value is wrong; the context has its ``index``.
+    """
+    pushes = []
+    for index, entry in enumerate(entries):
+        try:
+            pushes.append(Push(**{**entry, "value": from_json(entry["value"], queue)}))
+        except InvalidValue as error:
+            raise InvalidValue(**error.context, index=index) from error
+    return pushes
 
 
 def to_json(value: Any, codec: str) -> Any:

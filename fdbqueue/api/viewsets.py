@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from django.db import transaction
 from rest_framework import status
 from rest_framework.decorators import action
-from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
 from rest_framework.viewsets import ViewSet
 
-from fdbqueue import conf, service
-from fdbqueue.api import errors, pushing, serializers
-from fdbqueue.api.media import StrictJSONParser, StrictJSONRenderer
-from fdbqueue.api.permissions import POP, PUSH, VIEW, QueuePermission
-from fdbqueue.service import Item, Queue
+from fdbqueue import conf, deadlines, service
+from fdbqueue.access import LEASE, POP, PUSH, VIEW, may, may_in_general, visible
+from fdbqueue.api import errors, inputs, outputs, pagination, parsing
+from fdbqueue.api.connections import is_open
+from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
+from fdbqueue.api.permissions import QueuePermission
+from fdbqueue.api.throttling import QueueThrottle
+from fdbqueue.api.values import from_json, pushes_of
+from fdbqueue.service import Catalog, Item, Once, Queue
+from fdbqueue.service.overview import counts_of
 
 
 class QueueViewSet(ViewSet):
-    """Queues by name: list them, look into them, push and pop.
+    """Queues by name: list them, look into them, push, pop, lease.
 
-    How users authenticate, and throttling, are the host project's; what they may do is
-    not: see :mod:`fdbqueue.api.permissions`.
+    How users authenticate is the host project's; what they may do is not: see
+    :mod:`fdbqueue.access`.
     """
 
     parser_classes = (StrictJSONParser,)
     renderer_classes = (StrictJSONRenderer,)
+    content_negotiation_class = Negotiation
+    versioning_class = None
     permission_classes = (QueuePermission,)
     required_permissions: ClassVar[Mapping[str, str]] = {
         "list": VIEW,
@@ -38,115 +47,171 @@ class QueueViewSet(ViewSet):
         "metadata": VIEW,  # OPTIONS
         "push": PUSH,
         "pop": POP,
+        "lease": LEASE,
+        "ack": LEASE,
+        "nack": LEASE,
+        "extend": LEASE,
     }
     lookup_field = "name"
     lookup_value_regex = "[^/]+"  # a name that is none gets our 404, not Django's
+
+    @classmethod
+    def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
+        """Return the view; with ATOMIC_REQUESTS a wait must not hold a transaction of SQL."""
+        return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Do what comes before the action, and nothing for a body that is too long."""
+        parsing.check_length(request)
+        super().initial(request, *args, **kwargs)
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         """Return ours, whatever ``EXCEPTION_HANDLER`` the host project has."""
         return errors.handle
 
+    def get_throttles(self) -> list[BaseThrottle]:
+        """Return the host project's, and ours."""
+        return [*super().get_throttles(), QueueThrottle()]
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the response, not to be kept by anything in between: it was of that moment."""
+        final = super().finalize_response(request, response, *args, **kwargs)
+        final.headers.setdefault("Cache-Control", "no-store")
+        return final
+
     def list(self, request: Request) -> Response:
-        """Show the queues there are, a page at a time."""
-        asked = _query(request, serializers.QueuesQuery)
-        queues = conf.catalog().queues(after=asked["after"], limit=asked["limit"] + 1)
-        shown = queues[: asked["limit"]]
-        following = shown[-1].name if len(queues) > len(shown) else None
-        data = serializers.QueueOutput(shown, many=True).data
-        return Response({"queues": data, "next": following})
+        """Show the queues that the user may see, a page at a time."""
+        asked = parsing.query(request, inputs.QueuesQuery)
+        position = pagination.queue_position(asked.get("cursor"))
+        catalog = self._begin()
+        names, following = visible(
+            catalog, _may_view(request.user), after=position, limit=asked["limit"]
+        )
+        queues = [catalog.queue(name) for name in names]
+        count = functools.partial(counts_of, queues=queues)
+        found = service.run(catalog.database, count, wrote=lambda _: False)
+        rows = [outputs.queue_row(*row) for row in zip(queues, found, strict=True)]
+        return Response({"queues": rows, "cursor": pagination.queue_cursor(following)})
 
     def retrieve(self, request: Request, name: str) -> Response:
         """Show a queue, and the items at its two ends."""
-        _query(request, serializers.NoParameters)
-        queue = conf.catalog().queue(name)
-        first, last = service.run(queue.database, lambda tr: _ends(queue, tr))
-        return Response({**serializers.QueueOutput(queue).data, "first": first, "last": last})
+        parsing.query(request, inputs.NoParameters)
+        queue = self._queue(name)
+        show = functools.partial(outputs.queue_detail, queue)
+        return Response(service.run(queue.database, show, wrote=lambda _: False))
 
     @action(detail=True, methods=["post"])
     def push(self, request: Request, name: str) -> Response:
         """Push one item, or many in one transaction."""
-        queue = conf.catalog().queue(name)
-        body = _body(request)
-        if isinstance(body, dict) and "items" in body:
-            entries = _checked(serializers.PushManyBody, body)["items"]
-            data: Any = {"pushed": pushing.push_all(queue, entries)}
+        once, body = parsing.once(request), parsing.body(request)
+        if parsing.has(body, "items"):
+            entries = parsing.checked(inputs.PushManyBody, body)["items"]
+            queue = self._queue(name)
+            pushed = queue.push_batch(pushes_of(queue, entries), once=once)
+            shown: Any = {"pushed": len(pushed), "ids": [item.id for item in pushed]}
         else:
-            data = _shown(queue, pushing.push_one(queue, _checked(serializers.PushBody, body)))
-        return Response(data, status=status.HTTP_201_CREATED)
+            entry = parsing.checked(inputs.PushBody, body)
+            queue = self._queue(name)
+            value = from_json(entry.pop("value"), queue)
+            shown = outputs.item(queue, queue.push(value, **entry, once=once))
+        return _answer(shown, once, status.HTTP_201_CREATED)
 
     @action(detail=True, methods=["post"])
     def pop(self, request: Request, name: str) -> Response:
         """Take items from one end, in one transaction."""
-        queue = conf.catalog().queue(name)
-        asked = _checked(serializers.PopBody, _body(request))
-        return _response(queue, queue.pop_many(asked["limit"], end=asked["end"]))
+        return self._take(request, name, inputs.PopBody, Queue.pop_many, outputs.ItemOutput)
+
+    @action(detail=True, methods=["post"])
+    def lease(self, request: Request, name: str) -> Response:
+        """Lease items from one end, in one transaction."""
+        output = outputs.LeasedItemOutput
+        return self._take(request, name, inputs.LeaseBody, Queue.lease_many, output)
+
+    @action(detail=True, methods=["post"])
+    def ack(self, request: Request, name: str) -> Response:
+        """Remove one leased item for good, or many in one transaction."""
+        body = parsing.body(request)
+        if parsing.has(body, "leases"):
+            leases = dict.fromkeys(parsing.checked(inputs.AckManyBody, body)["leases"])
+            acked = self._queue(name).ack_many(leases)
+            return Response({"acked": acked, "lost": len(leases) - acked})
+        lease = parsing.checked(inputs.AckBody, body)["lease"]
+        self._queue(name).ack(lease)
+        return Response({"acked": 1, "lost": 0})
+
+    @action(detail=True, methods=["post"])
+    def nack(self, request: Request, name: str) -> Response:
+        """Give a leased item up: it goes back to its place, or to the dead letters."""
+        asked = parsing.checked(inputs.NackBody, parsing.body(request))
+        self._queue(name).nack(asked.pop("lease"), **asked)
+        return Response({"nacked": 1})
+
+    @action(detail=True, methods=["post"])
+    def extend(self, request: Request, name: str) -> Response:
+        """Let a lease run for so many seconds from now on."""
+        asked = parsing.checked(inputs.ExtendBody, parsing.body(request))
+        queue = self._queue(name)
+        item = queue.extend(asked["lease"], asked["seconds"])
+        return Response(outputs.item(queue, item, outputs.LeasedItemOutput))
 
     @action(detail=True)
     def peek(self, request: Request, name: str) -> Response:
         """Show the items that a pop would take."""
-        queue = conf.catalog().queue(name)
-        asked = _query(request, serializers.PeekQuery)
-        return _response(queue, queue.peek_many(asked["limit"], end=asked["end"]))
+        asked = parsing.query(request, inputs.PeekQuery)
+        queue = self._queue(name)
+        found = queue.peek_many(asked["limit"], end=asked["end"])
+        return Response({"items": outputs.items(queue, found)})
 
     @action(detail=True)
     def items(self, request: Request, name: str) -> Response:
         """Show a page of the items, in their order from one end."""
-        queue = conf.catalog().queue(name)
-        asked = _query(request, serializers.ItemsQuery)
-        page = queue.page(after=asked.pop("cursor", None), **asked)
-        return _response(queue, page.items, cursor=page.cursor)
+        asked = parsing.query(request, inputs.ItemsQuery)
+        queue = self._queue(name)
+        place = queue, asked["end"], asked["state"]
+        after = pagination.item_position(*place, asked.pop("cursor", None))
+        page = queue.page(after=after, **asked)
+        cursor = pagination.item_cursor(*place, page.cursor)
+        return Response({"items": outputs.items(queue, page.items), "cursor": cursor})
 
-    @action(detail=True, url_path="items/(?P<item_id>[^/]+)")
-    def item(self, request: Request, name: str, item_id: str) -> Response:
-        """Show one item."""
-        _query(request, serializers.NoParameters)
-        queue = conf.catalog().queue(name)
-        return Response(_shown(queue, queue.get(item_id)))
+    @action(detail=True, url_path="items/(?P<id>[^/]+)")
+    def item(self, request: Request, name: str, id: str) -> Response:
+        """Show one item, in whatever state it is."""
+        parsing.query(request, inputs.NoParameters)
+        queue = self._queue(name)
+        return Response(outputs.item(queue, queue.get(id)))
 
+    def _take(
+        self,
+        request: Request,
+        name: str,
+        body: type[inputs.PopBody],
+        take: Callable[..., Sequence[Item]],
+        output: type[outputs.ItemOutput],
+    ) -> Response:
+        """Pop or lease: what the body asks for are the arguments of the service's method."""
+        asked = parsing.checked(body, parsing.body(request))
+        once, queue = parsing.once(request), self._queue(name, asked["wait"])
+        still = functools.partial(is_open, request)
+        found = take(queue, asked.pop("limit"), waits_while=still, once=once, **asked)
+        return _answer({"items": outputs.items(queue, found, output)}, once)
 
-def _body(request: Request) -> Any:
-    """Return the body of a POST, which takes no query; none at all is an empty object.
+    def _begin(self, wait_seconds: float = 0) -> Catalog:
+        """Begin the time that the engine has, all input being read, and return the queues."""
+        return deadlines.begin(conf.api().timeout_seconds, wait_seconds)
 
-    DRF does not read a body without Content-Length: a chunked one is refused, for a pop
-    of the default end would be a bad guess.
-    """
-    _query(request, serializers.NoParameters)
-    if request.stream is not None:
-        return request.data
-    if request.META.get("HTTP_TRANSFER_ENCODING"):
-        raise ParseError("A body needs a Content-Length.")
-    return {}
-
-
-def _query(request: Request, kind: type[serializers.Input]) -> dict[str, Any]:
-    """Return the checked query."""
-    parameters = {}
-    for name, values in request.query_params.lists():
-        if len(values) > 1:
-            raise ValidationError({name: ["It is given more than once."]})
-        parameters[name] = values[0]
-    return _checked(kind, parameters)
-
-
-def _checked(kind: type[serializers.Input], data: Any) -> dict[str, Any]:
-    checked: dict[str, Any] = kind().run_validation(data)
-    return checked
+    def _queue(self, name: str, wait_seconds: float = 0) -> Queue:
+        """Begin the time that the engine has, and return a queue."""
+        return self._begin(wait_seconds).queue(name)
 
 
-def _ends(queue: Queue, tr: Any) -> tuple[Any, Any]:
-    """Return the first and the last item, None where the queue is empty."""
-    first = queue.page(end="min", limit=1, tr=tr).items
-    last = queue.page(end="max", limit=1, tr=tr).items
-    return _shown(queue, *first), _shown(queue, *last)
+def _answer(data: Any, once: Once | None, code: int = status.HTTP_200_OK) -> Response:
+    """Return the answer to what has an effect, and say whether it had that before."""
+    replayed = {"Idempotent-Replayed": "true"} if once is not None and once.replayed else {}
+    return Response(data, status=code, headers=replayed)
 
 
-def _shown(queue: Queue, item: Item | None = None) -> Any:
-    if item is None:
-        return None
-    return serializers.ItemOutput(item, context={"codec": queue.codec.name}).data
-
-
-def _response(queue: Queue, items: Iterable[Item], **more: Any) -> Response:
-    context = {"codec": queue.codec.name}
-    shown = serializers.ItemOutput(list(items), many=True, context=context).data
-    return Response({"items": shown, **more})
+def _may_view(user: Any) -> Callable[[str], bool]:
+    """Return what tells whether a user may know of a queue."""
+    if may_in_general(user, VIEW):
+        return lambda _: True
+    return functools.partial(may, user, VIEW)

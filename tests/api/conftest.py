@@ -14,6 +14,7 @@ from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
 from fdbqueue import conf, service
+from tests.concurrency.clock import Clock
 
 QUEUES = {
     "quakes": {"kind": "priority", "priority_type": "float"},
@@ -21,6 +22,8 @@ QUEUES = {
     "mail": {"kind": "fifo"},
     "raw": {"kind": "fifo", "codec": "bytes"},
     "pairs": {"kind": "fifo", "codec": "tuple"},
+    "audit": {"kind": "fifo", "order": "commit"},
+    "tried": {"kind": "fifo", "max_attempts": 2},
     "user-*": {"kind": "fifo"},
 }
 
@@ -46,6 +49,37 @@ def queues(settings: Any, tmp_path: Path) -> Iterator[service.Catalog]:
     service.run(catalog.database, lambda tr: tr.clear_range(everything.start, everything.stop))
     if hasattr(catalog.database, "close"):
         catalog.database.close()
+
+
+@pytest.fixture
+def allow(settings: Any) -> Callable[..., None]:
+    """Set keys of the setting's ``API``."""
+
+    def change(**options: Any) -> None:
+        settings.FDBQUEUE = {**settings.FDBQUEUE, "API": options}
+
+    return change
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Set what the service takes for the time."""
+    clock = Clock()
+    monkeypatch.setattr("fdbqueue.service.clock.time", clock)
+    return clock
+
+
+@pytest.fixture
+def root() -> Callable[[], APIClient]:
+    """Make clients of a superuser who is not stored: threads may use them without a database."""
+
+    def make() -> APIClient:
+        client = APIClient()
+        client.default_format = "json"
+        client.force_authenticate(User(pk=1, username="root", is_superuser=True))
+        return client
+
+    return make
 
 
 @pytest.fixture
@@ -80,7 +114,7 @@ def client_with(user_with: Callable[..., User]) -> Callable[..., APIClient]:
 @pytest.fixture
 def api(client_with: Callable[..., APIClient], queues: service.Catalog) -> APIClient:
     """A client who may do everything."""
-    return client_with("view_queue", "push_queue", "pop_queue")
+    return client_with("view_queue", "push_queue", "pop_queue", "lease_queue")
 
 
 @pytest.fixture

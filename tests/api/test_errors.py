@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,9 +17,11 @@ from fdbqueue.api.errors import handle
 from fdbqueue.api.viewsets import QueueViewSet
 from fdbqueue.exceptions import LeaseLost
 
-EVERYTHING = ("view_queue", "push_queue", "pop_queue")
+EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue")
 FAILING = "tests.api.failing_engine"
 MAIL = {"mail": {"kind": "fifo"}, "user-*": {"kind": "fifo"}}
+ITEM = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA"
+LEASE = f"{ITEM}.AAAAAAAAAAA"
 
 #: Every address, with what to send to it.
 REQUESTS = [
@@ -27,10 +29,15 @@ REQUESTS = [
     ("get", "/api/queues/mail/", None),
     ("get", "/api/queues/mail/peek/", None),
     ("get", "/api/queues/mail/items/", None),
-    ("get", "/api/queues/mail/items/FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA/", None),
+    ("get", f"/api/queues/mail/items/{ITEM}/", None),
     ("post", "/api/queues/mail/push/", {"value": 1}),
     ("post", "/api/queues/mail/push/", {"items": [{"value": 1}]}),
     ("post", "/api/queues/mail/pop/", {}),
+    ("post", "/api/queues/mail/lease/", {}),
+    ("post", "/api/queues/mail/ack/", {"lease": LEASE}),
+    ("post", "/api/queues/mail/ack/", {"leases": [LEASE]}),
+    ("post", "/api/queues/mail/nack/", {"lease": LEASE}),
+    ("post", "/api/queues/mail/extend/", {"lease": LEASE}),
 ]
 each_request = pytest.mark.parametrize(("method", "path", "body"), REQUESTS)
 
@@ -66,6 +73,10 @@ def test_wrong_methods(api: APIClient) -> None:
         ("post", "/api/queues/"),
         ("get", "/api/queues/mail/pop/"),
         ("get", "/api/queues/mail/push/"),
+        ("get", "/api/queues/mail/lease/"),
+        ("put", "/api/queues/mail/ack/"),
+        ("delete", "/api/queues/mail/nack/"),
+        ("patch", "/api/queues/mail/extend/"),
         ("post", "/api/queues/mail/items/"),
         ("put", "/api/queues/mail/items/FQEB/"),
     ):
@@ -99,13 +110,24 @@ def test_throttled(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     assert response["Retry-After"] == "7"
 
 
-@pytest.mark.parametrize("atomic", [True, False])
-def test_atomic_requests(api: APIClient, monkeypatch: pytest.MonkeyPatch, atomic: bool) -> None:
-    """With ATOMIC_REQUESTS an error undoes what the request wrote, as DRF's own do."""
-    monkeypatch.setattr(QueueViewSet, "throttle_classes", [Refusing])
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
-    assert api.get("/api/queues/").status_code == 429
-    assert User.objects.filter(username="record").exists() is not atomic
+class Watching(BaseThrottle):
+    """A host project's throttle that notes whether a transaction of SQL is open."""
+
+    savepoints: ClassVar[list[int]] = []
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        self.savepoints.append(len(connection.savepoint_ids))
+        return True
+
+
+def test_atomic_requests(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ATOMIC_REQUESTS a request still opens no transaction of SQL: it may wait for long."""
+    monkeypatch.setattr(QueueViewSet, "throttle_classes", [Watching])
+    monkeypatch.setattr(Watching, "savepoints", [])
+    before = len(connection.savepoint_ids)
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert api.post("/api/queues/mail/pop/", {}).status_code == 200
+    assert Watching.savepoints == [before]
 
 
 def test_the_host_projects_handler_is_not_used(api: APIClient, settings: Any) -> None:
@@ -143,28 +165,37 @@ def test_engine_unavailable(
 
 
 @each_request
-@pytest.mark.parametrize("fdb_code", [1031, 1510])
+@pytest.mark.parametrize(
+    ("fdb_code", "code"), [(1031, "deadline_exceeded"), (1510, "engine_error")]
+)
 def test_engine_errors(
-    client: APIClient, settings: Any, fdb_code: int, method: str, path: str, body: Any
+    client: APIClient, settings: Any, fdb_code: int, code: str, method: str, path: str, body: Any
 ) -> None:
-    """The engine's own errors are 503 with Retry-After."""
+    """The engine's own errors are 503 with Retry-After; one of them says that time ran out."""
     settings.FDBQUEUE = {"ENGINE": FAILING, "OPTIONS": {"code": fdb_code}, "QUEUES": MAIL}
     response = getattr(client, method)(path, body)
-    check_shape(response, 503, "engine_error")
+    check_shape(response, 503, code)
+    assert response.json().keys() == {"code", "message"}
     assert int(response["Retry-After"]) > 0
 
 
 def test_outcome_unknown(client: APIClient, settings: Any, tmp_path: Path) -> None:
-    """A push or pop of unknown outcome is 503 without Retry-After: it may have worked."""
+    """A push, pop or lease of unknown outcome says so: it may have worked."""
     settings.FDBQUEUE = {
         "ENGINE": "tests.api.unsure_engine",
         "OPTIONS": {"path": tmp_path / "q"},
         "QUEUES": MAIL,
     }
-    for _, path, body in REQUESTS[-2:]:
-        response = client.post(path, body)
+    for path, body in (
+        ("push/", {"value": 1}),
+        ("push/", {"items": [{"value": 1}, {"value": 2}]}),
+        ("pop/", {}),
+        ("lease/", {}),
+    ):
+        response = client.post(f"/api/queues/mail/{path}", body)
         check_shape(response, 503, "outcome_unknown")
-        assert "Retry-After" not in response
+        assert response.json().keys() == {"code", "message"}
+        assert int(response["Retry-After"]) > 0
 
 
 def test_a_lost_lease() -> None:

@@ -57,6 +57,70 @@ def test_a_cursor_outlives_its_item(api: APIClient, jobs: str) -> None:
     assert values(api.get(f"{jobs}/items/?cursor={cursor}")) == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("state", ["leased", "delayed", "dead"])
+def test_pages_of_hidden_items(api: APIClient, state: str, end: str) -> None:
+    """Items in other states have pages too, in the order of their places."""
+    body = [{"value": n, **({"delay": 60} if state == "delayed" else {})} for n in range(5)]
+    pushed = api.post("/api/queues/tried/push/", {"items": body}).json()
+    for _ in range({"leased": 1, "delayed": 0, "dead": 2}[state]):
+        leased = api.post("/api/queues/tried/lease/", {"limit": 5}).json()["items"]
+        for item in leased if state == "dead" else []:
+            nack = {"lease": item["lease"], "reason": "broken"}
+            assert api.post("/api/queues/tried/nack/", nack).status_code == 200
+    seen: list[Any] = []
+    address = f"/api/queues/tried/items/?limit=2&end={end}&state={state}"
+    page = api.get(address).json()
+    while page["cursor"] is not None:
+        seen += page["items"]
+        page = api.get(f"{address}&cursor={page['cursor']}").json()
+    seen += page["items"]
+    assert [item["id"] for item in seen] == pushed["ids"][:: -1 if end == "max" else 1]
+    for item in seen:
+        assert item["state"] == state
+        assert (item["until"] is not None) == (state != "dead")
+        assert item["reason"] == ("broken" if state == "dead" else None)
+        assert "lease" not in item
+        assert api.get(f"/api/queues/tried/items/{item['id']}/").json() == item
+    assert api.get("/api/queues/tried/items/").json()["items"] == []
+
+
+def test_a_cursor_is_of_its_queue(api: APIClient, jobs: str) -> None:
+    """The cursor of one queue is none of another, however alike they are."""
+    for name in ("mail", "tried"):
+        api.post(f"/api/queues/{name}/push/", {"items": [{"value": 1}, {"value": 2}]})
+    cursor = api.get("/api/queues/mail/items/?limit=1").json()["cursor"]
+    assert values(api.get(f"/api/queues/mail/items/?cursor={cursor}")) == [2]
+    for name in ("tried", "audit", "jobs", "user-1"):
+        response = api.get(f"/api/queues/{name}/items/?cursor={cursor}")
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+    assert api.get(f"/api/queues/?cursor={cursor}").status_code == 400
+    listed = api.get("/api/queues/?limit=1").json()["cursor"]
+    assert api.get(f"/api/queues/mail/items/?cursor={listed}").status_code == 400
+
+
+def test_a_cursor_cannot_be_made_or_changed(api: APIClient, jobs: str) -> None:
+    """An id, a cursor with another id and one with a space before it are refused."""
+    second = api.get(f"{jobs}/items/?limit=2").json()["items"][1]
+    cursor = api.get(f"{jobs}/items/?limit=1").json()["cursor"]
+    signature = cursor.rpartition(":")[2]
+    for bad in (second["id"], f"{second['id']}:{signature}", f"%20{cursor}", cursor[:-1]):
+        response = api.get(f"{jobs}/items/?cursor={bad}")
+        assert response.json()["code"] == "invalid_input"
+        assert response.json()["fields"] == {"cursor": "It is no cursor of this list."}
+    assert api.get(f"{jobs}/items/?limit=1&cursor={cursor}").json()["items"] == [second]
+
+
+def test_a_cursor_of_another_secret(api: APIClient, jobs: str, settings: Any) -> None:
+    """A project that changes its secret key keeps the old cursors among the fallbacks."""
+    cursor = api.get(f"{jobs}/items/?limit=1").json()["cursor"]
+    old = settings.SECRET_KEY
+    settings.SECRET_KEY = "another"
+    assert api.get(f"{jobs}/items/?cursor={cursor}").status_code == 400
+    settings.SECRET_KEY_FALLBACKS = [old]
+    assert values(api.get(f"{jobs}/items/?cursor={cursor}")) == list(range(1, 10))
+
+
 def test_page_of_a_range_of_priorities(api: APIClient, jobs: str) -> None:
     """Both bounds are included, and work from either end."""
     assert values(api.get(f"{jobs}/items/?min_priority=3&max_priority=5")) == [3, 4, 5]

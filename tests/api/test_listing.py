@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from fdb.subspace_impl import Subspace
 from rest_framework.test import APIClient
 
 from fdbqueue import service
+
+NONE = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0}
+
+
+def row(name: str, kind: str, codec: str, priority_type: str | None) -> dict[str, Any]:
+    """Return what the list says of an empty queue."""
+    return {
+        "name": name,
+        "kind": kind,
+        "codec": codec,
+        "priority_type": priority_type,
+        "counts": NONE,
+    }
 
 
 def test_list_has_every_configured_queue(api: APIClient) -> None:
@@ -16,27 +30,80 @@ def test_list_has_every_configured_queue(api: APIClient) -> None:
     assert response.status_code == 200
     assert response.json() == {
         "queues": [
-            {"name": "jobs", "kind": "priority", "codec": "json", "priority_type": "int"},
-            {"name": "mail", "kind": "fifo", "codec": "json", "priority_type": None},
-            {"name": "pairs", "kind": "fifo", "codec": "tuple", "priority_type": None},
-            {"name": "quakes", "kind": "priority", "codec": "json", "priority_type": "float"},
-            {"name": "raw", "kind": "fifo", "codec": "bytes", "priority_type": None},
+            row("audit", "fifo", "json", None),
+            row("jobs", "priority", "json", "int"),
+            row("mail", "fifo", "json", None),
+            row("pairs", "fifo", "tuple", None),
+            row("quakes", "priority", "json", "float"),
+            row("raw", "fifo", "bytes", None),
+            row("tried", "fifo", "json", None),
         ],
-        "next": None,
+        "cursor": None,
     }
+
+
+def test_list_and_detail_count_the_items(api: APIClient) -> None:
+    """Both say how many items are in each state, each queue's own."""
+    api.post("/api/queues/mail/push/", {"items": [{"value": 1}] * 5})
+    api.post("/api/queues/mail/push/", {"value": 1, "delay": 60})
+    api.post("/api/queues/mail/lease/", {"limit": 2})
+    for _ in range(2):
+        api.post("/api/queues/tried/push/", {"value": 1})
+        (lease,) = api.post("/api/queues/tried/lease/", {"end": "max"}).json()["items"]
+        for _ in range(2):
+            api.post("/api/queues/tried/nack/", {"lease": lease["lease"]})
+            (lease,) = api.post("/api/queues/tried/lease/", {}).json()["items"] or [lease]
+    listed = {queue["name"]: queue for queue in api.get("/api/queues/").json()["queues"]}
+    assert listed["mail"]["counts"] == {"ready": 3, "leased": 2, "delayed": 1, "dead": 0}
+    assert listed["tried"]["counts"] == {"ready": 0, "leased": 0, "delayed": 0, "dead": 2}
+    assert listed["jobs"]["counts"] == NONE
+    for name in ("mail", "tried", "jobs"):
+        assert api.get(f"/api/queues/{name}/").json()["counts"] == listed[name]["counts"]
 
 
 def test_list_comes_a_page_at_a_time(api: APIClient) -> None:
     """A page has as many queues as asked for, and says where the next one starts."""
+    api.post("/api/queues/user-7/push/", {"value": 1})
     everything = [queue["name"] for queue in api.get("/api/queues/").json()["queues"]]
-    found, after = [], ""
-    while after is not None:
-        page = api.get(f"/api/queues/?limit=2&after={after}").json()
+    assert "user-7" in everything
+    for limit in (1, 2, 8, 9):
+        found, address = [], f"/api/queues/?limit={limit}"
+        page = api.get(address).json()
+        while page["cursor"] is not None:
+            assert len(page["queues"]) == limit
+            found += [queue["name"] for queue in page["queues"]]
+            page = api.get(f"{address}&cursor={page['cursor']}").json()
         found += [queue["name"] for queue in page["queues"]]
-        after = page["next"]
-    assert found == everything
-    for query in ("limit=0", "limit=1001", "limit=x", "after=" + "a" * 101, "cursor=a"):
-        assert api.get(f"/api/queues/?{query}").status_code == 400
+        assert found == everything
+    assert len(everything) == 8
+
+
+def test_a_list_of_as_many_as_there_are_is_the_last_page(api: APIClient) -> None:
+    """There is no cursor to an empty page."""
+    assert api.get("/api/queues/?limit=7").json()["cursor"] is None
+    assert api.get("/api/queues/?limit=6").json()["cursor"] is not None
+
+
+def test_a_cursor_of_the_list_outlives_the_secret(api: APIClient, settings: Any) -> None:
+    """It is good as long as the old secret key is among the fallbacks, and no longer."""
+    page = api.get("/api/queues/?limit=6").json()
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another"
+    following = api.get(f"/api/queues/?cursor={page['cursor']}").json()
+    assert [queue["name"] for queue in following["queues"]] == ["tried"]
+    settings.SECRET_KEY_FALLBACKS = []
+    assert api.get(f"/api/queues/?cursor={page['cursor']}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=1001", "limit=x", "after=mail", "cursor=", "cursor=mail", "cursor=mail:x"],
+)
+def test_bad_query_of_the_list(api: APIClient, query: str) -> None:
+    """A limit that is none, a name for a cursor and what is unknown are refused."""
+    response = api.get(f"/api/queues/?{query}")
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+    assert list(response.json()["fields"]) == [query.partition("=")[0]]
 
 
 def test_list_has_queues_of_a_pattern_once_pushed_to(api: APIClient) -> None:
@@ -56,9 +123,17 @@ def test_detail_of_an_empty_queue(api: APIClient) -> None:
         "kind": "fifo",
         "codec": "json",
         "priority_type": None,
+        "counts": NONE,
+        "order": "count",
+        "contention": "strict",
+        "max_attempts": None,
+        "max_value_bytes": 100_000,
+        "oldest": None,
         "first": None,
         "last": None,
     }
+    assert api.get("/api/queues/audit/").json()["order"] == "commit"
+    assert api.get("/api/queues/tried/").json()["max_attempts"] == 2
 
 
 def test_detail_shows_both_ends(api: APIClient) -> None:
@@ -68,6 +143,7 @@ def test_detail_shows_both_ends(api: APIClient) -> None:
     detail = api.get("/api/queues/jobs/").json()
     assert detail["first"]["value"] == "a"
     assert detail["last"]["value"] == "c"
+    assert detail["oldest"] == detail["first"]["pushed_at"]
     assert [detail["last"]] == api.post("/api/queues/jobs/pop/", {"end": "max"}).json()["items"]
 
 

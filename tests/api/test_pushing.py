@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rest_framework.test import APIClient
 
 from fdbqueue import service
+from fdbqueue.service import Counts, items
+from tests.concurrency.clock import Clock
 
-KEYS = {"id", "priority", "value", "pushed_at", "attempts"}
+TAIPEI = datetime.timezone(datetime.timedelta(hours=8))
+
+KEYS = {
+    *("id", "priority", "value", "pushed_at", "attempts"),
+    *("size", "state", "until", "reason"),
+}
 
 
 def test_push_answers_with_the_item(api: APIClient) -> None:
@@ -47,15 +55,17 @@ def test_a_fifo_item_can_be_pushed_as_it_was_shown(api: APIClient) -> None:
     assert api.post("/api/queues/mail/push/", {"items": [entry]}).status_code == 201
 
 
-@pytest.mark.parametrize("name", ["jobs", "mail"])
+@pytest.mark.parametrize("name", ["jobs", "mail", "audit"])
 def test_push_many(api: APIClient, name: str) -> None:
-    """Many items go in in their order, and the answer is their number."""
+    """Many items go in in their order, and the answer is their number and their ids."""
     entries = [{"value": number} for number in range(1_000)]
     response = api.post(f"/api/queues/{name}/push/", {"items": entries})
     assert response.status_code == 201
-    assert response.json() == {"pushed": 1_000}
+    assert response.json().keys() == {"pushed", "ids"}
+    assert response.json()["pushed"] == 1_000
     items = api.post(f"/api/queues/{name}/pop/", {"limit": 1_000}).json()["items"]
     assert [item["value"] for item in items] == list(range(1_000))
+    assert [item["id"] for item in items] == response.json()["ids"]
 
 
 def test_push_many_with_priorities(api: APIClient) -> None:
@@ -92,13 +102,120 @@ def test_push_many_refuses_a_priority_in_a_fifo_queue(api: APIClient) -> None:
     assert many.json() == {**one.json(), "index": 0}
 
 
-def test_push_many_over_the_limit_of_a_transaction(
-    api: APIClient, settings: Any, queues: service.Catalog
+def test_push_many_over_the_limit_of_a_batch(
+    api: APIClient, allow: Callable[..., None], queues: service.Catalog
 ) -> None:
-    """Items that no transaction can hold are refused together, with 413."""
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = None
-    entries = [{"value": "x" * 99_900}] * 110
+    """Items that are too large together are refused together, with 413."""
+    allow(MAX_BODY_BYTES=20_000_000)
+    entries = [{"value": "x" * 99_900}] * 51
     response = api.post("/api/queues/mail/push/", {"items": entries})
     assert response.status_code == 413
-    assert response.json()["code"] == "transaction_too_large"
+    assert response.json()["code"] == "batch_too_large"
+    assert response.json()["limit_bytes"] == 5_000_000
     assert queues.queue("mail").peek() is None
+    assert api.post("/api/queues/mail/push/", {"items": entries[1:]}).status_code == 201
+
+
+def test_a_whole_body_of_items_is_one_batch(api: APIClient, queues: service.Catalog) -> None:
+    """A body of the default limit is one push: a thousand items, 5 MB."""
+    head, tail, one = '{"items":[', "]}", '{"value":"%s"}'
+    room = (5_000_000 - len(head + tail)) // 1_000 - len(one % "" + ",")
+    body = head + ",".join([one % ("x" * room)] * 1_000) + tail
+    assert 4_999_000 < len(body) <= 5_000_000
+    response = api.post("/api/queues/mail/push/", body, content_type="application/json")
+    assert response.status_code == 201, response.content
+    assert queues.queue("mail").size() == 1_000
+
+
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw", "pairs"])
+def test_a_delayed_push(api: APIClient, clock: Clock, name: str) -> None:
+    """A delayed item says until when, is no part of pops, and is in its place after that."""
+    late = api.post(f"/api/queues/{name}/push/", {"value": "bGF0ZQ==", "delay": 60.5})
+    assert late.status_code == 201
+    assert late.json()["state"] == "delayed"
+    pushed_at = clock.time_ns() // 1_000
+    assert microseconds(late.json()["until"]) == pushed_at + 60_500_000
+    assert api.post(f"/api/queues/{name}/pop/", {}).json() == {"items": []}
+    address = f"/api/queues/{name}/items/"
+    assert api.get(f"{address}?state=delayed").json()["items"] == [late.json()]
+    assert api.get(f"{address}{late.json()['id']}/").json() == late.json()
+    clock.advance(61)
+    (item,) = api.post(f"/api/queues/{name}/pop/", {}).json()["items"]
+    assert item == {**late.json(), "state": "ready", "until": None}
+
+
+def test_not_before(api: APIClient, clock: Clock) -> None:
+    """A moment with its offset hides an item until then; one that is past does nothing."""
+    moment = datetime.datetime.fromtimestamp(clock.time_ns() // 1_000_000_000 + 90, TAIPEI)
+    body = {"value": 1, "not_before": moment.isoformat()}
+    pushed = api.post("/api/queues/mail/push/", body).json()
+    assert (pushed["state"], pushed["until"]) == ("delayed", f"{utc(moment)}Z")
+    past = {"value": 2, "not_before": "2001-01-01T00:00:00Z"}
+    assert api.post("/api/queues/mail/push/", past).json()["state"] == "ready"
+    assert api.post("/api/queues/mail/push/", {"value": 3, "delay": 0}).json()["until"] is None
+    values = [each["value"] for each in api.get("/api/queues/mail/items/").json()["items"]]
+    assert values == [2, 3]
+    clock.advance(91)
+    popped = api.post("/api/queues/mail/pop/", {"limit": 3}).json()["items"]
+    assert [each["value"] for each in popped] == [1, 2, 3]
+
+
+def test_each_of_many_has_its_own_delay(api: APIClient, clock: Clock) -> None:
+    """Delays and moments are each item's own, and they come in the order of their places."""
+    moment = datetime.datetime.fromtimestamp(clock.time_ns() // 1_000_000_000 + 20, TAIPEI)
+    entries = [
+        {"value": "a", "delay": 30},
+        {"value": "b"},
+        {"value": "c", "not_before": moment.isoformat()},
+        {"value": "d", "delay": 0},
+    ]
+    pushed = api.post("/api/queues/mail/push/", {"items": entries})
+    assert pushed.status_code == 201
+    seen = []
+    for _ in range(3):
+        items = api.post("/api/queues/mail/pop/", {"limit": 9}).json()["items"]
+        seen.append([(item["value"], pushed.json()["ids"].index(item["id"])) for item in items])
+        clock.advance(20)
+    assert seen == [[("b", 1), ("d", 3)], [("c", 2)], [("a", 0)]]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"delay": -1},
+        {"delay": "5"},
+        {"delay": True},
+        {"delay": None},
+        {"delay": [1]},
+        {"delay": 315_360_001},
+        {"delay": 10**400},
+        {"not_before": "2030-01-01T00:00:00"},
+        {"not_before": "2030-02-30T00:00:00Z"},
+        {"not_before": "tomorrow"},
+        {"not_before": ""},
+        {"not_before": None},
+        {"not_before": 1_900_000_000},
+        {"not_before": ["2030-01-01T00:00:00Z"]},
+        {"not_before": "9999-12-31T23:59:59-23:00"},
+        {"delay": 1, "not_before": "2030-01-01T00:00:00Z"},
+    ],
+    ids=str,
+)
+def test_bad_delays(api: APIClient, queues: service.Catalog, entry: dict[str, Any]) -> None:
+    """What is no delay or no moment with its offset is refused, alone and among others."""
+    one = api.post("/api/queues/mail/push/", {"value": 1, **entry})
+    many = api.post("/api/queues/mail/push/", {"items": [{"value": 1}, {"value": 2, **entry}]})
+    for response in (one, many):
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+    assert queues.queue("mail").counts() == Counts(ready=0, leased=0, delayed=0, dead=0)
+
+
+def microseconds(text: str) -> int:
+    """Return the microseconds since the Unix epoch of a moment in an answer."""
+    moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return items.microseconds(moment)
+
+
+def utc(moment: datetime.datetime) -> str:
+    """Return a moment in UTC, without its offset."""
+    return moment.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat()

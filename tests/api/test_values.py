@@ -14,11 +14,26 @@ from fdbqueue import service
 
 
 def through(api: APIClient, name: str, value: Any) -> Any:
-    """Push a value and pop it; what every answer showed must be the same."""
-    pushed = api.post(f"/api/queues/{name}/push/", {"value": value})
+    """Push a value alone and among others, pop and lease it; every answer must show it alike."""
+    address = f"/api/queues/{name}"
+    headers = {"Idempotency-Key": "key"}
+    pushed = api.post(f"{address}/push/", {"value": value}, headers=headers)
     assert pushed.status_code == 201, pushed.content
-    (popped,) = api.post(f"/api/queues/{name}/pop/", {}).json()["items"]
-    assert popped == pushed.json()
+    assert api.post(f"{address}/push/", {"value": value}, headers=headers).content == pushed.content
+    many = api.post(f"{address}/push/", {"items": [{"value": value}]})
+    assert many.status_code == 201
+    first, second = api.get(f"{address}/items/").json()["items"]
+    assert first == pushed.json()
+    assert [second["id"]] == many.json()["ids"]
+    assert api.get(f"{address}/").json()["last"] == second
+    assert api.get(f"{address}/items/{second['id']}/").json() == second
+    (popped,) = api.post(f"{address}/pop/", {}, headers={"Idempotency-Key": "pop"}).json()["items"]
+    again = api.post(f"{address}/pop/", {}, headers={"Idempotency-Key": "pop"})
+    assert again.json() == {"items": [popped]} == {"items": [first]}
+    (leased,) = api.post(f"{address}/lease/", {}).json()["items"]
+    shown = {json.dumps(each["value"]) for each in (first, second, popped, leased)}
+    assert len(shown) == 1
+    assert api.post(f"{address}/ack/", {"lease": leased["lease"]}).status_code == 200
     return popped["value"]
 
 
@@ -38,6 +53,11 @@ def through(api: APIClient, name: str, value: Any) -> Any:
         [],
         {},
         {"": {"a": [1, [2, {"b": None}]], "ключ": "значение"}},
+        {"items": [], "value": {"base64": "AA=="}, "__proto__": None},
+        1.0,
+        1e22,
+        5e-324,
+        '\ufeff\ufffe\U0010ffff\x1f"\\/',
     ],
     ids=lambda value: repr(value)[:20].encode("ascii", "replace").decode(),
 )
@@ -45,6 +65,33 @@ def test_json_is_exact(api: APIClient, value: Any) -> None:
     """Any JSON value comes back equal and of the same type."""
     back = through(api, "mail", value)
     assert json.dumps(back) == json.dumps(value)
+
+
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit", "tried"])
+def test_the_deepest_value(api: APIClient, name: str) -> None:
+    """Two hundred levels are a value in every kind of queue, and 201 are none."""
+    value: Any = 1
+    for level in range(200):
+        value = [value] if level % 2 else {"a": value}
+    assert through(api, name, value) == value
+    refused = api.post(f"/api/queues/{name}/push/", {"value": [value]})
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_value")
+    many = api.post(f"/api/queues/{name}/push/", {"items": [{"value": 1}, {"value": [value]}]})
+    assert (many.status_code, many.json()["code"]) == (400, "parse_error")
+
+
+@pytest.mark.parametrize("text", [r"\ud800", r"\udfff", r"a\ude00\ud83d", r"\ud800\ud800"])
+@pytest.mark.parametrize("frame", ['"%s"', '["%s"]', '{"%s": 1}', '{"a": {"b": "%s"}}'])
+def test_half_a_surrogate_pair(api: APIClient, frame: str, text: str) -> None:
+    """A text that no UTF-8 can hold is refused, wherever it stands, and a whole pair is not."""
+    for body in ('{"value": %s}', '{"items": [{"value": %s}]}'):
+        response = api.post(
+            "/api/queues/mail/push/", body % (frame % text), content_type="application/json"
+        )
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_value")
+    whole = '{"value": %s}' % (frame % r"\ud83c\udf0f")
+    pushed = api.post("/api/queues/mail/push/", whole, content_type="application/json")
+    assert json.dumps(pushed.json()["value"]) == json.dumps(json.loads(frame % "🌏"))
 
 
 def test_unicode_is_sent_as_utf_8(api: APIClient) -> None:

@@ -1,0 +1,5 @@
+"""The server's settings, with a view beside the API that does nothing."""
+
+from tests.live.server_settings import *  # noqa: F403
+
+ROOT_URLCONF = "benchmarks.http_urls"

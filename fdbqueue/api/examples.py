@@ -1,0 +1,120 @@
+"""What the OpenAPI schema shows as examples: a request and its answer for each operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample
+
+_ITEM = {
+    "id": "IcAZmZmZmZmaFAGiw6bVvSlXcb2dMBh3QyQx9sA",
+    "priority": 6.4,
+    "value": {"id": "us1000chhc", "place": "22km NNE of Hualian, Taiwan"},
+    "pushed_at": "2026-11-21T03:12:44.251094Z",
+    "attempts": 0,
+    "size": 94,
+    "state": "ready",
+    "until": None,
+    "reason": None,
+}
+_TOKEN = f"{_ITEM['id']}.jMQ2h9o1x4E"
+_LEASED = {
+    **_ITEM,
+    "state": "leased",
+    "until": "2026-11-21T03:14:02.118930Z",
+    "lease": _TOKEN,
+}
+_QUEUE = {
+    "name": "quakes",
+    "kind": "priority",
+    "codec": "json",
+    "priority_type": "float",
+    "counts": {"ready": 1706, "leased": 1, "delayed": 0, "dead": 0},
+}
+_CURSOR = f"{_ITEM['id']}:w0dX3cW5rU9sA7bqJx1M4yZ2kT8nL6vE_hG-fPiQoCY"
+
+#: For each operation: the bodies, by what they show, and the answer.
+_OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
+    "queues_list": ({}, {"queues": [_QUEUE], "cursor": None}),
+    "queues_retrieve": (
+        {},
+        {
+            **_QUEUE,
+            "order": "count",
+            "contention": "strict",
+            "max_attempts": None,
+            "max_value_bytes": 100_000,
+            "oldest": _ITEM["pushed_at"],
+            "first": _ITEM,
+            "last": _ITEM,
+        },
+    ),
+    "queues_peek": ({}, {"items": [_ITEM]}),
+    "queues_items": ({}, {"items": [_ITEM], "cursor": _CURSOR}),
+    "queues_item": ({}, _ITEM),
+    "queues_push": (
+        {
+            "One item": {"value": _ITEM["value"], "priority": 6.4},
+            "One item, hidden for a minute": {"value": _ITEM["value"], "delay": 60},
+            "Many items": {"items": [{"value": 1, "priority": 2.5}, {"value": 2}]},
+        },
+        _ITEM,
+    ),
+    "queues_pop": (
+        {
+            "The strongest, or the first to come": {"end": "max", "wait": 10},
+            "A hundred": {"limit": 100},
+        },
+        {"items": [_ITEM]},
+    ),
+    "queues_lease": ({"For a minute": {"end": "max", "seconds": 60}}, {"items": [_LEASED]}),
+    "queues_ack": (
+        {"One lease": {"lease": _TOKEN}, "Many leases": {"leases": [_TOKEN]}},
+        {"acked": 1, "lost": 0},
+    ),
+    "queues_nack": (
+        {"Again in a minute": {"lease": _TOKEN, "delay": 60, "reason": "no connection"}},
+        {"nacked": 1},
+    ),
+    "queues_extend": ({"By five minutes": {"lease": _TOKEN, "seconds": 300}}, _LEASED),
+}
+
+#: What errors look like, where that is not plain.
+_ERRORS: dict[int, dict[str, Any]] = {
+    400: {
+        "code": "invalid_input",
+        "message": "The input is not acceptable; nothing was changed",
+        "fields": {"items.3.value": "This field is required."},
+    },
+    409: {
+        "code": "lease_lost",
+        "message": "The lease is not held any more: acknowledged, given up, or run out and "
+        "taken back",
+        "queue": "quakes",
+        "lease": _TOKEN,
+    },
+    422: {
+        "code": "idempotency_key_reused",
+        "message": "Another call was made under this idempotency key; nothing was changed",
+        "queue": "quakes",
+    },
+}
+
+
+def of_operation(operation_id: str) -> list[OpenApiExample]:
+    """Return the examples of an operation's bodies and of its answer."""
+    bodies, answer = _OPERATIONS[operation_id]
+    return [
+        *(OpenApiExample(name, body, request_only=True) for name, body in bodies.items()),
+        OpenApiExample("Answer", answer, response_only=True, status_codes=["200", "201"]),
+    ]
+
+
+def of_error(status: int) -> list[OpenApiExample]:
+    """Return the example of an error, where there is one."""
+    found = _ERRORS.get(status)
+    if found is None:
+        return []
+    return [
+        OpenApiExample(str(found["code"]), found, response_only=True, status_codes=[str(status)])
+    ]

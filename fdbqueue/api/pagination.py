@@ -1,0 +1,61 @@
+"""Cursors: positions in one queue, signed, so that no other queue's and no key passes.
+
+A cursor stays good while others push and pop, and for as long as the project keeps its
+``SECRET_KEY`` (or has it among its ``SECRET_KEY_FALLBACKS``).
+"""
+
+from __future__ import annotations
+
+from django.core.signing import BadSignature, Signer
+from rest_framework.exceptions import ValidationError
+
+from fdbqueue.service import Queue
+
+_SALT = "fdbqueue.api.cursor"
+
+
+def item_cursor(queue: Queue, end: str, state: str, position: str | None) -> str | None:
+    """Return the cursor for a position in a list of items, None where there is no next page."""
+    return None if position is None else _signer(*_list(queue, end, state)).sign(position)
+
+
+def item_position(queue: Queue, end: str, state: str, cursor: str | None) -> str | None:
+    """Return the position that a cursor holds.
+
+    Raises:
+        ValidationError: It is no cursor of this queue's items in this state, from this end.
+    """
+    return None if cursor is None else _unsigned(_signer(*_list(queue, end, state)), cursor)
+
+
+def queue_cursor(name: str | None) -> str | None:
+    """Return the cursor behind the queue of a name, None where there is no next page.
+
+    The name can be read in it: it must be one that the cursor's reader may know.
+    """
+    return None if name is None else _signer().sign(name)
+
+
+def queue_position(cursor: str | None) -> str:
+    """Return the name that a cursor is behind, empty where there is no cursor.
+
+    Raises:
+        ValidationError: It is no cursor of the list of queues.
+    """
+    return "" if cursor is None else _unsigned(_signer(), cursor)
+
+
+def _list(queue: Queue, end: str, state: str) -> tuple[str, ...]:
+    # The subspace too: a queue that was moved has other positions.
+    return queue.name, queue.subspace.key().hex(), end, state
+
+
+def _signer(*of: str) -> Signer:
+    return Signer(salt=" ".join([_SALT, *of]))
+
+
+def _unsigned(signer: Signer, cursor: str) -> str:
+    try:
+        return signer.unsign(cursor)
+    except BadSignature as error:
+        raise ValidationError({"cursor": ["It is no cursor of this list."]}) from error

@@ -1,0 +1,249 @@
+"""The OpenAPI schema, by drf-spectacular where the project has installed it.
+
+Everything the schema says beyond what the serializers say is here, so that the API itself
+does without that package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from drf_spectacular.extensions import (
+    OpenApiSerializerExtension,
+    OpenApiSerializerFieldExtension,
+    OpenApiViewExtension,
+)
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    OpenApiResponse,
+    PolymorphicProxySerializer,
+    extend_schema,
+    extend_schema_serializer,
+    extend_schema_view,
+)
+
+from fdbqueue import conf
+from fdbqueue.api import examples, inputs, outputs
+from fdbqueue.service.leases import MAX_SECONDS
+
+extend_schema_serializer(many=False)(outputs.QueuePageOutput)
+
+_PUSH = PolymorphicProxySerializer(
+    component_name="Push",
+    serializers=[inputs.PushBody, inputs.PushManyBody],
+    resource_type_field_name=None,
+)
+_PUSHED = PolymorphicProxySerializer(
+    component_name="Pushed",
+    serializers=[outputs.ItemOutput, outputs.PushedOutput],
+    resource_type_field_name=None,
+)
+_ACK = PolymorphicProxySerializer(
+    component_name="Ack",
+    serializers=[inputs.AckBody, inputs.AckManyBody],
+    resource_type_field_name=None,
+)
+
+_NAME = OpenApiParameter(
+    "name", OpenApiTypes.STR, OpenApiParameter.PATH, description="The queue's name."
+)
+_ID = OpenApiParameter(
+    "id", OpenApiTypes.STR, OpenApiParameter.PATH, description="The item's id, in any state."
+)
+_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    OpenApiParameter.HEADER,
+    description=(
+        "Names this request among all of the user's on this queue. The same request under the "
+        "same key gets the same answer and has its effect once, for a day unless the server is "
+        "set otherwise."
+    ),
+)
+_REPLAYED = OpenApiParameter(
+    "Idempotent-Replayed",
+    {"type": "string", "enum": ["true"]},
+    OpenApiParameter.HEADER,
+    description="Only there when the answer is that of an earlier request under the key.",
+    response=[200, 201],
+)
+_RETRY = OpenApiParameter(
+    "Retry-After",
+    OpenApiTypes.INT,
+    OpenApiParameter.HEADER,
+    description="In how many seconds to try again.",
+    response=[429, 503],
+)
+
+#: What each status of an error means.
+_ERRORS = {
+    400: "The input is not acceptable; nothing was changed.",
+    401: "Credentials are missing or wrong.",
+    403: "The user may not do this to this queue.",
+    404: "There is no such queue, or no such item in it.",
+    406: "Only JSON is given out.",
+    409: "The state of the queue does not allow it; nothing was changed.",
+    413: "It is too large; nothing was changed.",
+    415: "Only JSON is taken.",
+    422: "The key was used for another request; nothing was changed.",
+    429: "The user did this too often.",
+    503: "The engine does not answer, or not in time.",
+}
+_ALWAYS = (400, 401, 403, 406, 429, 503)
+_ON_POST = (404, 413, 415)
+
+
+def _errors(codes: Iterable[int]) -> dict[int, OpenApiResponse]:
+    return {
+        code: OpenApiResponse(
+            outputs.ErrorOutput, description=_ERRORS[code], examples=examples.of_error(code)
+        )
+        for code in sorted({*_ALWAYS, *codes})
+    }
+
+
+def _reads(operation_id: str, answer: Any, *codes: int, **more: Any) -> Any:
+    """Describe an action that only reads."""
+    parameters = [*more.pop("parameters", ()), _RETRY]
+    return extend_schema(
+        operation_id=operation_id,
+        tags=["queues"],
+        parameters=parameters,
+        responses={200: answer, **_errors(codes)},
+        examples=examples.of_operation(operation_id),
+        **more,
+    )
+
+
+def _changes(
+    operation_id: str, body: Any, answer: Any, *codes: int, status: int = 200, once: bool = False
+) -> Any:
+    """Describe an action that changes the queue."""
+    key = [_KEY, _REPLAYED] if once else []
+    return extend_schema(
+        operation_id=operation_id,
+        tags=["queues"],
+        parameters=[_NAME, *key, _RETRY],
+        request=body,
+        responses={status: answer, **_errors([*_ON_POST, *codes, *([422] if once else [])])},
+        examples=examples.of_operation(operation_id),
+    )
+
+
+class QueueViewSetSchema(OpenApiViewExtension):
+    """Describes the viewset."""
+
+    target_class = "fdbqueue.api.viewsets.QueueViewSet"
+
+    def view_replacement(self) -> Any:
+        """Return the viewset with its descriptions."""
+        viewset: Any = self.target_class
+        documented = type("QueueViewSet", (viewset,), {"__doc__": viewset.__doc__})
+        return extend_schema_view(
+            list=_reads("queues_list", outputs.QueuePageOutput, parameters=[inputs.QueuesQuery]),
+            retrieve=_reads("queues_retrieve", outputs.QueueDetailOutput, 404, parameters=[_NAME]),
+            peek=_reads(
+                "queues_peek",
+                outputs.ItemsOutput,
+                404,
+                409,
+                parameters=[_NAME, inputs.PeekQuery],
+            ),
+            items=_reads(
+                "queues_items",
+                outputs.ItemPageOutput,
+                404,
+                parameters=[_NAME, inputs.ItemsQuery],
+            ),
+            item=_reads("queues_item", outputs.ItemOutput, 404, parameters=[_NAME, _ID]),
+            push=_changes("queues_push", _PUSH, _PUSHED, 409, status=201, once=True),
+            pop=_changes("queues_pop", inputs.PopBody, outputs.ItemsOutput, 409, once=True),
+            lease=_changes(
+                "queues_lease", inputs.LeaseBody, outputs.LeasedItemsOutput, 409, once=True
+            ),
+            ack=_changes("queues_ack", _ACK, outputs.AckedOutput, 409),
+            nack=_changes("queues_nack", inputs.NackBody, outputs.NackedOutput, 409),
+            extend=_changes("queues_extend", inputs.ExtendBody, outputs.LeasedItemOutput, 409),
+        )(documented)
+
+
+class InputSchema(OpenApiSerializerExtension):
+    """Says that unknown keys are refused."""
+
+    target_class = "fdbqueue.api.inputs.Input"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        """Return the serializer's schema, closed."""
+        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # noqa: SLF001  # as its documentation has it
+        for name, field in self.target.fields.items():
+            if getattr(field, "allow_empty", True) is False:  # a list, of which that is not said
+                schema["properties"][name].update(minItems=1, maxItems=field.max_length)
+        return {**schema, "additionalProperties": False}
+
+
+class _FieldSchema(OpenApiSerializerFieldExtension):
+    """The schema of a field of ours."""
+
+    match_subclasses = False
+    schema: dict[str, Any]
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
+        """Return the schema."""
+        return dict(self.schema)
+
+
+class PrioritySchema(_FieldSchema):
+    """A priority that is shown."""
+
+    target_class = "fdbqueue.api.fields.PriorityField"
+    schema = {"oneOf": [{"type": "number"}, {"type": "string"}]}  # noqa: RUF012  # as declared
+
+
+class PriorityInputSchema(_FieldSchema):
+    """A priority that is given."""
+
+    target_class = "fdbqueue.api.fields.PriorityInputField"
+    schema = {"type": "number"}  # noqa: RUF012  # as declared
+
+
+class NumberSchema(_FieldSchema):
+    """A number in a query."""
+
+    target_class = "fdbqueue.api.fields.QueryNumberField"
+    schema = {"type": "number"}  # noqa: RUF012  # as declared
+
+
+class SecondsSchema(_FieldSchema):
+    """A number of seconds."""
+
+    target_class = "fdbqueue.api.fields.SecondsField"
+    schema = {"type": "number", "minimum": 0, "maximum": MAX_SECONDS}  # noqa: RUF012  # as declared
+
+
+class WaitSchema(_FieldSchema):
+    """A number of seconds, as far as the setting allows."""
+
+    target_class = "fdbqueue.api.fields.WaitField"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
+        """Return the schema."""
+        return {"type": "number", "minimum": 0, "maximum": conf.api().max_wait_seconds}
+
+
+class LimitSchema(_FieldSchema):
+    """A number of items, as far as the setting allows."""
+
+    target_class = "fdbqueue.api.fields.LimitField"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
+        """Return the schema."""
+        return {"type": "integer", "minimum": 1, "maximum": conf.api().max_limit}
+
+
+class QueryLimitSchema(LimitSchema):
+    """The same in a query."""
+
+    target_class = "fdbqueue.api.fields.QueryLimitField"

@@ -1,0 +1,68 @@
+"""Rules of a host project about who may do what to which queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.backends import BaseBackend
+from rest_framework.exceptions import PermissionDenied
+
+from fdbqueue.models import Queue
+
+#: What the functions below were asked, by the tests that look.
+asked: list[tuple[Any, str, str]] = []
+
+not_callable = "a text"
+
+
+class OwnQueues(BaseBackend):
+    """Object permissions: a user may do everything to the queues named after it."""
+
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        """Answer for one queue."""
+        if not isinstance(obj, Queue):
+            return False
+        assert perm in {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease")}
+        return obj.name.startswith(f"user-{user_obj.get_username()}")
+
+
+class Readers(BaseBackend):
+    """Object permissions: everybody may look into the queue for mail, and no more."""
+
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        """Answer for one queue."""
+        return isinstance(obj, Queue) and obj.name == "mail" and perm == "fdbqueue.view_queue"
+
+
+def may_look_at_mail(user: Any, permission: str, name: str) -> bool:
+    """Let everybody look into the queue for mail, and pop from any queue of a user."""
+    asked.append((user, permission, name))
+    if permission == "fdbqueue.pop_queue":
+        return name.startswith("user-")
+    return permission == "fdbqueue.view_queue" and name == "mail"
+
+
+def may_everything(user: Any, permission: str, name: str) -> bool:
+    """Let everybody do everything, whatever there is."""
+    asked.append((user, permission, name))
+    return True
+
+
+def may_odd_users(user: Any, permission: str, name: str) -> bool:
+    """Let everybody look at queues whose number is odd."""
+    return name.startswith("user-") and int(name[5:]) % 2 == 1
+
+
+def may_last(user: Any, permission: str, name: str) -> bool:
+    """Let everybody look at the very last queue."""
+    return name == "user-999"
+
+
+def may_nothing(user: Any, permission: str, name: str) -> Any:
+    """Say no with what is merely falsy."""
+    return None
+
+
+def raises(user: Any, permission: str, name: str) -> bool:
+    """Refuse in the way of DRF."""
+    raise PermissionDenied

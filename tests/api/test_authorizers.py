@@ -1,0 +1,256 @@
+"""Access to single queues: object permissions, and the function that a project names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from rest_framework.test import APIClient
+
+from fdbqueue import access, service
+from tests.api import rules
+from tests.api.test_errors import REQUESTS
+from tests.api.test_permissions import ALL
+
+MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """What authorizers were asked, by this test alone."""
+    rules.asked.clear()
+    yield
+    rules.asked.clear()
+
+
+@pytest.fixture
+def authorizer(queues: service.Catalog, allow: Callable[..., None]) -> Callable[[str], None]:
+    """Let a function of the rules decide."""
+    return lambda name: allow(AUTHORIZER=f"tests.api.rules.{name}")
+
+
+@pytest.fixture
+def backends(settings: Any) -> Callable[..., None]:
+    """Let backends of the rules answer beside Django's own."""
+
+    def change(*names: str) -> None:
+        own = [f"tests.api.rules.{name}" for name in names]
+        settings.AUTHENTICATION_BACKENDS = [MODEL_BACKEND, *own]
+
+    return change
+
+
+def client_of(user: Any) -> APIClient:
+    """Return a client of a user."""
+    client = APIClient()
+    client.default_format = "json"
+    client.force_authenticate(user)
+    return client
+
+
+def listed(client: APIClient, limit: int = 100) -> list[list[str]]:
+    """Return the names on each page of the list."""
+    pages, address = [], f"/api/queues/?limit={limit}"
+    page = client.get(address).json()
+    pages.append([queue["name"] for queue in page["queues"]])
+    while page["cursor"] is not None:
+        page = client.get(f"{address}&cursor={page['cursor']}").json()
+        pages.append([queue["name"] for queue in page["queues"]])
+    return pages
+
+
+@pytest.mark.django_db
+def test_object_permissions(queues: service.Catalog, backends: Callable[..., None]) -> None:
+    """A backend may give users their own queues, each verb of them, and no others."""
+    backends("OwnQueues")
+    for name in ("user-ada", "user-ada-2", "user-bob", "user-z"):
+        queues.queue(name).push(1)
+    ada = User.objects.create_user("ada")
+    client = client_of(ada)
+    assert listed(client) == [["user-ada", "user-ada-2"]]
+    for method, path, body in REQUESTS[1:]:
+        own = getattr(client, method)(path.replace("mail", "user-ada-2"), body)
+        assert own.status_code != 403, path
+        other = getattr(client, method)(path.replace("mail", "user-bob"), body)
+        assert (other.status_code, other.json()["code"]) == (403, "permission_denied")
+    assert queues.queue("user-bob").size() == 1
+
+
+@pytest.mark.django_db
+def test_object_permissions_are_asked_for_each_verb(
+    queues: service.Catalog, backends: Callable[..., None]
+) -> None:
+    """One that lets users look does not let them push."""
+    backends("Readers")
+    client = client_of(User.objects.create_user("ada"))
+    assert listed(client) == [["mail"]]
+    assert client.get("/api/queues/mail/").status_code == 200
+    assert client.get("/api/queues/jobs/").status_code == 403
+    for verb in ("push", "pop", "lease", "ack", "nack", "extend"):
+        assert client.post(f"/api/queues/mail/{verb}/", {}).status_code == 403
+
+
+def test_general_permissions_are_for_all_queues(
+    client_with: Callable[..., APIClient],
+    queues: service.Catalog,
+    backends: Callable[..., None],
+) -> None:
+    """A user who may view queues sees all, whatever a backend says of single ones."""
+    backends("Readers")
+    client = client_with("view_queue", "push_queue")
+    assert len(listed(client)[0]) > 1
+    assert client.post("/api/queues/mail/push/", {"value": 1}).status_code == 201
+    assert client.post("/api/queues/mail/pop/", {}).status_code == 403
+
+
+@pytest.mark.django_db
+def test_an_authorizer_decides(authorizer: Callable[[str], None], queues: service.Catalog) -> None:
+    """It grants what no permission does, and is asked with user, permission and name."""
+    authorizer("may_look_at_mail")
+    queues.queue("user-1").push("x")
+    user = User.objects.create_user("ada")
+    client = client_of(user)
+    assert client.get("/api/queues/mail/peek/").status_code == 200
+    assert rules.asked == [(user, "fdbqueue.view_queue", "mail")]
+    popped = client.post("/api/queues/user-1/pop/", {})
+    assert popped.json()["items"][0]["value"] == "x"
+    assert rules.asked[-1] == (user, "fdbqueue.pop_queue", "user-1")
+    assert client.get("/api/queues/jobs/").status_code == 403
+    assert client.post("/api/queues/mail/push/", {"value": 1}).status_code == 403
+    assert listed(client) == [["mail"]]
+
+
+def test_an_authorizer_wins_over_permissions(
+    client_with: Callable[..., APIClient], authorizer: Callable[[str], None]
+) -> None:
+    """Whoever has every permission may do what it grants, and nothing else."""
+    authorizer("may_look_at_mail")
+    client = client_with(*ALL)
+    assert client.get("/api/queues/mail/").status_code == 200
+    assert client.get("/api/queues/jobs/").status_code == 403
+    assert client.post("/api/queues/mail/push/", {"value": 1}).status_code == 403
+    assert listed(client) == [["mail"]]
+
+
+def test_an_authorizer_is_asked_about_superusers_too(
+    root: Callable[[], APIClient], authorizer: Callable[[str], None]
+) -> None:
+    """A project's own rule may bind everybody."""
+    authorizer("may_look_at_mail")
+    assert root().get("/api/queues/mail/").status_code == 200
+    assert root().post("/api/queues/mail/push/", {"value": 1}).status_code == 403
+
+
+def test_an_authorizer_is_not_asked_about_anonymous_users(
+    anonymous: APIClient, authorizer: Callable[[str], None]
+) -> None:
+    """Without credentials there is nobody to ask about."""
+    authorizer("may_everything")
+    for method, path, body in REQUESTS:
+        assert getattr(anonymous, method)(path, body).status_code == 401
+    assert not access.may(AnonymousUser(), access.VIEW, "mail")
+    assert not access.may(None, access.VIEW, "mail")
+    assert not access.may_in_general(AnonymousUser(), access.VIEW)
+    assert rules.asked == []
+
+
+@pytest.mark.parametrize("name", ["may_nothing", "raises"])
+def test_an_authorizer_that_refuses(
+    root: Callable[[], APIClient], authorizer: Callable[[str], None], name: str
+) -> None:
+    """No answer is no, and so is DRF's own way to say it."""
+    authorizer(name)
+    for method, path, body in REQUESTS:
+        response = getattr(root(), method)(path, body)
+        assert (response.status_code, response.json()["code"]) == (403, "permission_denied")
+
+
+def test_whether_there_is_a_queue_is_told_to_those_who_may_use_it(
+    root: Callable[[], APIClient], authorizer: Callable[[str], None]
+) -> None:
+    """A name that is none is 403 like a queue that is another's, and 404 where it is allowed."""
+    authorizer("may_look_at_mail")
+    there = root().get("/api/queues/jobs/")
+    not_there = root().get("/api/queues/nope/")
+    assert there.status_code == not_there.status_code == 403
+    assert there.content == not_there.content
+    authorizer("may_everything")
+    assert root().get("/api/queues/nope/").status_code == 404
+
+
+def test_names_that_are_none_are_not_told_either(
+    client_with: Callable[..., APIClient], queues: service.Catalog
+) -> None:
+    """Without the permission the answer is the same for every name."""
+    client = client_with("view_queue")
+    answers = {
+        (response.status_code, response.content)
+        for name in ("mail", "nope", "-x", "a*", "user-1")
+        for response in (client.post(f"/api/queues/{name}/pop/", {}),)
+    }
+    assert len(answers) == 1
+    assert answers.pop()[0] == 403
+
+
+@pytest.fixture
+def many(queues: service.Catalog) -> service.Catalog:
+    """Queues of 30 users."""
+    for number in range(30):
+        queues.queue(f"user-{number:03}").push(number)
+    return queues
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 14, 15, 16, 100])
+def test_the_pages_of_those_who_see_some(
+    root: Callable[[], APIClient],
+    many: service.Catalog,
+    authorizer: Callable[[str], None],
+    limit: int,
+) -> None:
+    """Whatever the page's size, all that is visible is on some page, once and in order."""
+    authorizer("may_odd_users")
+    pages = listed(root(), limit)
+    assert [name for page in pages for name in page] == [
+        f"user-{number:03}" for number in range(1, 30, 2)
+    ]
+    assert all(len(page) <= limit for page in pages)
+
+
+def test_the_list_where_nothing_is_visible(
+    root: Callable[[], APIClient], many: service.Catalog, authorizer: Callable[[str], None]
+) -> None:
+    """There are queues, and none for this user: that is forbidden, not empty."""
+    authorizer("may_nothing")
+    response = root().get("/api/queues/")
+    assert (response.status_code, response.json()["code"]) == (403, "permission_denied")
+
+
+def test_the_list_where_there_are_no_queues(
+    root: Callable[[], APIClient], settings: Any, authorizer: Callable[[str], None]
+) -> None:
+    """Where there is nothing to see, nobody is forbidden to see nothing."""
+    authorizer("may_nothing")
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"user-*": {"kind": "fifo"}}}
+    response = root().get("/api/queues/")
+    assert (response.status_code, response.json()) == (200, {"queues": [], "cursor": None})
+
+
+def test_what_is_visible_may_be_far_behind(
+    root: Callable[[], APIClient], many: service.Catalog, authorizer: Callable[[str], None]
+) -> None:
+    """What the user may not see is passed by, however much of it comes first."""
+    many.queue("user-999").push(1)
+    authorizer("may_last")
+    assert listed(root(), 1) == [["user-999"]]
+
+
+def test_inactive_users_and_object_permissions(
+    queues: service.Catalog, backends: Callable[..., None]
+) -> None:
+    """A deactivated user has no permission from Django's backend for any queue."""
+    backends()
+    client = client_of(User(pk=1, username="ada", is_superuser=True, is_active=False))
+    assert client.get("/api/queues/mail/").status_code == 403
+    assert client.get("/api/queues/").status_code == 403

@@ -1,0 +1,302 @@
+"""Bodies: how long they may be, before they are read; and what the settings cap."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.handlers.asgi import ASGIRequest
+from rest_framework.test import APIClient, force_authenticate
+
+from fdbqueue import service
+from fdbqueue.api.viewsets import QueueViewSet
+from tests.api.test_deadlines import Stopwatch
+
+PUSH = "/api/queues/mail/push/"
+VERBS = ["push", "pop", "lease", "ack", "nack", "extend"]
+
+
+class Unreadable(io.BytesIO):
+    """A body that nobody may read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Fail."""
+        raise AssertionError("the body was read")
+
+    readline = read1 = read  # type: ignore[assignment]
+
+
+def body_of(size: int) -> bytes:
+    """Return a push that is so many bytes long."""
+    frame = len(json.dumps({"value": ""}))
+    return json.dumps({"value": "x" * (size - frame)}).encode()
+
+
+def send(client: APIClient, path: str, stream: Any, **environ: Any) -> Any:
+    """Send a body as a server hands it over, whatever its length is said to be."""
+    given = {
+        "CONTENT_TYPE": "application/json",
+        "wsgi.input": stream,
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": path,
+        **environ,
+    }
+    return client.request(**given)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_body_over_the_limit_is_not_read(
+    api: APIClient, allow: Callable[..., None], queues: service.Catalog, verb: str
+) -> None:
+    """Its length alone decides; nothing of it is read or done, whatever the verb."""
+    allow(MAX_BODY_BYTES=1_000)
+    mail = queues.queue("mail")
+    item = mail.push("kept")
+    path = f"/api/queues/mail/{verb}/"
+    response = send(api, path, Unreadable(), CONTENT_LENGTH="1001")
+    assert response.status_code == 413
+    assert response.json() == {
+        "code": "body_too_large",
+        "message": "The request's body is too large.",
+    }
+    assert [each.id for each in mail] == [item.id]
+
+
+@pytest.mark.parametrize("length", ["5000001", str(10**15), "9" * 4_000, "9" * 5_000])
+def test_the_limit_is_5_mb_by_default(api: APIClient, length: str) -> None:
+    """However long it says it is."""
+    response = send(api, PUSH, Unreadable(), CONTENT_LENGTH=length)
+    assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
+
+
+def test_the_body_of_a_read_does_not_matter(api: APIClient) -> None:
+    """What is not read may be of any length."""
+    environ = {"CONTENT_LENGTH": "5000001", "REQUEST_METHOD": "GET"}
+    assert send(api, "/api/queues/mail/", Unreadable(), **environ).status_code == 200
+
+
+def test_a_body_at_the_limit(api: APIClient, allow: Callable[..., None]) -> None:
+    """As long as the limit is not too long; one byte more is."""
+    allow(MAX_BODY_BYTES=2_000)
+    for size, status in ((2_000, 201), (2_001, 413)):
+        body = body_of(size)
+        assert len(body) == size
+        response = api.post(PUSH, body, content_type="application/json")
+        assert response.status_code == status
+
+
+def test_djangos_limit_for_forms_is_not_ours(api: APIClient, settings: Any) -> None:
+    """DATA_UPLOAD_MAX_MEMORY_SIZE is for what Django parses."""
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    assert api.post(PUSH, {"value": "x" * 5_000}).status_code == 201
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("coding", ["chunked", "gzip, chunked", "identity"])
+def test_a_chunked_body_is_not_read(
+    api: APIClient, queues: service.Catalog, verb: str, coding: str
+) -> None:
+    """A body of unknown length is refused: taken for none, it would pop something else."""
+    mail = queues.queue("mail")
+    item = mail.push("kept")
+    environ = {"HTTP_TRANSFER_ENCODING": coding, "wsgi.input_terminated": True}
+    response = send(api, f"/api/queues/mail/{verb}/", Unreadable(), **environ)
+    assert (response.status_code, response.json()["code"]) == (400, "parse_error")
+    assert "Content-Length" in response.json()["message"]
+    assert [each.id for each in mail] == [item.id]
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "", "1.5", " "])
+def test_a_length_that_is_none(api: APIClient, queues: service.Catalog, length: str) -> None:
+    """A body whose length makes no sense is not taken for a body, nor guessed at."""
+    response = send(api, PUSH, io.BytesIO(b'{"value": 1}'), CONTENT_LENGTH=length)
+    assert response.status_code == 400
+    assert queues.queue("mail").peek() is None
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "1.5", "1_4", "+14", "\u0665"])
+def test_a_pop_whose_length_is_none(api: APIClient, queues: service.Catalog, length: str) -> None:
+    """A pop with such a body is refused, too: it may have asked for the other end."""
+    mail = queues.queue("mail")
+    item = mail.push("kept")
+    path, stream = "/api/queues/mail/pop/", io.BytesIO(b'{"end": "max"}')
+    response = send(api, path, stream, CONTENT_LENGTH=length)
+    assert response.status_code == 400
+    assert [each.id for each in mail] == [item.id]
+
+
+@pytest.mark.parametrize("length", [11, 1, 0, 100])
+def test_a_length_that_is_wrong(api: APIClient, queues: service.Catalog, length: int) -> None:
+    """No more is read than was announced; a body cut short is no JSON."""
+    body = b'{"value": 1}'
+    response = send(api, PUSH, io.BytesIO(body), CONTENT_LENGTH=str(length))
+    if length > len(body):  # the server gave all there was, and that is whole
+        assert response.status_code == 201
+    else:
+        assert response.status_code == 400
+        assert queues.queue("mail").peek() is None
+
+
+@pytest.mark.parametrize("verb", ["push", "ack", "nack", "extend"])
+def test_no_body(api: APIClient, verb: str) -> None:
+    """Without a body what must be in it is missing."""
+    response = api.generic("POST", f"/api/queues/mail/{verb}/")
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+    assert set(response.json()["fields"].values()) == {"This field is required."}
+
+
+def test_a_connection_that_broke(api: APIClient, queues: service.Catalog) -> None:
+    """A body that does not come is the client's error, not ours."""
+
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise OSError("connection reset")
+
+    response = send(api, PUSH, Broken(), CONTENT_LENGTH="12")
+    assert (response.status_code, response.json()["code"]) == (400, "parse_error")
+    assert queues.queue("mail").peek() is None
+
+
+def test_the_limits_of_numbers(api: APIClient, allow: Callable[..., None]) -> None:
+    """MAX_LIMIT caps what is pushed, taken and shown at once, in bodies and in queries."""
+    allow(MAX_LIMIT=3)
+    message = "Ensure this value is less than or equal to 3."
+    for verb in ("pop", "lease"):
+        assert api.post(f"/api/queues/mail/{verb}/", {"limit": 3}).status_code == 200
+        refused = api.post(f"/api/queues/mail/{verb}/", {"limit": 4})
+        assert refused.status_code == 400
+        assert refused.json()["fields"] == {"limit": message}
+    for path in ("", "mail/peek/", "mail/items/"):
+        assert api.get(f"/api/queues/{path}?limit=3").status_code == 200
+        refused = api.get(f"/api/queues/{path}?limit=4")
+        assert refused.status_code == 400
+        assert refused.json()["fields"] == {"limit": message}
+    entries = [{"value": 1}] * 4
+    assert api.post(PUSH, {"items": entries[:3]}).status_code == 201
+    refused = api.post(PUSH, {"items": entries})
+    assert refused.status_code == 400
+    assert refused.json()["fields"] == {"items": "Ensure there are no more than 3 items."}
+
+
+def test_defaults_follow_the_limit(api: APIClient, allow: Callable[..., None]) -> None:
+    """Where fewer are allowed than a page has by default, a page has fewer."""
+    api.post(PUSH, {"items": [{"value": n} for n in range(5)]})
+    allow(MAX_LIMIT=2)
+    page = api.get("/api/queues/mail/items/").json()
+    assert [item["value"] for item in page["items"]] == [0, 1]
+    assert page["cursor"] is not None
+    assert len(api.get("/api/queues/").json()["queues"]) == 2
+    assert len(api.post("/api/queues/mail/pop/", {}).json()["items"]) == 1
+
+
+def test_the_setting_is_read_at_each_request(api: APIClient, allow: Callable[..., None]) -> None:
+    """A limit that was changed counts from the next request on."""
+    for limit in (1, 5, 2):
+        allow(MAX_LIMIT=limit)
+        assert api.get(f"/api/queues/?limit={limit}").status_code == 200
+        assert api.get(f"/api/queues/?limit={limit + 1}").status_code == 400
+
+
+def test_the_parser_is_ours() -> None:
+    """The host project's parsers, which read forms and files, are not used."""
+    assert [parser.media_type for parser in QueueViewSet.parser_classes] == ["application/json"]
+
+
+FORMS = {
+    "multipart/form-data; boundary=x": (
+        '--x\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n%s\r\n--x--\r\n'
+    ),
+    "application/x-www-form-urlencoded": "csrfmiddlewaretoken=%s&limit=5",
+}
+
+
+@pytest.mark.parametrize(("kind", "form"), FORMS.items(), ids=["multipart", "urlencoded"])
+def test_a_form_of_a_browsers_session(
+    db: None, queues: service.Catalog, kind: str, form: str
+) -> None:
+    """A form is not looked into for the CSRF token; it is 415 as it is otherwise."""
+    client = APIClient(enforce_csrf_checks=True)
+    client.force_login(User.objects.create_superuser("root"))
+    token = "a" * 32
+    client.cookies["csrftoken"] = token
+    form %= token
+    for verb in VERBS:
+        response = client.generic("POST", f"/api/queues/mail/{verb}/", form, content_type=kind)
+        assert (response.status_code, response.json()["code"]) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/json"])
+def test_a_sessions_body_over_the_limit_is_not_read(
+    db: None, queues: service.Catalog, kind: str
+) -> None:
+    """Nor is it in search of a CSRF token, which is looked for before anything else."""
+    client = APIClient(enforce_csrf_checks=True)
+    client.force_login(User.objects.create_superuser("root"))
+    client.cookies["csrftoken"] = "a" * 32
+    environ = {"CONTENT_LENGTH": "5000001", "CONTENT_TYPE": kind}
+    response = send(client, PUSH, Unreadable(), **environ)
+    assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
+
+
+@pytest.mark.parametrize("content", [b'{"end": "max"}', b""])
+def test_a_body_of_unknown_length_under_asgi(queues: service.Catalog, content: bytes) -> None:
+    """An ASGI server tells no length of a chunked body: it is refused, and no body is none."""
+    queues.queue("mail").push(1)
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    scope["headers"] = [(b"content-type", b"application/json")]
+    request = ASGIRequest(scope, io.BytesIO(content))
+    force_authenticate(request, User(pk=1, is_superuser=True))
+    response = QueueViewSet.as_view({"post": "pop"})(request, name="mail")
+    assert response.status_code == (400 if content else 200)
+    assert queues.queue("mail").size() == (1 if content else 0)
+
+
+class Slow(io.BytesIO):
+    """A body that takes ten seconds to arrive."""
+
+    def __init__(self, body: bytes, watch: Stopwatch) -> None:
+        super().__init__(body)
+        self._watch = watch
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._watch.seconds += 10
+        return super().read(size)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_slow_upload_takes_none_of_the_engines_time(
+    api: APIClient, queues: service.Catalog, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """The time that the engine has begins when the body is there."""
+    mail = queues.queue("mail")
+    mail.push("there")
+    lease = mail.lease().lease
+    mail.push("another")
+    watch = Stopwatch()
+    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    held = {"lease": lease}
+    bodies = {"push": {"value": 1}, "ack": held, "nack": held, "extend": held}
+    body = json.dumps(bodies.get(verb, {})).encode()
+    path = f"/api/queues/mail/{verb}/"
+    response = send(api, path, Slow(body, watch), CONTENT_LENGTH=str(len(body)))
+    assert response.status_code in {200, 201}
+    assert watch.seconds > 1_000
+
+
+def test_a_list_that_is_too_long_is_not_looked_into(api: APIClient) -> None:
+    """What is wrong with its members is not said: it would take a minute to find it all."""
+    for verb, name in (("push", "items"), ("ack", "leases")):
+        response = api.post(f"/api/queues/mail/{verb}/", {name: [1] * 1_001})
+        assert response.status_code == 400
+        assert response.json()["fields"] == {name: "Ensure there are no more than 1000 items."}
+
+
+def test_few_of_the_unknown_keys_are_named(api: APIClient) -> None:
+    """However many there are: the first twenty of them."""
+    body = {f"key-{number:05}": 1 for number in range(5_000)}
+    response = api.post("/api/queues/mail/pop/", body)
+    assert list(response.json()["fields"]) == [f"key-{number:05}" for number in range(20)]

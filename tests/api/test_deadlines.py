@@ -1,0 +1,218 @@
+"""Deadlines: a request is answered in its time, whatever the engine does."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import conf, deadlines
+from fdbqueue.exceptions import DeadlineExceeded
+from tests.api import silent_engine
+from tests.api.test_errors import MAIL, check_shape, each_request
+from tests.concurrency.clients import together
+from tests.engines.children import wait_until
+
+SILENT = "tests.api.silent_engine"
+KEYED = {"Idempotency-Key": "key"}
+
+
+@pytest.fixture
+def silent(settings: Any) -> Iterator[list[int]]:
+    """An engine that never answers; the timeouts of its transactions, in milliseconds."""
+    api = {"TIMEOUT_SECONDS": 0.25}
+    settings.FDBQUEUE = {"ENGINE": SILENT, "QUEUES": MAIL, "API": api}
+    silent_engine.timeouts_ms.clear()
+    yield silent_engine.timeouts_ms
+    silent_engine.timeouts_ms.clear()
+
+
+@each_request
+def test_an_engine_that_never_answers(
+    root: Callable[[], APIClient], silent: list[int], method: str, path: str, body: Any
+) -> None:
+    """Every endpoint gives up in time, and says when to try again."""
+    response = getattr(root(), method)(path, body)
+    check_shape(response, 503, "deadline_exceeded")
+    assert response.json().keys() == {"code", "message"}
+    assert int(response["Retry-After"]) > 0
+    assert silent
+    assert all(0 < timeout_ms <= 250 for timeout_ms in silent)
+
+
+@pytest.mark.parametrize("verb", ["push", "pop", "lease"])
+def test_a_keyed_request_to_an_engine_that_never_answers(
+    root: Callable[[], APIClient], silent: list[int], verb: str
+) -> None:
+    """A key changes nothing about it."""
+    body = {"value": 1} if verb == "push" else {"wait": 1}
+    response = root().post(f"/api/queues/mail/{verb}/", body, headers=KEYED)
+    check_shape(response, 503, "deadline_exceeded")
+    assert all(0 < timeout_ms <= 250 for timeout_ms in silent)
+
+
+class Stopwatch:
+    """Takes the place of the module ``time`` for the deadlines."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def monotonic(self) -> float:
+        """Return the seconds."""
+        return self.seconds
+
+
+def test_the_time_is_that_of_the_whole_request(
+    silent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions may begin within it, each with all of the timeout; after it, none may."""
+    watch = Stopwatch()
+    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    for _ in range(2):  # the second request begins anew
+        database = deadlines.begin(2).database
+        for _ in range(3):
+            database.create_transaction()
+            watch.seconds += 0.75
+        with pytest.raises(DeadlineExceeded):
+            database.create_transaction()
+    assert silent == [2_000] * 6
+
+
+def test_waiting_comes_on_top_of_the_time(
+    silent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a wait the engine has all of its time, and each transaction no more than that."""
+    watch = Stopwatch()
+    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    database = deadlines.begin(2, 20).database
+    for waited in (0, 20, 1.5):
+        watch.seconds += waited
+        database.create_transaction()
+    watch.seconds += 1
+    with pytest.raises(DeadlineExceeded):
+        database.create_transaction()
+    assert silent == [2_000] * 3
+
+
+def test_threads_have_their_own_time(silent: list[int]) -> None:
+    """What one request has used up, and what it may, is no matter to another."""
+    deadlines.begin(1, -60)
+
+    def begin(number: int) -> None:
+        deadlines.begin(60 + 60 * number).database.create_transaction()
+
+    together(2, begin)
+    assert sorted(silent) == [pytest.approx(each, rel=0.1) for each in (60_000, 120_000)]
+
+
+def test_the_time_is_five_seconds_by_default(
+    root: Callable[[], APIClient], settings: Any, silent: list[int]
+) -> None:
+    """Without TIMEOUT_SECONDS an engine has five."""
+    settings.FDBQUEUE = {"ENGINE": SILENT, "QUEUES": MAIL}
+    root().get("/api/queues/mail/")
+    assert 4_000 < silent[0] <= 5_000
+
+
+class Turn:
+    """The turn to write to an embedded engine's file, as another process may have it."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(f"{path}-sync/turn", os.O_RDWR)
+
+    def take(self) -> None:
+        """Keep all others from writing."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def leave(self) -> None:
+        """Let the others write."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Leave it for good."""
+        os.close(self._descriptor)
+
+
+@pytest.fixture
+def turn(settings: Any, tmp_path: Path) -> Iterator[Turn]:
+    """A queue with an item on an embedded engine that others write to."""
+    path = tmp_path / "queues.sqlite3"
+    options = {"path": path, "durability": "normal"}
+    settings.FDBQUEUE = {"OPTIONS": options, "QUEUES": MAIL, "API": {"TIMEOUT_SECONDS": 0.3}}
+    conf.catalog().queue("mail").push("there")
+    turn = Turn(path)
+    yield turn
+    turn.close()
+    conf.catalog().database.close()
+
+
+def test_a_writer_that_does_not_end(root: Callable[[], APIClient], turn: Turn) -> None:
+    """While another process writes and writes, changes are given up; reads are answered."""
+    client = root()
+    turn.take()
+    for verb, body in (("push", {"value": 1}), ("pop", {}), ("lease", {})):
+        response = client.post(f"/api/queues/mail/{verb}/", body)
+        check_shape(response, 503, "outcome_unknown")
+        assert int(response["Retry-After"]) > 0
+    for path in ("", "mail/", "mail/peek/", "mail/items/"):
+        assert client.get(f"/api/queues/{path}").status_code == 200
+
+
+def test_what_was_given_up_does_not_happen_later(root: Callable[[], APIClient], turn: Turn) -> None:
+    """When the other writer is done, only what is asked for again comes true."""
+    client = root()
+    turn.take()
+    assert client.post("/api/queues/mail/push/", {"value": 1}, headers=KEYED).status_code == 503
+    assert client.post("/api/queues/mail/pop/", {}).status_code == 503
+    turn.leave()
+    again = client.post("/api/queues/mail/push/", {"value": 1}, headers=KEYED)
+    assert again.status_code == 201
+    assert "Idempotent-Replayed" not in again
+    items = client.get("/api/queues/mail/items/").json()["items"]
+    assert [item["value"] for item in items] == ["there", 1]
+
+
+def test_threads_that_wait_for_one_writer(root: Callable[[], APIClient], turn: Turn) -> None:
+    """Each request is given up, whichever thread is to commit for the others."""
+    clients = [root() for _ in range(4)]
+    turn.take()
+    responses = together(
+        4, lambda n: clients[n].post("/api/queues/mail/pop/", {}), deadline_seconds=20
+    )
+    assert {response.status_code for response in responses} == {503}
+    turn.leave()
+    assert len(clients[0].post("/api/queues/mail/pop/", {}).json()["items"]) == 1
+
+
+def test_one_requests_time_does_not_run_out_on_another(
+    root: Callable[[], APIClient], turn: Turn, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who pops for others has the whole timeout for it, however little is left of its own."""
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"TIMEOUT_SECONDS": 2}}
+    watch = Stopwatch()
+    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    line = deadlines.begin(1).queue("mail")._crowd
+    clients = [root() for _ in range(3)]
+    conf.catalog().queue("mail").push("another")
+    turn.take()
+    with ThreadPoolExecutor(3) as pool:
+        first, *others = (
+            functools.partial(pool.submit, client.post, "/api/queues/mail/pop/", {})
+            for client in clients
+        )
+        alone = first()
+        wait_until(lambda: len(line._batch) == 1)  # it takes for nobody else any more
+        pops = [other() for other in others]
+        wait_until(lambda: len(line._waiting) == 3)
+        watch.seconds += 1.999
+        assert alone.result(20).status_code == 503
+        turn.leave()
+        responses = [pop.result(20) for pop in pops]
+    assert [len(response.json()["items"]) for response in responses] == [1, 1]

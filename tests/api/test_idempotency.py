@@ -1,0 +1,316 @@
+"""Idempotency-Key: a request made again has its effect once, and the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from tests.concurrency.clients import together
+from tests.concurrency.clock import Clock
+
+ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue")
+#: What a key is for: the address and the body, and a body that asks for something else.
+VERBS = {
+    "push": ("push/", {"value": 1, "delay": 5}, {"value": 2, "delay": 5}),
+    "push many": ("push/", {"items": [{"value": 1}]}, {"items": [{"value": 1}, {"value": 1}]}),
+    "pop": ("pop/", {"limit": 2}, {"limit": 1}),
+    "pop of the other end": ("pop/", {"end": "max"}, {"end": "min"}),
+    "lease": ("lease/", {"seconds": 30}, {"seconds": 31}),
+    "lease of many": ("lease/", {"limit": 2}, {"limit": 3}),
+}
+each_verb = pytest.mark.parametrize(("path", "body", "other"), VERBS.values(), ids=VERBS)
+KEYS = ["k", "x" * 255, "!~", '"8e03978e-40d5-43dd-bc93-6894a57f9324"']
+
+
+def post(client: APIClient, path: str, body: Any, key: str, name: str = "mail") -> Any:
+    """Post under a key."""
+    headers = {"Idempotency-Key": key}
+    return client.post(f"/api/queues/{name}/{path}", body, headers=headers)
+
+
+@pytest.fixture
+def mail(queues: service.Catalog) -> service.Queue:
+    """A queue of four items, and one on its way."""
+    queue = queues.queue("mail")
+    for value in "abcd":
+        queue.push(value)
+    queue.push("late", delay=1_000)
+    return queue
+
+
+def contents(queue: service.Queue) -> list[Any]:
+    """Return what is in a queue, in whatever state."""
+    states = ("ready", "leased", "delayed", "dead")
+    return [(item.id, state) for state in states for item in queue.iterate(state=state)]
+
+
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw", "pairs"])
+@each_verb
+def test_a_request_made_again(
+    api: APIClient,
+    queues: service.Catalog,
+    clock: Clock,
+    name: str,
+    path: str,
+    body: Any,
+    other: Any,
+) -> None:
+    """The answer is the same to the byte, the effect is there once, and the header says so."""
+    body, other = ({**each} for each in (body, other))
+    if name == "raw" and path == "push/":
+        body = {"items": [{"value": "AA=="}]} if "items" in body else {"value": "AA=="}
+    for _ in range(3):
+        assert api.post(f"/api/queues/{name}/push/", {"value": "QQ=="}).status_code == 201
+    first = post(api, path, body, "key", name)
+    assert first.status_code == (201 if path == "push/" else 200)
+    assert "Idempotent-Replayed" not in first
+    after = contents(queues.queue(name))
+    clock.advance(20)
+    again = post(api, path, body, "key", name)
+    assert (again.status_code, again.content) == (first.status_code, first.content)
+    assert again["Idempotent-Replayed"] == "true"
+    assert contents(queues.queue(name)) == after
+    new = post(api, path, body, "another", name)
+    assert new.content != first.content
+    assert "Idempotent-Replayed" not in new
+
+
+@each_verb
+def test_another_body_under_the_key(
+    api: APIClient, mail: service.Queue, path: str, body: Any, other: Any
+) -> None:
+    """It is 422, changes nothing, and the first body's answer is still there."""
+    first = post(api, path, body, "key")
+    after = contents(mail)
+    refused = post(api, path, other, "key")
+    assert refused.status_code == 422
+    assert refused.json() == {
+        "code": "idempotency_key_reused",
+        "message": "Another call was made under this idempotency key; nothing was changed",
+        "queue": "mail",
+    }
+    assert "Idempotent-Replayed" not in refused
+    assert contents(mail) == after
+    assert post(api, path, body, "key").content == first.content
+
+
+@pytest.mark.parametrize("first", ["push/", "pop/", "lease/"])
+@pytest.mark.parametrize("second", ["push/", "pop/", "lease/"])
+def test_another_verb_under_the_key(
+    api: APIClient, mail: service.Queue, first: str, second: str
+) -> None:
+    """A key that was used for one verb is 422 for another, whose effect is not had."""
+    bodies = {"push/": {"value": 1}, "pop/": {}, "lease/": {}}
+    assert post(api, first, bodies[first], "key").status_code in {200, 201}
+    after = contents(mail)
+    response = post(api, second, bodies[second], "key")
+    assert (response.status_code == 422) == (first != second)
+    assert contents(mail) == after
+
+
+def test_one_item_and_a_batch_of_one_are_two_requests(api: APIClient, mail: service.Queue) -> None:
+    """They have two shapes of answers, so the one is refused under the other's key."""
+    one, batch = {"value": 1}, {"items": [{"value": 1}]}
+    before = mail.size()
+    for key, first, second in (("a", one, batch), ("b", batch, one)):
+        assert post(api, "push/", first, key).status_code == 201
+        assert post(api, "push/", second, key).status_code == 422
+    assert mail.size() == before + 2
+
+
+@each_verb
+def test_another_users_key(
+    client_with: Callable[..., APIClient], mail: service.Queue, path: str, body: Any, other: Any
+) -> None:
+    """The same key of another user is another request: nobody sees what others took."""
+    alice, bob = client_with(*ALL), client_with(*ALL)
+    hers, his = post(alice, path, body, "key"), post(bob, path, body, "key")
+    assert "Idempotent-Replayed" not in his
+    assert ids_of(hers).isdisjoint(ids_of(his))
+    assert ids_of(hers)
+    assert ids_of(his)
+    for client, response in ((alice, hers), (bob, his)):
+        again = post(client, path, body, "key")
+        assert again["Idempotent-Replayed"] == "true"
+        assert again.content == response.content
+    assert post(bob, path, other, "key").status_code == 422
+
+
+def ids_of(response: Any) -> set[str]:
+    shown = response.json()
+    if "items" in shown:
+        return {item["id"] for item in shown["items"]}
+    return set(shown.get("ids") or [shown["id"]])
+
+
+def test_users_whose_names_look_alike(mail: service.Queue, db: None) -> None:
+    """Numbers, names and keys do not run together: each of these is another request."""
+    seen = set()
+    for number, name, key in (
+        (1, "a", "1x"),
+        (11, "b", "x"),
+        (1, "a", "x"),
+        (None, "1", "x"),
+    ):
+        client = APIClient()
+        client.default_format = "json"
+        client.force_authenticate(User(pk=number, username=name, is_superuser=True))
+        response = post(client, "pop/", {}, key)
+        assert "Idempotent-Replayed" not in response
+        seen |= ids_of(response)
+    assert len(seen) == 4
+
+
+@each_verb
+def test_another_queue_under_the_key(
+    api: APIClient, queues: service.Catalog, mail: service.Queue, path: str, body: Any, other: Any
+) -> None:
+    """Keys are each queue's own."""
+    queues.queue("tried").push("a")
+    first = post(api, path, body, "key")
+    second = post(api, path, body, "key", "tried")
+    assert second.status_code == first.status_code
+    assert "Idempotent-Replayed" not in second
+    assert ids_of(second)
+    assert post(api, path, body, "key", "tried").content == second.content
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_any_visible_ascii_is_a_key(api: APIClient, mail: service.Queue, key: str) -> None:
+    """Up to 255 characters, quotes and all, each as it is."""
+    first = post(api, "pop/", {}, key)
+    again = post(api, "pop/", {}, key)
+    assert first.content == again.content
+    assert again["Idempotent-Replayed"] == "true"
+    assert "Idempotent-Replayed" not in post(api, "pop/", {}, key[:-1] or "other")
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "ü", "a\x7f", "a\tb", "a\n"])
+@pytest.mark.parametrize("path", ["push/", "pop/", "lease/"])
+def test_bad_keys(api: APIClient, mail: service.Queue, path: str, key: str) -> None:
+    """What is no key is 400, and nothing happens."""
+    before = contents(mail)
+    headers = {"HTTP_IDEMPOTENCY_KEY": key}
+    body = {"value": 1} if path == "push/" else {}
+    response = api.post(f"/api/queues/mail/{path}", body, **headers)
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_idempotency_key")
+    assert contents(mail) == before
+
+
+@pytest.mark.parametrize("path", ["pop/", "lease/"])
+def test_an_empty_answer_is_kept_too(api: APIClient, queues: service.Catalog, path: str) -> None:
+    """That there was nothing is the answer of the key, whatever comes later."""
+    first = post(api, path, {}, "key")
+    assert first.json() == {"items": []}
+    queues.queue("mail").push("later")
+    again = post(api, path, {}, "key")
+    assert again.json() == {"items": []}
+    assert again["Idempotent-Replayed"] == "true"
+    assert queues.queue("mail").size() == 1
+    assert len(post(api, path, {}, "new").json()["items"]) == 1
+
+
+def test_waiting_is_no_part_of_the_request(api: APIClient, mail: service.Queue) -> None:
+    """A retry may wait for longer or not at all."""
+    first = post(api, "pop/", {"wait": 1}, "key")
+    assert post(api, "pop/", {}, "key").content == first.content
+    assert post(api, "pop/", {"wait": 0.5}, "key")["Idempotent-Replayed"] == "true"
+    assert mail.size() == 3
+
+
+def test_answers_are_kept_as_long_as_the_setting_says(
+    api: APIClient, mail: service.Queue, allow: Callable[..., None], clock: Clock
+) -> None:
+    """After IDEMPOTENCY_SECONDS the key is as good as new, also for another request."""
+    allow(IDEMPOTENCY_SECONDS=100)
+    first = post(api, "pop/", {}, "key")
+    clock.advance(99)
+    assert post(api, "pop/", {}, "key").content == first.content
+    clock.advance(2)
+    second = post(api, "lease/", {}, "key")
+    assert second.status_code == 200
+    assert "Idempotent-Replayed" not in second
+    assert second.json()["items"][0]["value"] == "b"
+
+
+def test_answers_are_kept_for_a_day_by_default(
+    api: APIClient, mail: service.Queue, clock: Clock
+) -> None:
+    """A retry of the next morning is in time."""
+    first = post(api, "pop/", {}, "key")
+    clock.advance(86_399)
+    assert post(api, "pop/", {}, "key").content == first.content
+    clock.advance(2)
+    assert post(api, "pop/", {}, "key").content != first.content
+
+
+@pytest.mark.parametrize("path", ["pop/", "lease/"])
+def test_two_threads_with_one_key(
+    queues: service.Catalog, root: Callable[[], APIClient], path: str
+) -> None:
+    """They get the same item between them, and one of them the header."""
+    queue = queues.queue("mail")
+    for value in range(40):
+        queue.push(value)
+    clients = [root(), root()]
+    for turn in range(20):
+        key = f"key-{turn}"
+        answers = together(2, lambda n, key=key: post(clients[n], path, {}, key))
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].content == answers[1].content
+        assert answers[0].json()["items"][0]["value"] == turn
+        assert sorted("Idempotent-Replayed" in answer for answer in answers) == [False, True]
+    assert queue.size() == 20
+
+
+def test_two_threads_push_with_one_key(
+    queues: service.Catalog, root: Callable[[], APIClient]
+) -> None:
+    """One item is pushed, and both are told its id."""
+    clients = [root(), root()]
+    for turn in range(20):
+        body = {"items": [{"value": turn}, {"value": turn}]}
+        key = f"key-{turn}"
+        answers = together(2, lambda n, b=body, key=key: post(clients[n], "push/", b, key))
+        assert answers[0].content == answers[1].content
+        assert sorted("Idempotent-Replayed" in answer for answer in answers) == [False, True]
+    assert queues.queue("mail").size() == 40
+
+
+def test_a_refused_request_uses_up_no_key(api: APIClient, queues: service.Catalog) -> None:
+    """After a mistake the same key is good for the request put right."""
+    assert post(api, "push/", {"value": 1, "priority": 1}, "key").status_code == 400
+    assert post(api, "push/", {"value": "x" * 100_001}, "key").status_code == 413
+    right = post(api, "push/", {"value": 1}, "key")
+    assert right.status_code == 201
+    assert "Idempotent-Replayed" not in right
+
+
+def test_where_keys_mean_nothing(api: APIClient, mail: service.Queue) -> None:
+    """Reads show what there is now, and acks and the like are judged anew, key or no key."""
+    headers = {"Idempotency-Key": "key"}
+    (item,) = api.post("/api/queues/mail/lease/", {}).json()["items"]
+    body = {"lease": item["lease"]}
+    for _ in range(2):
+        extended = api.post("/api/queues/mail/extend/", body, headers=headers)
+        assert "Idempotent-Replayed" not in extended
+    statuses = [
+        api.post(f"/api/queues/mail/{verb}/", body, headers=headers).status_code
+        for verb in ("ack", "ack", "nack")
+    ]
+    assert statuses == [200, 409, 409]
+    for path in ("", "mail/", "mail/peek/", "mail/items/"):
+        first = api.get(f"/api/queues/{path}", headers=headers)
+        mail.pop()
+        second = api.get(f"/api/queues/{path}", headers=headers)
+        assert first.status_code == second.status_code == 200
+        assert first.content != second.content
+        assert "Idempotent-Replayed" not in second
+        mail.push("more")
+    bad = {"HTTP_IDEMPOTENCY_KEY": "no key"}
+    assert api.get("/api/queues/mail/", **bad).status_code == 200

@@ -1,0 +1,275 @@
+"""Leases: hide items, acknowledge them, give them up, let them last."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from fdbqueue.service import Counts
+from tests.concurrency.clock import Clock
+
+NAMES = ["mail", "jobs", "audit", "raw", "pairs"]
+GONE = Counts(ready=0, leased=0, delayed=0, dead=0)
+
+
+def fill(api: APIClient, name: str, count: int) -> list[str]:
+    """Push some items, and return their ids."""
+    entries = [{"value": "AAAA"}] * count
+    response = api.post(f"/api/queues/{name}/push/", {"items": entries})
+    ids: list[str] = response.json()["ids"]
+    return ids
+
+
+def lease(api: APIClient, name: str, **body: Any) -> list[dict[str, Any]]:
+    """Lease, and return the items."""
+    response = api.post(f"/api/queues/{name}/lease/", body)
+    assert response.status_code == 200, response.content
+    assert response.json().keys() == {"items"}
+    items: list[dict[str, Any]] = response.json()["items"]
+    return items
+
+
+def moment(text: str) -> float:
+    """Return the seconds since the Unix epoch of a moment in an answer."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def check_lost(response: Any, name: str, token: str) -> None:
+    """Check the answer to a lease that is not held any more."""
+    assert response.status_code == 409
+    assert "Retry-After" not in response
+    assert response.json() == {
+        "code": "lease_lost",
+        "message": "The lease is not held any more: acknowledged, given up, or run out and "
+        "taken back",
+        "queue": name,
+        "lease": token,
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lease_hides_an_item_until_it_is_acknowledged(
+    api: APIClient, queues: service.Catalog, name: str
+) -> None:
+    """The item is not popped meanwhile, and is gone for good after the ack."""
+    pushed = api.post(f"/api/queues/{name}/push/", {"value": "AAAA"}).json()
+    (item,) = lease(api, name)
+    assert {**item, "state": "ready", "until": None} == {**pushed, "lease": item["lease"]}
+    assert item["state"] == "leased"
+    assert api.post(f"/api/queues/{name}/pop/", {}).json() == {"items": []}
+    done = api.post(f"/api/queues/{name}/ack/", {"lease": item["lease"]})
+    assert (done.status_code, done.json()) == (200, {"acked": 1, "lost": 0})
+    assert queues.queue(name).counts() == GONE
+
+
+def test_a_lease_of_an_empty_queue(api: APIClient) -> None:
+    """There is nothing to lease, which is no error."""
+    assert lease(api, "mail") == []
+
+
+def test_a_lease_takes_from_either_end_and_many_at_once(api: APIClient) -> None:
+    """End and limit are those of a pop; each item has a token of its own."""
+    ids = fill(api, "jobs", 6)
+    assert [item["id"] for item in lease(api, "jobs", end="max")] == [ids[5]]
+    some = lease(api, "jobs", limit=3)
+    assert [item["id"] for item in some] == ids[:3]
+    assert len({item["lease"] for item in some}) == 3
+    assert [item["id"] for item in lease(api, "jobs", limit=1_000)] == ids[3:5]
+
+
+def test_a_lease_lasts_as_long_as_was_asked(api: APIClient, clock: Clock) -> None:
+    """The default is a minute; then the item is back, once tried, and the lease is lost."""
+    fill(api, "mail", 2)
+    now = clock.time_ns() / 1_000_000_000
+    (short,), (long,) = lease(api, "mail"), lease(api, "mail", seconds=3_600.5)
+    assert moment(short["until"]) == pytest.approx(now + 60, abs=0.001)
+    assert moment(long["until"]) == pytest.approx(now + 3_600.5, abs=0.001)
+    clock.advance(61)
+    (again,) = api.post("/api/queues/mail/pop/", {"limit": 2}).json()["items"]
+    assert (again["id"], again["attempts"]) == (short["id"], 1)
+    for verb in ("ack", "nack", "extend"):
+        response = api.post(f"/api/queues/mail/{verb}/", {"lease": short["lease"]})
+        check_lost(response, "mail", short["lease"])
+
+
+def test_an_ack_after_its_time_counts_while_nobody_took_it_back(
+    api: APIClient, queues: service.Catalog, clock: Clock
+) -> None:
+    """Whoever was slow but first is done."""
+    fill(api, "mail", 1)
+    (item,) = lease(api, "mail", seconds=1)
+    clock.advance(2)
+    assert api.post("/api/queues/mail/ack/", {"lease": item["lease"]}).status_code == 200
+    assert queues.queue("mail").counts() == GONE
+
+
+def test_ack_many(api: APIClient, queues: service.Catalog) -> None:
+    """The answer counts those that are gone and those that were lost, each token once."""
+    fill(api, "jobs", 5)
+    tokens = [item["lease"] for item in lease(api, "jobs", limit=5)]
+    address = "/api/queues/jobs/ack/"
+    assert api.post(address, {"lease": tokens[0]}).status_code == 200
+    body = {"leases": [*tokens[:3], tokens[1]]}
+    assert api.post(address, body).json() == {"acked": 2, "lost": 1}
+    assert api.post(address, body).json() == {"acked": 0, "lost": 3}
+    assert queues.queue("jobs").counts() == Counts(ready=0, leased=2, delayed=0, dead=0)
+
+
+def test_ack_of_a_thousand(api: APIClient, queues: service.Catalog) -> None:
+    """A thousand leases are given and acknowledged in one request each."""
+    fill(api, "mail", 1_000)
+    tokens = [item["lease"] for item in lease(api, "mail", limit=1_000)]
+    response = api.post("/api/queues/mail/ack/", {"leases": tokens})
+    assert response.json() == {"acked": 1_000, "lost": 0}
+    assert queues.queue("mail").counts() == GONE
+
+
+def test_a_second_ack_is_lost(api: APIClient) -> None:
+    """One that was acknowledged already is a conflict, and says of which queue."""
+    fill(api, "mail", 1)
+    (item,) = lease(api, "mail")
+    api.post("/api/queues/mail/ack/", {"lease": item["lease"]})
+    again = api.post("/api/queues/mail/ack/", {"lease": item["lease"]})
+    check_lost(again, "mail", item["lease"])
+
+
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit"])
+def test_nack_gives_an_item_back_to_its_place(api: APIClient, name: str) -> None:
+    """It is the first again, with its attempts one higher, and its lease is lost."""
+    ids = fill(api, name, 2)
+    (item,) = lease(api, name)
+    response = api.post(f"/api/queues/{name}/nack/", {"lease": item["lease"]})
+    assert (response.status_code, response.json()) == (200, {"nacked": 1})
+    (first,) = api.get(f"/api/queues/{name}/peek/").json()["items"]
+    assert (first["id"], first["attempts"], first["state"]) == (ids[0], 1, "ready")
+    again = api.post(f"/api/queues/{name}/nack/", {"lease": item["lease"]})
+    check_lost(again, name, item["lease"])
+
+
+def test_nack_with_a_delay(api: APIClient, clock: Clock) -> None:
+    """It stays hidden for so long, and comes back to its place after that."""
+    ids = fill(api, "mail", 2)
+    (item,) = lease(api, "mail")
+    body = {"lease": item["lease"], "delay": 30}
+    assert api.post("/api/queues/mail/nack/", body).status_code == 200
+    (delayed,) = api.get("/api/queues/mail/items/?state=delayed").json()["items"]
+    now = clock.time_ns() / 1_000_000_000
+    assert moment(delayed["until"]) == pytest.approx(now + 30, abs=0.001)
+    assert (delayed["id"], delayed["attempts"]) == (ids[0], 1)
+    clock.advance(31)
+    popped = api.post("/api/queues/mail/pop/", {"limit": 2}).json()["items"]
+    assert [each["id"] for each in popped] == ids
+
+
+@pytest.mark.parametrize("reason", [None, " 花蓮\n", "x" * 1_000])
+def test_the_last_attempt_goes_to_the_dead_letters(api: APIClient, reason: str | None) -> None:
+    """A queue with max_attempts keeps what failed so often, and the reason as it was given."""
+    (dead_id,) = fill(api, "tried", 1)
+    for _ in range(2):
+        (item,) = lease(api, "tried")
+        body = {"lease": item["lease"], **({} if reason is None else {"reason": reason})}
+        assert api.post("/api/queues/tried/nack/", body).json() == {"nacked": 1}
+    assert lease(api, "tried") == []
+    (dead,) = api.get("/api/queues/tried/items/?state=dead").json()["items"]
+    assert (dead["id"], dead["attempts"], dead["state"]) == (dead_id, 2, "dead")
+    assert dead["reason"] == (reason or "given up")
+    assert api.get(f"/api/queues/tried/items/{dead_id}/").json() == dead
+
+
+def test_extend_lets_a_lease_run_from_now(api: APIClient, clock: Clock) -> None:
+    """The item is shown with its new time under the same token, which stays good."""
+    fill(api, "mail", 1)
+    (item,) = lease(api, "mail", seconds=60)
+    clock.advance(50)
+    response = api.post("/api/queues/mail/extend/", {"lease": item["lease"], "seconds": 100})
+    assert response.status_code == 200
+    extended = response.json()
+    assert moment(extended["until"]) == pytest.approx(clock.time_ns() / 1e9 + 100, abs=0.001)
+    assert {**extended, "until": None} == {**item, "until": None}
+    clock.advance(90)
+    assert api.post("/api/queues/mail/pop/", {}).json() == {"items": []}
+    assert api.post("/api/queues/mail/ack/", {"lease": item["lease"]}).status_code == 200
+    again = api.post("/api/queues/mail/extend/", {"lease": item["lease"]})
+    check_lost(again, "mail", item["lease"])
+
+
+def test_extend_is_by_a_minute_unless_it_says_more(api: APIClient, clock: Clock) -> None:
+    """The default is that of a lease, and it may shorten one too."""
+    fill(api, "mail", 1)
+    (item,) = lease(api, "mail", seconds=3_600)
+    response = api.post("/api/queues/mail/extend/", {"lease": item["lease"]})
+    until = moment(response.json()["until"])
+    assert until == pytest.approx(clock.time_ns() / 1e9 + 60, abs=0.001)
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+def test_a_token_of_another_queue(api: APIClient, verb: str) -> None:
+    """It is lost where places look alike, no token where they do not; nothing changes."""
+    for name in ("mail", "tried"):
+        fill(api, name, 1)
+    (item,), (other,) = lease(api, "mail"), lease(api, "tried")
+    for name, code in (("tried", "lease_lost"), ("jobs", "invalid_input")):
+        response = api.post(f"/api/queues/{name}/{verb}/", {"lease": item["lease"]})
+        assert response.json()["code"] == code
+    for name, held in (("mail", item), ("tried", other)):
+        done = api.post(f"/api/queues/{name}/ack/", {"lease": held["lease"]})
+        assert done.status_code == 200
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+def test_a_tampered_token(api: APIClient, verb: str) -> None:
+    """Another secret is lost, half a token is none; the true one is still good."""
+    fill(api, "mail", 2)
+    (item,), (other,) = lease(api, "mail"), lease(api, "mail")
+    secret = item["lease"].rpartition(".")[2]
+    forged = [f"{item['id']}.{other['lease'].rpartition('.')[2]}", f"{item['id']}.", item["id"]]
+    forged += [secret, f"{item['id']}.!", f" {item['lease']}", f"{item['lease']}x"]
+    for token in forged:
+        response = api.post(f"/api/queues/mail/{verb}/", {"lease": token})
+        assert response.json()["code"] in {"lease_lost", "invalid_input"}
+        assert response.status_code == {"l": 409, "i": 400}[response.json()["code"][0]]
+    check_lost(api.post(f"/api/queues/mail/{verb}/", {"lease": forged[0]}), "mail", forged[0])
+    many = {"leases": [item["lease"], other["lease"]]}
+    assert api.post("/api/queues/mail/ack/", many).json() == {"acked": 2, "lost": 0}
+
+
+def test_one_token_that_is_none_spoils_the_ack_of_many(api: APIClient) -> None:
+    """Many are acknowledged or none: what is no token at all is a mistake of the caller."""
+    fill(api, "mail", 1)
+    (item,) = lease(api, "mail")
+    response = api.post("/api/queues/mail/ack/", {"leases": [item["lease"], "x"]})
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+    assert api.post("/api/queues/mail/ack/", {"lease": item["lease"]}).json()["acked"] == 1
+
+
+def test_nobody_is_shown_a_token(api: APIClient) -> None:
+    """Looking at a leased item gives no right to it."""
+    fill(api, "mail", 1)
+    (item,) = lease(api, "mail")
+    secret = item["lease"].rpartition(".")[2].encode()
+    for path in (
+        f"mail/items/{item['id']}/",
+        "mail/items/?state=leased",
+        "mail/items/",
+        "mail/peek/",
+        "mail/",
+        "",
+    ):
+        response = api.get(f"/api/queues/{path}")
+        assert response.status_code == 200
+        assert secret not in response.content
+        assert b'"lease"' not in response.content
+
+
+def test_a_corrupt_item_is_not_leased(api: APIClient, queues: service.Catalog) -> None:
+    """A lease stops at an item it cannot read, as a pop does."""
+    mail = queues.queue("mail")
+    key: Any = mail.subspace.pack((1, b"\x01" * 20))
+    service.run(mail.database, lambda tr: tr.set(key, b"junk"))
+    response = api.post("/api/queues/mail/lease/", {"limit": 5})
+    assert (response.status_code, response.json()["code"]) == (409, "corrupt_item")
+    assert api.get("/api/queues/mail/").json()["first"]["id"] == response.json()["id"]

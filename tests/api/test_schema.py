@@ -1,0 +1,245 @@
+"""The OpenAPI schema: as it is checked in, true to what is answered, and its pages."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.conf import settings as project
+from django.core.management import call_command
+from jsonschema import Draft202012Validator, FormatChecker
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from fdbqueue.api.viewsets import QueueViewSet
+from tests.api.test_listing import put
+
+FILE = Path(project.BASE_DIR) / "docs" / "openapi.yaml"
+SCHEMA = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+OPERATIONS = {
+    operation["operationId"]: (method, path, operation)
+    for path, methods in SCHEMA["paths"].items()
+    for method, operation in methods.items()
+    if path.startswith("/api/queues/")
+}
+each_operation = pytest.mark.parametrize("name", OPERATIONS)
+
+
+def converted(part: Any) -> Any:
+    """Return a part of an OpenAPI 3.0 schema as JSON schema: null is a type of its own."""
+    if isinstance(part, list):
+        return [converted(member) for member in part]
+    if not isinstance(part, dict):
+        return part
+    plain = {key: converted(value) for key, value in part.items() if key != "nullable"}
+    if part.get("nullable") is not True or not plain.keys() & {"type", "oneOf", "allOf"}:
+        return plain
+    return {"anyOf": [plain, {"type": "null"}]}
+
+
+FORMATS = FormatChecker(())
+
+
+@FORMATS.checks("date-time", ValueError)
+def is_moment_in_utc(value: Any) -> bool:
+    """Tell whether a text is a moment in ISO 8601, in UTC."""
+    if isinstance(value, str):
+        datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return not isinstance(value, str) or value.endswith("Z")
+
+
+COMPONENTS = converted(SCHEMA["components"])
+
+
+def errors(value: Any, schema: Any) -> list[str]:
+    """Return what is wrong with a value by a schema of the document."""
+    whole = {**converted(schema), "components": COMPONENTS}
+    checker = Draft202012Validator(whole, format_checker=FORMATS)
+    return [f"{error.json_path}: {error.message}" for error in checker.iter_errors(value)]
+
+
+def answer_schema(name: str, status: int) -> Any:
+    """Return the schema of an operation's answer."""
+    answers = OPERATIONS[name][2]["responses"]
+    assert str(status) in answers, f"{name} does not tell of {status}"
+    return answers[str(status)]["content"]["application/json"]["schema"]
+
+
+def check(name: str, response: Any) -> Any:
+    """Check an answer against the schema, and return it."""
+    assert response["Content-Type"] == "application/json"
+    shown = response.json()
+    assert errors(shown, answer_schema(name, response.status_code)) == []
+    return shown
+
+
+def test_the_file_is_what_is_generated() -> None:
+    """Any change of the API shows as a change of the file; `make schema` writes it anew."""
+    generated = io.StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", stdout=generated)
+    kept = FILE.read_text(encoding="utf-8").splitlines()
+    new = generated.getvalue().rstrip("\n").splitlines()
+    changes = difflib.unified_diff(kept, new, "docs/openapi.yaml", "generated", lineterm="")
+    text = "\n".join(changes)
+    assert not text, f"run `make schema` where this is meant:\n{text}"
+
+
+@each_operation
+def test_every_operation_is_described(name: str) -> None:
+    """Each has a sentence, an answer with an example, and examples of its body."""
+    method, _, operation = OPERATIONS[name]
+    assert operation["description"].endswith(".")
+    (good,) = [status for status in operation["responses"] if status.startswith("2")]
+    assert operation["responses"][good]["content"]["application/json"]["examples"]
+    assert ("requestBody" in operation) == (method == "post")
+    if method == "post":
+        assert operation["requestBody"]["content"]["application/json"]["examples"]
+
+
+def test_every_action_is_an_operation() -> None:
+    """No action of the viewset is missing, and none is there that is not."""
+    actions = {action.__name__ for action in QueueViewSet.get_extra_actions()}
+    assert {f"queues_{name}" for name in (*actions, "list", "retrieve")} == set(OPERATIONS)
+
+
+@each_operation
+def test_the_errors_of_every_operation(name: str) -> None:
+    """Each tells of the errors it may answer with; 429 and 503 say when to try again."""
+    method, path, operation = OPERATIONS[name]
+    expected = {"400", "401", "403", "406", "429", "503"}
+    if "{name}" in path:
+        expected |= {"404"}
+    if method == "post":
+        expected |= {"409", "413", "415"}
+    once = name in {"queues_push", "queues_pop", "queues_lease"}
+    found = {status for status in operation["responses"] if not status.startswith("2")}
+    assert found - {"409"} == (expected | ({"422"} if once else set())) - {"409"}
+    assert expected <= found
+    for status in ("429", "503"):
+        assert "Retry-After" in operation["responses"][status]["headers"]
+    keys = [each["name"] for each in operation["parameters"] if each["in"] == "header"]
+    assert keys == (["Idempotency-Key"] if once else [])
+    (good,) = [status for status in operation["responses"] if status.startswith("2")]
+    assert ("Idempotent-Replayed" in operation["responses"][good].get("headers", {})) == once
+
+
+def examples() -> Iterator[tuple[str, Any, Any]]:
+    """Yield where an example is, the example, and its schema."""
+    for name, (_, _, operation) in OPERATIONS.items():
+        bodies = {"body": operation.get("requestBody", {"content": {}})}
+        for place, holder in {**bodies, **operation["responses"]}.items():
+            content = holder["content"].get("application/json", {})
+            for title, example in content.get("examples", {}).items():
+                yield f"{name} {place} {title}", example["value"], content["schema"]
+
+
+@pytest.mark.parametrize(("value", "schema"), [pytest.param(v, s, id=i) for i, v, s in examples()])
+def test_the_examples_are_what_the_schema_says(value: Any, schema: Any) -> None:
+    """Each example is valid by the schema it stands at."""
+    assert errors(value, schema) == []
+
+
+def test_the_check_of_answers_finds_what_is_wrong() -> None:
+    """A key that is missing, one of another type and a bad moment are found."""
+    good = OPERATIONS["queues_item"][2]["responses"]["200"]["content"]["application/json"]
+    item, schema = good["examples"]["Answer"]["value"], good["schema"]
+    assert errors(item, schema) == []
+    without = {key: value for key, value in item.items() if key != "size"}
+    for bad in (
+        without,
+        {**item, "attempts": "0"},
+        {**item, "state": "lost"},
+        {**item, "id": None},
+    ):
+        assert errors(bad, schema)
+
+
+@pytest.mark.parametrize("name", ["mail", "jobs", "quakes", "raw", "pairs", "audit", "tried"])
+def test_what_is_answered_is_what_the_schema_says(
+    api: APIClient, queues: service.Catalog, name: str
+) -> None:
+    """All answers of a session with a queue are valid by the schema."""
+    address = f"/api/queues/{name}"
+    one = {"value": "AAAA"}
+
+    def post(verb: str, body: Any) -> Any:
+        return check(f"queues_{verb}", api.post(f"{address}/{verb}/", body))
+
+    post("push", one)
+    post("push", {**one, "delay": 60})
+    post("push", {"items": [one] * 5})
+    check("queues_list", api.get("/api/queues/"))
+    check("queues_list", api.get("/api/queues/?limit=1"))
+    check("queues_retrieve", api.get(f"{address}/"))
+    check("queues_peek", api.get(f"{address}/peek/?limit=3"))
+    item = post("pop", {})["items"][0]
+    check("queues_item", api.get(f"{address}/items/{item['id']}/"))
+    first, second, third = post("lease", {"limit": 3})["items"]
+    post("extend", {"lease": first["lease"]})
+    post("ack", {"lease": first["lease"]})
+    post("ack", {"leases": [first["lease"], second["lease"]]})
+    post("nack", {"lease": third["lease"]})
+    check("queues_item", api.get(f"{address}/items/{third['id']}/"))
+    for lost in ("ack", "nack", "extend"):
+        assert post(lost, {"lease": first["lease"]})["code"] == "lease_lost"
+    for state in ("ready", "leased", "delayed", "dead"):
+        check("queues_items", api.get(f"{address}/items/?limit=1&state={state}"))
+    post("pop", {"limit": 9})
+    post("lease", {})
+    check("queues_retrieve", api.get(f"{address}/"))
+
+
+def test_odd_items_are_what_the_schema_says(api: APIClient, queues: service.Catalog) -> None:
+    """So are dead letters, values of any type, and what cannot be read."""
+    put(queues.queue("mail"), b"junk")
+    check("queues_items", api.get("/api/queues/mail/items/"))
+    check("queues_retrieve", api.get("/api/queues/mail/"))
+    assert check("queues_pop", api.post("/api/queues/mail/pop/", {}))["code"] == "corrupt_item"
+    for value in (None, True, 10**30, 0.5, [], {}, {"pushed": 1, "ids": []}):
+        check("queues_push", api.post("/api/queues/tried/push/", {"value": value}))
+    for _ in range(2):
+        (item,) = api.post("/api/queues/tried/lease/", {}).json()["items"]
+        body = {"lease": item["lease"], "reason": "broken"}
+        check("queues_nack", api.post("/api/queues/tried/nack/", body))
+    assert check("queues_items", api.get("/api/queues/tried/items/?state=dead"))["items"]
+
+
+@each_operation
+def test_errors_are_what_the_schema_says(
+    api: APIClient, anonymous: APIClient, client_with: Callable[..., APIClient], name: str
+) -> None:
+    """Each operation's errors are told of, and have the one shape."""
+    method, template, _ = OPERATIONS[name]
+
+    def ask(client: APIClient, queue: str = "mail", **more: Any) -> Any:
+        path = template.replace("{name}", queue).replace("{id}", "AAAA")
+        more = {"data": {"odd": 1}, **more} if method == "post" else more
+        return check(name, getattr(client, method)(path + more.pop("query", ""), **more))["code"]
+
+    assert ask(api, query="?odd=1") == "invalid_input"
+    assert ask(anonymous) == "not_authenticated"
+    assert ask(api, headers={"Accept": "text/html"}) == "not_acceptable"
+    if name != "queues_list":
+        assert ask(client_with()) == "permission_denied"
+    if "{name}" in template and method == "get":
+        assert ask(api, "nope") == "queue_not_found"
+    if method == "post":
+        media = {"data": "x", "content_type": "text/plain"}
+        assert ask(api, **media) == "unsupported_media_type"
+
+
+def test_the_limits_are_those_of_the_settings(settings: Any) -> None:
+    """A project with other limits has another schema, of its own."""
+    limits = {"MAX_LIMIT": 7, "MAX_WAIT_SECONDS": 3}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": limits}
+    generated = io.StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", stdout=generated)
+    schemas = yaml.safe_load(generated.getvalue())["components"]["schemas"]
+    assert schemas["PopBody"]["properties"]["limit"]["maximum"] == 7
+    assert schemas["PopBody"]["properties"]["wait"]["maximum"] == 3

@@ -1,0 +1,136 @@
+"""Every status that the schema tells of, at every endpoint, as the schema describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from tests.api.test_listing import put
+from tests.api.test_permissions import ALL
+from tests.api.test_schema import OPERATIONS, check
+
+STATUSES = [
+    (name, int(status))
+    for name, (_, _, operation) in OPERATIONS.items()
+    for status in operation["responses"]
+]
+KEYED = {"Idempotency-Key": "key"}
+
+
+class Endpoint:
+    """An operation, and what to ask it.
+
+    Args:
+        name: The operation's id.
+        client: Who may do everything.
+        queues: The queues, each with a few items.
+    """
+
+    def __init__(self, name: str, client: APIClient, queues: service.Catalog) -> None:
+        self.method, self.path, _ = OPERATIONS[name]
+        self.name = name
+        self.client = client
+        self.queues = queues
+        self.lease = ""
+        self.item = queues.queue("mail").push("there").id
+        if name in {"queues_ack", "queues_nack", "queues_extend"}:
+            leased = queues.queue("mail").lease()
+            assert leased is not None
+            self.lease = leased.lease or ""
+
+    def ask(self, client: APIClient | None = None, queue: str = "mail", **more: Any) -> Any:
+        """Send a request that is all right but for what is said."""
+        path = self.path.replace("{name}", queue).replace("{id}", self.item)
+        if self.method == "post":
+            bodies = {"queues_push": {"value": 1}, "queues_pop": {}, "queues_lease": {}}
+            more = {"data": bodies.get(self.name, {"lease": self.lease}), **more}
+        query = more.pop("query", "")
+        return getattr(client or self.client, self.method)(path + query, **more)
+
+
+@pytest.fixture
+def endpoint(request: pytest.FixtureRequest, api: APIClient, queues: service.Catalog) -> Endpoint:
+    """The operation that the test is about."""
+    cache.clear()
+    return Endpoint(request.param, api, queues)
+
+
+@pytest.fixture
+def provoke(
+    endpoint: Endpoint,
+    anonymous: APIClient,
+    client_with: Callable[..., APIClient],
+    allow: Callable[..., None],
+    settings: Any,
+) -> dict[int, Callable[[], Any]]:
+    """For each status what has it for an answer."""
+
+    def conflict() -> Any:
+        if endpoint.lease:
+            endpoint.queues.queue("mail").ack(endpoint.lease)
+        else:
+            endpoint.queues.queue("mail").clear()
+            put(endpoint.queues.queue("mail"), b"junk")
+        if endpoint.name == "queues_push":  # what is behind the last index is no item
+            mail = endpoint.queues.queue("mail")
+            key = mail.subspace.key() + b"\x15\xff"
+            service.run(mail.database, lambda tr: tr.set(key, b"junk"))
+        return endpoint.ask()
+
+    def too_large() -> Any:
+        allow(MAX_BODY_BYTES=1_000)
+        return endpoint.ask(data={"lease": "x" * 1_001})
+
+    def reused() -> Any:
+        assert endpoint.ask(headers=KEYED).status_code in {200, 201}
+        other = {"value": 2} if endpoint.name == "queues_push" else {"limit": 2}
+        return endpoint.ask(data=other, headers=KEYED)
+
+    def throttled() -> Any:
+        scopes = [f"fdbqueue_{name.removesuffix('_queue')}" for name in ALL]
+        rates = dict.fromkeys(scopes, "0/min")
+        settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_THROTTLE_RATES": rates}
+        return endpoint.ask()
+
+    def unavailable() -> Any:
+        engine = {"ENGINE": "tests.api.failing_engine", "OPTIONS": {"code": 1031}}
+        settings.FDBQUEUE = {**settings.FDBQUEUE, **engine}
+        return endpoint.ask()
+
+    return {
+        200: endpoint.ask,
+        201: endpoint.ask,
+        400: lambda: endpoint.ask(query="?odd=1"),
+        401: lambda: endpoint.ask(anonymous),
+        403: lambda: endpoint.ask(client_with()),
+        404: lambda: endpoint.ask(queue="nope"),
+        406: lambda: endpoint.ask(headers={"Accept": "application/xml"}),
+        409: conflict,
+        413: too_large,
+        415: lambda: endpoint.ask(data="x", content_type="text/plain"),
+        422: reused,
+        429: throttled,
+        503: unavailable,
+    }
+
+
+@pytest.mark.parametrize(("endpoint", "status"), STATUSES, indirect=["endpoint"])
+def test_every_status_of_every_endpoint(
+    endpoint: Endpoint, provoke: dict[int, Callable[[], Any]], status: int
+) -> None:
+    """There is a request for each, its answer is as the schema says, with the headers it names."""
+    response = provoke[status]()
+    shown = check(endpoint.name, response)
+    assert response.status_code == status, shown
+    if status >= 400:
+        assert shown["code"]
+        assert shown["message"]
+    described = OPERATIONS[endpoint.name][2]["responses"][str(status)]
+    for header in set(described.get("headers", {})) - {"Idempotent-Replayed"}:
+        assert int(response[header]) > 0
+    assert ("WWW-Authenticate" in response) == (status == 401)

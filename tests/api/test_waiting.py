@@ -1,0 +1,198 @@
+"""Waiting for items: until there is one, until the time is over, until the client has gone."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient, APIRequestFactory
+
+from fdbqueue import conf, deadlines, service
+from fdbqueue.api.connections import is_open
+from tests.engines.children import wait_until
+
+SOCKETS = ["gunicorn.socket", "werkzeug.socket"]
+LONG = 20
+TAKES = ["pop", "lease"]
+
+
+class Waiting:
+    """A request in a thread of its own."""
+
+    def __init__(self, client: APIClient, path: str, body: Any, **environ: Any) -> None:
+        self._response: Any = None
+        self._thread = threading.Thread(
+            target=self._post, args=(client, path, body, environ), daemon=True
+        )
+        self._thread.start()
+
+    def _post(self, client: APIClient, path: str, body: Any, environ: Any) -> None:
+        self._response = client.post(path, body, **environ)
+
+    def response(self) -> Any:
+        """Return the response; fail where there is none in good time."""
+        self._thread.join(LONG - 5)
+        assert not self._thread.is_alive(), "the request waits on"
+        return self._response
+
+
+@pytest.fixture
+def client(root: Callable[[], APIClient], queues: service.Catalog) -> APIClient:
+    """A client for the thread that waits."""
+    return root()
+
+
+@pytest.fixture
+def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A request's socket, as the server has it, and the client's end of it."""
+    server, client = socket.socketpair()
+    yield server, client
+    server.close()
+    client.close()
+
+
+def waiting_requests(name: str) -> int:
+    """Return how many requests wait for a queue's items in this process."""
+    found = deadlines._impatient.get(conf.catalog())
+    return 0 if found is None else found.queue(name)._crowd.bell._waiting
+
+
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw"])
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_wait_ends_with_the_item(
+    client: APIClient, root: Callable[[], APIClient], name: str, verb: str
+) -> None:
+    """An item that another request pushes is given at once to the one that waits."""
+    waiting = Waiting(client, f"/api/queues/{name}/{verb}/", {"wait": LONG, "limit": 3})
+    wait_until(lambda: waiting_requests(name))
+    pushed = root().post(f"/api/queues/{name}/push/", {"value": "AAAA"}).json()
+    response = waiting.response()
+    assert response.status_code == 200
+    assert [item["id"] for item in response.json()["items"]] == [pushed["id"]]
+
+
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_wait_is_not_needed_where_there_is_an_item(client: APIClient, verb: str) -> None:
+    """What is there is taken at once, fewer than asked for too."""
+    client.post("/api/queues/mail/push/", {"value": 1})
+    body = {"wait": LONG, "limit": 5}
+    response = Waiting(client, f"/api/queues/mail/{verb}/", body).response()
+    assert len(response.json()["items"]) == 1
+
+
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_wait_for_nothing(client: APIClient, verb: str) -> None:
+    """When the time is over the answer is that there is nothing, and nobody waits any more."""
+    response = client.post(f"/api/queues/mail/{verb}/", {"wait": 0.05})
+    assert (response.status_code, response.json()) == (200, {"items": []})
+    assert not waiting_requests("mail")
+
+
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_wait_may_be_longer_than_the_engines_time(
+    client: APIClient, allow: Callable[..., None], verb: str
+) -> None:
+    """TIMEOUT_SECONDS is for the engine: waiting comes on top of it and is no failure."""
+    allow(TIMEOUT_SECONDS=0.5, MAX_WAIT_SECONDS=LONG)
+    response = client.post(f"/api/queues/mail/{verb}/", {"wait": 1.2})
+    assert (response.status_code, response.json()) == (200, {"items": []})
+
+
+def test_an_item_that_falls_due_ends_a_wait(client: APIClient) -> None:
+    """A delayed item is given to whoever waits, as soon as its time has come."""
+    pushed = client.post("/api/queues/mail/push/", {"value": 1, "delay": 0.2}).json()
+    response = Waiting(client, "/api/queues/mail/pop/", {"wait": LONG}).response()
+    assert [item["id"] for item in response.json()["items"]] == [pushed["id"]]
+
+
+def test_the_setting_caps_the_wait(client: APIClient, allow: Callable[..., None]) -> None:
+    """MAX_WAIT_SECONDS is the longest; 0 means that nobody waits."""
+    allow(MAX_WAIT_SECONDS=0.05)
+    refused = client.post("/api/queues/mail/pop/", {"wait": 0.06})
+    assert refused.status_code == 400
+    message = "Ensure this value is less than or equal to 0.05."
+    assert refused.json()["fields"] == {"wait": message}
+    assert client.post("/api/queues/mail/lease/", {"wait": 0.05}).status_code == 200
+    allow(MAX_WAIT_SECONDS=0)
+    assert client.post("/api/queues/mail/pop/", {"wait": 0}).status_code == 200
+    assert client.post("/api/queues/mail/pop/", {"wait": 0.001}).status_code == 400
+
+
+@pytest.mark.parametrize("server", SOCKETS)
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_wait_ends_when_the_client_has_gone(
+    client: APIClient, connection: Any, server: str, verb: str
+) -> None:
+    """Nobody is left waiting, and an item that comes later is not taken for nobody."""
+    ours, theirs = connection
+    path = f"/api/queues/mail/{verb}/"
+    waiting = Waiting(client, path, {"wait": LONG}, **{server: ours})
+    wait_until(lambda: waiting_requests("mail"))
+    theirs.close()
+    assert waiting.response().json() == {"items": []}
+    assert not waiting_requests("mail")
+    client.post("/api/queues/mail/push/", {"value": "kept"})
+    assert client.get("/api/queues/mail/").json()["counts"]["ready"] == 1
+
+
+@pytest.mark.parametrize("verb", TAKES)
+def test_a_client_that_has_gone_leaves_its_key_unused(
+    client: APIClient, connection: Any, verb: str
+) -> None:
+    """The wait that ended for nobody is no answer: the retry gets the item."""
+    ours, theirs = connection
+    path, headers = f"/api/queues/mail/{verb}/", {"Idempotency-Key": "key"}
+    body = {"wait": LONG}
+    waiting = Waiting(client, path, body, headers=headers, **{"gunicorn.socket": ours})
+    wait_until(lambda: waiting_requests("mail"))
+    theirs.close()
+    assert waiting.response().json() == {"items": []}
+    pushed = client.post("/api/queues/mail/push/", {"value": 1}).json()
+    retry = client.post(path, body, headers=headers)
+    assert "Idempotent-Replayed" not in retry
+    assert [item["id"] for item in retry.json()["items"]] == [pushed["id"]]
+
+
+def test_a_retry_takes_the_place_of_a_wait_under_the_same_key(
+    client: APIClient, root: Callable[[], APIClient]
+) -> None:
+    """Two waits under one key, and one item: both are answered with it."""
+    path, headers = "/api/queues/mail/pop/", {"Idempotency-Key": "key"}
+    waits_for = {"wait": LONG}
+    both = [Waiting(one, path, waits_for, headers=headers) for one in (client, root())]
+    wait_until(lambda: waiting_requests("mail") == 2)
+    pusher = root()
+    pusher.post("/api/queues/mail/push/", {"value": 1})
+    first, second = (each.response() for each in both)
+    assert first.content == second.content
+    assert len(first.json()["items"]) == 1
+    assert sorted("Idempotent-Replayed" in each for each in (first, second)) == [False, True]
+
+
+def test_whether_a_client_is_there(connection: Any) -> None:
+    """Yes, until it closes its end, or we ours; data that it sent does not matter."""
+    ours, theirs = connection
+    request: Any = APIRequestFactory().post("/")
+    assert is_open(request)
+    request.META["gunicorn.socket"] = None
+    assert is_open(request)
+    request.META["gunicorn.socket"] = ours
+    assert is_open(request)
+    theirs.send(b"GET / HTTP/1.1\r\n")
+    assert is_open(request)
+    theirs.close()
+    assert not is_open(request)
+    ours.close()
+    assert not is_open(request)
+
+
+def test_a_client_that_only_sends_no_more(connection: Any) -> None:
+    """One that shut down its sending half is taken for gone: servers cannot tell it apart."""
+    ours, theirs = connection
+    request: Any = APIRequestFactory().post("/")
+    request.META["gunicorn.socket"] = ours
+    theirs.shutdown(socket.SHUT_WR)
+    assert not is_open(request)

@@ -1,0 +1,10 @@
+"""The same for a server that never keeps its clients waiting long."""
+
+import os
+
+from tests.live.server_settings import *  # noqa: F403
+from tests.live.setting import fdbqueue_setting
+
+FDBQUEUE = fdbqueue_setting(
+    os.environ["FDBQUEUE_TEST_PREFIX"], os.environ["FDBQUEUE_PATH"], max_wait_seconds=0.05
+)

@@ -1,0 +1,146 @@
+"""The demo project under gunicorn, as a process with files and queues of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import fdb.tuple
+import requests
+
+from fdbqueue.engines import foundationdb
+from fdbqueue.service import run
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKERS, THREADS = 2, 4
+DEADLINE_SECONDS = 60
+_STOP_SECONDS = 20
+#: Gunicorn leaves the socket it is given to the garbage collector.
+_WARNINGS = "error,ignore::ImportWarning,ignore::ResourceWarning:gunicorn.arbiter"
+_BOOTED = re.compile(r"Booting worker with pid: (\d+)")
+
+
+class Server:
+    """A server that runs from its making to the end of its ``with`` block.
+
+    Args:
+        folder: An empty folder for its files.
+        settings: Its settings module.
+        environment: What it finds in its environment besides.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: str = "tests.live.server_settings",
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.prefix, self.path = secrets.token_hex(8), str(folder / "queues.sqlite3")
+        self.environment = {
+            **os.environ,
+            "DJANGO_DEBUG": "1",
+            "DJANGO_SETTINGS_MODULE": settings,
+            "FDBQUEUE_PATH": self.path,
+            "FDBQUEUE_TEST_DJANGO": str(folder / "django.sqlite3"),
+            "FDBQUEUE_TEST_PREFIX": self.prefix,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": _WARNINGS,
+            **(environment or {}),
+        }
+        self._errors, self._answered = folder / "errors.log", folder / "answered.log"
+        self.manage("migrate", "--verbosity", "0")
+        self._start()
+
+    def manage(self, *arguments: str) -> str:
+        """Run a command of the project's, and return what it printed."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _start(self) -> None:
+        with (
+            socket.create_server(("127.0.0.1", 0), backlog=128) as listening,
+            self._errors.open("a") as errors,
+        ):
+            self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "gunicorn", "project.wsgi"),
+                    *("--config", "python:tests.live.gunicorn_conf"),
+                    *("--bind", f"fd://{listening.fileno()}"),
+                    *("--error-logfile", str(self._errors)),
+                    *("--access-logfile", str(self._answered)),
+                ],
+                cwd=ROOT,
+                env=self.environment,
+                pass_fds=[listening.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            )
+        try:  # it is listening already: this is answered when it is up, and fails when it is not
+            requests.get(f"{self.address}/api/queues/", timeout=DEADLINE_SECONDS)
+        except requests.RequestException as error:
+            self.stop()
+            raise AssertionError(self.errors) from error
+
+    @property
+    def api(self) -> str:
+        """The address of the queues."""
+        return f"{self.address}/api/queues"
+
+    @property
+    def workers(self) -> list[int]:
+        """The numbers of all worker processes that it has started."""
+        return [int(number) for number in _BOOTED.findall(self.errors)]
+
+    @property
+    def errors(self) -> str:
+        """What it has logged."""
+        return self._errors.read_text()
+
+    def answered(self, part: str) -> list[str]:
+        """Return the requests that are over whose first line has this part, with their statuses."""
+        return [line for line in self._answered.read_text().splitlines() if part in line]
+
+    def stop(self) -> None:
+        """End it, by its process's number."""
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # its workers notice
+            self._process.wait()
+        if os.environ.get("FDB_CLUSTER_FILE"):  # a file's folder is removed with it
+            everything = fdb.tuple.range(("fdbqueue-test", self.prefix))
+            database = foundationdb.open(os.environ["FDB_CLUSTER_FILE"])
+            run(database, lambda tr: tr.clear_range(everything.start, everything.stop))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
