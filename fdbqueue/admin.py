@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import update_wrapper
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest
 from django.urls import URLPattern, path, reverse_lazy
 
 from fdbqueue.models import Queue
-from fdbqueue.views import ItemView, QueueListView, QueueView
+from fdbqueue.pages.mounts import AdminMount, may_view_in_admin
+from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, read_only
 
 
 @admin.register(Queue)
 class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
-    """Mount the pages for those who may view queues.
+    """Mount the pages for those who may view queues, on any admin site.
 
     Nothing of the stock ModelAdmin is reachable: its list, forms and history need a table.
     """
@@ -31,9 +30,9 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
             ),
         ]
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # one permission for all queues
-        """Tell whether the user has ``fdbqueue.view_queue``."""
-        return request.user.has_perm("fdbqueue.view_queue")
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Tell whether the user may look into a queue, or for None into any that is known."""
+        return may_view_in_admin(request.user, obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # nobody may
         """Refuse: queues are made in the settings."""
@@ -47,13 +46,14 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         """Refuse: the pages are read-only."""
         return False
 
-    def _page(self, view: type[QueueListView | QueueView | ItemView]) -> Callable[..., Any]:
-        guarded = self.admin_site.admin_view(view.as_view(model_admin=self))
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the admin's index has an entry for the pages."""
+        return self.has_view_permission(request)
 
-        def page(*args: Any, **kwargs: Any) -> HttpResponseBase:
-            return guarded(*args, **kwargs)
-
+    def _page(self, view: type[PageView]) -> Any:
+        guarded = self.admin_site.admin_view(view.as_view(mount=AdminMount(self)))
+        page = read_only(guarded)
         page.login_url = reverse_lazy(  # type: ignore[attr-defined]  # for LoginRequiredMiddleware
             "admin:login", current_app=self.admin_site.name
         )
-        return update_wrapper(page, guarded)
+        return page

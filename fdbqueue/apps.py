@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from django.apps import AppConfig
+import importlib
+
+from django.apps import AppConfig, apps
 
 
 class FdbQueueConfig(AppConfig):
@@ -13,7 +15,9 @@ class FdbQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks."""
+        """Register the system checks, and what the API's schema says."""
         from fdbqueue.checks import register_checks
 
         register_checks()
+        if apps.is_installed("drf_spectacular"):
+            importlib.import_module("fdbqueue.api.schema")

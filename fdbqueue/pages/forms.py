@@ -1,4 +1,4 @@
-"""What may follow the ``?`` of a queue's page: every parameter is checked here."""
+"""What may follow the ``?`` of a page: every parameter is checked here."""
 
 from __future__ import annotations
 
@@ -13,31 +13,157 @@ from fdbqueue.service.base import Queue
 from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.queues import PriorityQueue
 
-_DEFAULTS = {"end": "min", "limit": "50", "start": "1"}
+#: How often a page refreshes itself, in seconds; 0 is never.
+INTERVALS = (0, 2, 5, 30)
+STATES = (
+    ("ready", _("Ready")),
+    ("leased", _("Leased")),
+    ("delayed", _("Delayed")),
+    ("dead", _("Dead")),
+)
+#: What the list of queues can be sorted by; the names are those of its rows' attributes.
+COLUMNS = ("name", "kind", "ready", "leased", "delayed", "dead", "oldest", "pushes", "pops")
+
 _PRIORITIES = ("min_priority", "max_priority")
+_MAX_TEXT = 200
+_MAX_CURSOR = 14_000
+_FIRST, _LAST = 1, 10**15
 
 
-class ItemsForm(forms.Form):
-    """Which items of a queue to show.
+#: Django's own message repeats what was sent, whatever it is.
+_CHOICE_ERRORS = {"invalid_choice": _("This is none of the choices.")}
+
+
+def _hidden(choices: Any) -> forms.ChoiceField:
+    return forms.ChoiceField(
+        choices=choices, widget=forms.HiddenInput, error_messages=_CHOICE_ERRORS
+    )
+
+
+class PageForm(forms.Form):
+    """What all pages take.
 
     Args:
         parameters: The request's; those that are missing or empty get their defaults.
     """
 
-    end = forms.ChoiceField(
-        label=_("Order"),
-        choices=[("min", _("Earliest pushed first")), ("max", _("Latest pushed first"))],
-    )
-    limit = forms.IntegerField(label=_("Rows per page"), min_value=25, max_value=200)
-    after = forms.CharField(label=_("Cursor"), required=False, strip=False, max_length=14_000)
-    start = forms.IntegerField(label=_("Start"), min_value=1, max_value=10**15)
+    refresh = _hidden([(str(seconds), seconds) for seconds in INTERVALS])
 
-    #: Those a person fills in; the links to pages carry the others.
-    shown: tuple[str, ...] = ("end", "limit")
+    defaults: dict[str, str] = {"refresh": "5"}  # noqa: RUF012  # as Django declares it
+    #: Those a person fills in.
+    shown: tuple[str, ...] = ()
+    #: Those that the form sends along unseen.
+    hidden: tuple[str, ...] = ("refresh",)
 
     def __init__(self, parameters: QueryDict) -> None:
         given = {name: value for name, value in parameters.items() if value}
-        super().__init__({**_DEFAULTS, **given}, auto_id="items-%s")
+        super().__init__({**self.defaults, **given}, auto_id="show-%s")
+
+    def address(self, **changed: Any) -> str:
+        """Return the query string of the same page with something changed, None to leave out."""
+        kept = {
+            name: self.data[name] for name in (*self.shown, *self.hidden) if self.data.get(name)
+        }
+        wanted = {**kept, **changed}
+        return "?" + urlencode(
+            {
+                name: value
+                for name, value in wanted.items()
+                if value is not None and str(value) != self.defaults.get(name)
+            }
+        )
+
+    def shown_fields(self) -> list[forms.BoundField]:
+        """Return the fields a person fills in."""
+        return [self[name] for name in self.shown]
+
+    def hidden_fields(self) -> list[forms.BoundField]:
+        """Return the fields that are sent along, those at their defaults left out."""
+        changed = [name for name in self.hidden if self.data.get(name) != self.defaults.get(name)]
+        return [self[name] for name in changed if self.data.get(name)]
+
+    def unseen_errors(self) -> list[str]:
+        """Return what is wrong with parameters that have no visible field."""
+        return [
+            str(error)
+            for name in self.fields
+            if name not in self.shown
+            for error in self[name].errors
+        ]
+
+
+class QueuesForm(PageForm):
+    """Which queues to list, and in which order."""
+
+    q = forms.CharField(
+        label=_("Name contains"),
+        required=False,
+        max_length=100,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+    sort = _hidden([(sign + column, column) for column in COLUMNS for sign in ("", "-")])
+    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
+
+    defaults = {"refresh": "5", "sort": "name", "page": "1"}  # noqa: RUF012  # as in PageForm
+    shown = ("q",)
+    hidden = ("sort", "refresh")
+
+    @property
+    def column(self) -> str:
+        """What to sort by."""
+        column: str = self.cleaned_data["sort"]
+        return column.removeprefix("-")
+
+    @property
+    def is_descending(self) -> bool:
+        """Whether the largest come first."""
+        return bool(self.cleaned_data["sort"].startswith("-"))
+
+    def sorted_by(self, column: str) -> str:
+        """Return the query string that sorts by a column, the other way where it does already."""
+        is_number = column not in {"name", "kind"}  # then the longest queue comes first
+        descending = not self.is_descending if self.column == column else is_number
+        after = self.cleaned_data["after"] or None
+        return self.address(sort=f"-{column}" if descending else column, after=after)
+
+
+class ItemsForm(PageForm):
+    """Which items of a queue to show, and over which time the charts are."""
+
+    state = _hidden(STATES)
+    end = forms.ChoiceField(
+        label=_("Order"),
+        choices=[("min", _("Earliest pushed first")), ("max", _("Latest pushed first"))],
+        error_messages=_CHOICE_ERRORS,
+    )
+    q = forms.CharField(
+        label=_("Value contains"),
+        required=False,
+        strip=False,
+        max_length=_MAX_TEXT,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+    limit = forms.IntegerField(label=_("Rows per page"), min_value=25, max_value=200)
+    span = _hidden([("hour", "hour"), ("day", "day")])
+    after = forms.CharField(
+        required=False, strip=False, max_length=_MAX_CURSOR, widget=forms.HiddenInput
+    )
+    before = forms.CharField(
+        required=False, strip=False, max_length=_MAX_CURSOR, widget=forms.HiddenInput
+    )
+    start = forms.IntegerField(min_value=_FIRST, max_value=_LAST, widget=forms.HiddenInput)
+
+    defaults = {  # noqa: RUF012  # as in PageForm
+        "refresh": "5",
+        "state": "ready",
+        "end": "min",
+        "limit": "50",
+        "span": "hour",
+        "start": "1",
+    }
+    shown: tuple[str, ...] = ("end", "q", "limit")
+    hidden = ("state", "span", "refresh")
 
     def clean(self) -> dict[str, Any]:
         """Refuse priorities where there are none, and a range that ends before it begins."""
@@ -47,28 +173,25 @@ class ItemsForm(forms.Form):
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
             self.add_error("min_priority", _("The lowest priority is above the highest."))
+        if self.cleaned_data.get("after") and self.cleaned_data.get("before"):
+            self.add_error(None, _("A page is after an item or before one, not both."))
         return self.cleaned_data
 
+    def items_address(self, **changed: Any) -> str:
+        """Return the address of other items: the page opens where they are, below the charts."""
+        return self.address(**changed) + "#fdbqueue-live"
+
     def bounds(self) -> dict[str, Any]:
-        """Return the arguments of ``queue.page()``, all but the limit."""
+        """Return the arguments of ``queue.page()`` that say which items."""
         wanted = self.cleaned_data
         priorities = {name: wanted.get(name) for name in _PRIORITIES}
-        return {"end": wanted["end"], "after": wanted["after"] or None, **priorities}
-
-    def address(self, **position: Any) -> str:
-        """Return the query string of the same items at another position."""
-        kept = {name: self.data[name] for name in self.shown if self.data.get(name)}
-        return "?" + urlencode({**kept, **position})
-
-    def shown_fields(self) -> list[forms.BoundField]:
-        """Return the fields a person fills in."""
-        return [self[name] for name in self.shown]
+        return {"state": wanted["state"], **priorities}
 
 
 class PriorityItemsForm(ItemsForm):
     """Which items of a priority queue to show; the subclasses say the priorities' type."""
 
-    shown = ("end", *_PRIORITIES, "limit")
+    shown = ("end", *_PRIORITIES, "q", "limit")
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)

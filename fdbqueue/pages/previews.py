@@ -16,6 +16,7 @@ from typing import Any
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
+from fdbqueue.pages.numbers import grouped
 from fdbqueue.service import tuples
 from fdbqueue.service.base import Queue
 from fdbqueue.service.items import Undecodable
@@ -25,6 +26,11 @@ PREVIEW_CHARACTERS = 100
 #: JSON that would be longer once indented is shown in one piece: deep nesting makes a
 #: value of 100 kB hundreds of megabytes of indentation.
 INDENTED_CHARACTERS = 400_000
+
+#: No text on an item's page is longer than this.
+TEXT_CHARACTERS = 500_000
+#: No more bytes are dumped than these: as many as FoundationDB stores under one key.
+DUMPED_BYTES = 100_000
 
 _HEX_COLUMNS = 16
 #: Room for every 64-bit integer and every float; a foreign writer's may have 600 digits.
@@ -48,12 +54,16 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A whole value: its text, what kind of text that is, and why it cannot be read."""
+    """A value: its text, what kind of text that is, and why it cannot be read.
+
+    ``cut`` says how much of it the text is, empty where it is all.
+    """
 
     text: str
     form: str
     problem: str = ""
     is_dump: bool = False
+    cut: str = ""
 
 
 def preview(value: Any, codec: str) -> Preview:
@@ -64,17 +74,37 @@ def preview(value: Any, codec: str) -> Preview:
 
 
 def show(value: Any, codec: str) -> Shown:
-    """Return a whole value: JSON, a dump of bytes, or what Python writes for a tuple."""
+    """Return a value: JSON, a dump of bytes, or what Python writes for a tuple."""
     if isinstance(value, Undecodable):
-        return Shown(hex_dump(value.raw), _("hexadecimal"), visible(value.reason), is_dump=True)
+        return _dumped(value.raw, visible(value.reason))
     if isinstance(value, bytes):
-        return Shown(hex_dump(value), _("hexadecimal"), is_dump=True)
+        return _dumped(value)
     try:
         if codec == "json":
-            return Shown(visible(_indented(value)), _("JSON"))
-        return Shown(repr(value), _("Python"))
+            return _texted(_indented(value), _("JSON"))
+        return _texted(repr(value), _("Python"))
     except RecursionError:
         return Shown("", _("JSON"), _("It is nested too deeply to be shown."))
+
+
+def _dumped(data: bytes, problem: str = "") -> Shown:
+    cut = ""
+    if len(data) > DUMPED_BYTES:
+        cut = _("These are the first %(shown)s of %(all)s bytes.") % {
+            "shown": grouped(DUMPED_BYTES),
+            "all": grouped(len(data)),
+        }
+    return Shown(hex_dump(data[:DUMPED_BYTES]), _("hexadecimal"), problem, is_dump=True, cut=cut)
+
+
+def _texted(text: str, form: str) -> Shown:
+    cut = ""
+    if len(text) > TEXT_CHARACTERS:
+        cut = _("These are the first %(shown)s of %(all)s characters.") % {
+            "shown": grouped(TEXT_CHARACTERS),
+            "all": grouped(len(text)),
+        }
+    return Shown(visible(text[:TEXT_CHARACTERS]), form, cut=cut)
 
 
 def number(value: float) -> str:
@@ -113,13 +143,33 @@ def age(moment: datetime.datetime) -> str:
     return _("%(time)s ago") % {"time": timesince(moment, now, depth=1)}
 
 
+def ahead(moment: datetime.datetime) -> str:
+    """Return in how long a moment comes, in words."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    seconds = (moment - now).total_seconds()
+    if seconds <= 0:
+        return _("over: it comes back when somebody consumes")
+    if seconds < 60:
+        return _("in less than a minute")
+    return _("in %(time)s") % {"time": timesince(now, moment, depth=1)}
+
+
 def subspace(queue: Queue) -> str:
     """Return the tuple of a queue's subspace, or its bytes where it is no tuple."""
-    prefix: bytes = queue.subspace.key()
+    return key_text(queue.subspace.key())
+
+
+def key_text(key: bytes) -> str:
+    """Return the tuple that a key is, or its bytes where it is none."""
     try:
-        return repr(tuples.unpack(prefix))
+        return visible(repr(tuples.unpack(key)))
     except ValueError:
-        return repr(prefix)
+        return repr(key)
+
+
+def key_escaped(key: bytes) -> str:
+    r"""Return a key as fdbcli takes it: what is not ASCII as ``\xff``."""
+    return "".join(chr(b) if 32 < b < 127 and b != 92 else f"\\x{b:02x}" for b in key)
 
 
 def _beginning(value: Any, codec: str) -> str:

@@ -21,10 +21,25 @@ def text(response: Any) -> str:
 
 def items(response: Any) -> list[str]:
     """Return the ids of the items in a queue's page, in their order."""
-    return re.findall(r'<th scope="row"[^>]*><a href="[^"]*/items/([^"/]+)/"', text(response))
+    return re.findall(r'<a id="item-([^"]+)"', text(response))
 
 
 def following(response: Any) -> str | None:
     """Return the address of the next page, None where there is no link to one."""
-    found = re.search(r'rel="next" href="([^"]+)"', text(response))
+    return _link("next", response)
+
+
+def previous(response: Any) -> str | None:
+    """Return the address of the page before, None where there is no link to one."""
+    return _link("prev", response)
+
+
+def first(response: Any) -> str | None:
+    """Return the address of the first page, None where there is no link to it."""
+    found = re.search(r'id="page-first" href="([^"]+)"', text(response))
+    return html.unescape(found[1]) if found else None
+
+
+def _link(rel: str, response: Any) -> str | None:
+    found = re.search(rf'rel="{rel}" href="([^"]+)"', text(response))
     return html.unescape(found[1]) if found else None

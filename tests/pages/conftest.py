@@ -15,6 +15,7 @@ from django.test import Client
 import fdbqueue
 from fdbqueue import conf
 from fdbqueue.service.transactions import run
+from tests.pages import watched_engine
 
 QUEUES = {
     "quakes": {"kind": "priority", "priority_type": "float"},
@@ -46,6 +47,16 @@ def setting(settings, tmp_path, db) -> Iterator[dict[str, Any]]:
     database = conf.database()
     yield settings.FDBQUEUE
     run(database, lambda tr: tr.clear_range(*everything(prefix)))
+
+
+@pytest.fixture
+def watched(setting, settings) -> Any:
+    """The same queues on the same engine, with each read and write noted."""
+    settings.FDBQUEUE = {**setting, "ENGINE": "tests.pages.watched_engine"}
+    watched_engine.reads.clear()
+    watched_engine.writes.clear()
+    watched_engine.transactions.clear()
+    return watched_engine
 
 
 def everything(prefix: tuple[Any, ...]) -> tuple[bytes, bytes]:

@@ -7,6 +7,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from fdbqueue import access
+from fdbqueue.pages.queues import LOOKED_AT
+from tests.pages import rules
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
 
@@ -75,10 +78,13 @@ def test_the_index_hides_the_app_from_those_who_may_not_view(pusher):
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options", "trace"])
 def test_a_page_refuses_methods_that_are_not_for_reading(method, pages, viewer):
-    """405 for everything but GET and HEAD, and it says so."""
+    """405 for everything but GET and HEAD, and it says so; whoever asks, with a token or not."""
+    careful = Client(enforce_csrf_checks=True)
+    careful.cookies = viewer.cookies
     for page in pages:
-        response = getattr(viewer, method)(page)
-        assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
+        for client in (viewer, careful, Client()):
+            response = getattr(client, method)(page)
+            assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
 
 
 def test_head_answers_as_get_without_a_body(pages, viewer):
@@ -100,37 +106,93 @@ def test_nothing_of_the_stock_admin_is_reachable(stock, viewer):
         assert client.post(LIST + stock).status_code in {404, 405}
 
 
-def test_no_page_writes_anything(pages, viewer, queue, stored):
-    """The engine holds the same after every page, found or not, as before."""
-    queue("quakes").push({"place": "Hualian"}, priority=6.4)
+def every_page(pages):
+    """Return pages with all that may be asked of them, right and wrong."""
+    queries = ["?end=max&min_priority=1", "?state=dead", "?state=leased", "?state=delayed"]
+    queries += ["?q=x", "?span=day", "?limit=0", "?after=x", "?refresh=0"]
+    listed = [LIST + query for query in ("?sort=-ready", "?q=a", "?page=2", "?after=m")]
+    wrong = [of("nope"), of("user-2"), of("mail") + "items/x/"]
+    asked = [of("quakes") + query for query in queries]
+    return [*pages, *listed, *asked, *wrong, of("user-1")]
+
+
+def test_no_page_writes_anything(pages, viewer, queue, stored, watched):
+    """No write is so much as asked for, and the engine holds the same as before."""
+    queue("quakes").push_many([({"place": "Hualian"}, 6.4)] * 5)
+    queue("quakes").push("later", delay=0.001, priority=1)
+    queue("quakes").lease(seconds=0.001)  # has run out: who consumes brings it back
     queue("user-1").push(1)
     before = stored()
-    wrong = [of("nope"), of("user-2"), of("quakes") + "?end=max&limit=0", of("mail") + "items/x/"]
-    for page in [*pages, *wrong, of("quakes") + "?end=max&min_priority=1", of("user-1")]:
-        viewer.get(page)
-        viewer.head(page)
+    watched.writes.clear()
+    for page in every_page(pages):
+        for headers in ({}, {"HX-Request": "true"}):
+            viewer.get(page, headers=headers)
+            viewer.head(page, headers=headers)
         viewer.post(page, {"action": "delete_selected"})
+    assert watched.reads
+    assert watched.writes == []
     assert stored() == before
 
 
 def test_a_project_overrides_a_template(viewer, queue, settings, tmp_path):
     """A template of the project's own extends the page and changes one block."""
-    folder = tmp_path / "templates" / "admin" / "fdbqueue" / "queue"
+    folder = tmp_path / "templates" / "fdbqueue"
     folder.mkdir(parents=True)
     (folder / "preview.html").write_text("<b>hidden here</b>")
     settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path / "templates"]}]
     queue("mail").push("a secret")
-    for page in (LIST, of("mail")):
-        assert "<b>hidden here</b>" in text(viewer.get(page))
-        assert "a secret" not in text(viewer.get(page))
+    assert "<b>hidden here</b>" in text(viewer.get(of("mail")))
+    assert "a secret" not in text(viewer.get(of("mail")))
 
 
 def test_the_pages_keep_to_a_strict_policy(pages, viewer):
     """No style and no script stands in the markup of any page."""
     for page in pages:
         markup = text(viewer.get(page))
-        main = markup[markup.index("<main") : markup.index("</main>")]
-        assert "<script" not in main
-        assert " style=" not in main
+        assert markup.count("<script") == markup.count('<script src="/static/')
+        assert " style=" not in markup
         assert "<style" not in markup
         assert markup.count("<h1") == 1
+
+
+ONLY = "tests.pages.rules.may_see"
+
+
+@pytest.fixture
+def hidden(queue, settings):
+    """More queues than the list looks at, of which the reader may see the first and the last."""
+    setting = settings.FDBQUEUE
+    names = ["aaa", *(f"secret-{number:04}" for number in range(LOOKED_AT + 10)), "zed"]
+    queues = {name: {"kind": "fifo"} for name in names}
+    settings.FDBQUEUE = {**setting, "QUEUES": queues, "API": {"AUTHORIZER": ONLY}}
+
+
+def test_what_may_not_be_seen_is_passed_by(hidden, viewer, monkeypatch):
+    """However many there are, what is behind them is shown, and their names are nowhere."""
+    for seen in ({"aaa", "zed"}, {"zed"}):
+        monkeypatch.setattr(rules, "SEEN", seen)
+        response = viewer.get(LIST)
+        assert response.status_code == 200
+        assert "secret" not in text(response)
+        assert all(of(name) in text(response) for name in seen)
+
+
+def test_a_filter_that_fits_nothing_forbids_nothing(hidden, viewer, monkeypatch):
+    """It is an empty list for those who may see another queue, on every page of it."""
+    monkeypatch.setattr(rules, "SEEN", {"aaa"})
+    for query in ("?q=zzz", "?page=2", "?after=b"):
+        assert viewer.get(LIST + query).status_code == 200
+
+
+def test_a_bad_parameter_opens_nothing(hidden, viewer, pusher, monkeypatch):
+    """Who may see no queue is refused, whatever is asked for."""
+    monkeypatch.setattr(rules, "SEEN", set())
+    for query in ("", "?page=x", "?sort=nothing"):
+        assert viewer.get(LIST + query).status_code == 403
+
+
+def test_who_was_deactivated_may_see_nothing(hidden, monkeypatch):
+    """The authorizer is not even asked."""
+    monkeypatch.setattr(rules, "SEEN", {"aaa"})
+    assert access.may(User(pk=1), access.VIEW, "aaa")
+    assert not access.may(User(pk=1, is_active=False), access.VIEW, "aaa")

@@ -1,0 +1,139 @@
+"""The pages: that of a queue of a million items beside a thousand's, and the list of 500 queues.
+
+Each round is a request through Django's test client, by somebody who is logged in, up to
+the last byte of the page. With ``FDB_CLUSTER_FILE`` set the queues are on that cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fdb.tuple
+
+from benchmarks.measure import Line, compare, line_of
+from benchmarks.plan import Plan
+
+LIST = "/admin/fdbqueue/queue/"
+MANY, FEW = 1_000_000, 1_000
+QUEUES = 500
+SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
+ROUNDS = 9
+TURNS = 10
+
+#: What is asked of a queue's page.
+PAGES = {
+    "queue page": "",
+    "queue page, from the other end": "?end=max&limit=200",
+    "queue page, a range": "?min_priority=50&max_priority=60",
+    "queue page, a day": "?span=day",
+    "queue page, a text not there": "?q=nowhere",
+}
+#: What is asked of the list.
+LISTS = ("", "?sort=-ready", "?sort=-oldest", "?sort=-pushes")
+
+
+def queue_page(plan: Plan) -> Iterator[Line]:
+    """The page of a queue with a million items, beside the same with a thousand."""
+    with _project(plan, ["many", "few"]) as client:
+        import fdbqueue
+
+        for name, count in (("many", MANY if not plan.quick else FEW * 50), ("few", FEW)):
+            pairs = ((SMALL, number % 997 / 10) for number in range(count))
+            fdbqueue.queue(name).push_many(pairs)
+        for name, query in PAGES.items():
+            yield compare(
+                f"{name}, {MANY:,} items",
+                _timed(client, f"{LIST}many/{query}"),
+                _timed(client, f"{LIST}few/{query}"),
+                peer_name=f"{FEW:,} items",
+                unit="ms",
+                bar="at most 1.3" if "text" not in name else "no bar: it looks at 2,000 items",
+                rounds=plan.rounds(ROUNDS),
+            )
+
+
+def queue_list(plan: Plan) -> Iterator[Line]:
+    """The list of 500 queues, beside that of ten; named in the setting, and of a pattern."""
+    for kind in ("named", "of a pattern"):
+        times = {count: _list_times(plan, kind, count) for count in (QUEUES, 10)}
+        for query in LISTS:
+            yield line_of(
+                f"{QUEUES} queues {kind}, {query or 'by name'}",
+                list(zip(times[QUEUES][query], times[10][query], strict=True)),
+                peer_name="10 queues",
+                unit="ms",
+                bar="no bar",
+            )
+
+
+def _list_times(plan: Plan, kind: str, count: int) -> dict[str, list[float]]:
+    """Return the times of the list of so many queues, by what is asked of it."""
+    names = [f"q{number:03}" for number in range(count)]
+    with _project(plan, names if kind == "named" else ["q*"]) as client:
+        import fdbqueue
+
+        for number, name in enumerate(names):
+            fdbqueue.queue(name).push_many(((SMALL, 1),) * (number % 7 + 1))
+        return {
+            query: [_timed(client, f"{LIST}{query}")() for _ in range(plan.rounds(5))]
+            for query in LISTS
+        }
+
+
+@contextlib.contextmanager
+def _project(plan: Plan, names: list[str]) -> Iterator[Any]:
+    """Set up the demo project on queues of the plan's own, and give a logged-in client."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+    import django
+
+    django.setup()
+    from django.contrib.auth.models import User
+    from django.test import Client, utils
+
+    from fdbqueue import conf
+    from fdbqueue.service import run
+
+    place = {"path": plan.folder / f"pages-{os.urandom(4).hex()}.sqlite3", "durability": "normal"}
+    prefix = ("fdbqueue-benchmarks", os.urandom(8).hex())
+    options = {"kind": "priority", "priority_type": "float"}
+    setting = {
+        "ENGINE": "fdbqueue.engines." + ("foundationdb" if plan.cluster_file else "embedded"),
+        "OPTIONS": {"cluster_file": plan.cluster_file} if plan.cluster_file else place,
+        "PREFIX": prefix,
+        "QUEUES": dict.fromkeys(names, options),
+    }
+    utils.setup_test_environment(debug=False)
+    databases = utils.setup_databases(verbosity=0, interactive=False)
+    try:
+        with utils.override_settings(FDBQUEUE=setting):
+            client = Client()
+            client.force_login(User.objects.create_superuser("bench"))
+            yield client
+            begin = fdb.tuple.pack(prefix)
+            run(conf.database(), lambda tr: tr.clear_range(begin, begin + b"\xff\xff"))
+    finally:
+        utils.teardown_databases(databases, verbosity=0)
+        utils.teardown_test_environment()
+
+
+def _timed(client: Any, address: str) -> Callable[[], float]:
+    """Return what measures the median time of a page in milliseconds."""
+
+    def measure() -> float:
+        times = []
+        for _ in range(TURNS):
+            start = time.perf_counter()
+            response = client.get(address)
+            times.append(time.perf_counter() - start)
+            assert response.status_code == 200
+        return statistics.median(times) * 1000
+
+    return measure
+
+
+BENCHMARKS = {"pages": queue_page, "list": queue_list}

@@ -1,0 +1,117 @@
+"""Where the pages are mounted: in an admin site, or as plain views. It decides who may look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import reverse
+
+from fdbqueue import access
+from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.models import Queue
+from fdbqueue.pages.entry import may_enter
+
+
+class Addresses:
+    """The addresses of the pages, as they are mounted.
+
+    Args:
+        names: What the URLs of the list, of a queue and of an item are called.
+        current_app: The instance namespace.
+    """
+
+    def __init__(self, names: tuple[str, str, str], current_app: str) -> None:
+        self._queues, self._queue, self._item = names
+        self._current_app = current_app
+
+    def queues(self) -> str:
+        """Return the address of the list."""
+        return reverse(self._queues, current_app=self._current_app)
+
+    def queue(self, name: str) -> str:
+        """Return the address of a queue's page."""
+        return reverse(self._queue, args=[name], current_app=self._current_app)
+
+    def item(self, name: str, item_id: str) -> str:
+        """Return the address of an item's page."""
+        return reverse(self._item, args=[name, item_id], current_app=self._current_app)
+
+
+class PlainMount:
+    """The pages as plain views: ``include("fdbqueue.urls")``."""
+
+    #: The template that the pages extend.
+    frame = "fdbqueue/base.html"
+
+    def may_view(self, request: HttpRequest, name: str | None) -> bool:
+        """Tell whether a user may look into a queue, or for None whether into any."""
+        user = getattr(request, "user", None)
+        return may_enter(user) if name is None else access.may(user, access.VIEW, name)
+
+    def refused(self, request: HttpRequest) -> HttpResponseBase | None:
+        """Return where one who may not look is sent, None for 403."""
+        user = getattr(request, "user", None)
+        if user is None or user.is_authenticated:
+            return None
+        return redirect_to_login(request.get_full_path())
+
+    def addresses(self, request: HttpRequest) -> Addresses:
+        """Return the addresses in the namespace that the request came through."""
+        match = request.resolver_match
+        namespace = match.namespace if match is not None else ""
+        names = ("fdbqueue:queues", "fdbqueue:queue", "fdbqueue:item")
+        return Addresses(names, namespace)
+
+    def context(self, request: HttpRequest) -> dict[str, Any]:  # noqa: ARG002  # nothing of it
+        """Return what the frame needs."""
+        return {}
+
+
+class AdminMount(PlainMount):
+    """The pages in an admin site; its ModelAdmin says who may look.
+
+    Args:
+        model_admin: The ModelAdmin that mounts them.
+    """
+
+    frame = "admin/fdbqueue/queue/base.html"
+
+    def __init__(self, model_admin: Any) -> None:
+        self._model_admin = model_admin
+        self._site = model_admin.admin_site
+
+    def may_view(self, request: HttpRequest, name: str | None) -> bool:
+        """Ask the ModelAdmin about a queue, or for None about the pages."""
+        queue = None if name is None else Queue(name=name)
+        return bool(self._model_admin.has_view_permission(request, queue))
+
+    def refused(self, request: HttpRequest) -> HttpResponseBase | None:  # noqa: ARG002  # never
+        """Return None: the admin site has sent to its login who is not logged in."""
+        return None
+
+    def addresses(self, request: HttpRequest) -> Addresses:  # noqa: ARG002  # the site's
+        """Return the addresses in the admin site."""
+        names = (
+            "admin:fdbqueue_queue_changelist",
+            "admin:fdbqueue_queue_queue",
+            "admin:fdbqueue_queue_item",
+        )
+        return Addresses(names, self._site.name)
+
+    def context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what the admin's own templates need."""
+        return {**self._site.each_context(request), "opts": self._model_admin.opts}
+
+
+def may_view_in_admin(user: Any, queue: Queue | None) -> bool:
+    """Tell whether a user may look into a queue, or for None whether the admin shows the entry.
+
+    With a setting that is wrong the users' general permission decides, so that the admin's
+    other pages are untouched and ours can say what is wrong.
+    """
+    try:
+        return may_enter(user) if queue is None else access.may(user, access.VIEW, queue.name)
+    except ConfigurationError:
+        return bool(user.is_authenticated and user.has_perm(access.VIEW))

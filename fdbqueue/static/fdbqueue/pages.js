@@ -1,0 +1,102 @@
+"use strict";
+// What htmx does not do by itself: say that a refresh failed, keep what a reader has opened
+// and where they scrolled to, and copy. Without it the pages show the same.
+(() => {
+  const parts = () => [...document.querySelectorAll("#fdbqueue-figures, #fdbqueue-live")];
+  const status = () => document.getElementById("fdbqueue-status");
+
+  function say(message) {
+    const place = status();
+    if (place && place.textContent !== message) {
+      place.textContent = message;
+    }
+  }
+
+  function failed(kind) {
+    const place = status();
+    if (place) {
+      say(place.dataset[kind]);
+    }
+  }
+
+  let kept = [];
+
+  function keep() {
+    kept = parts().flatMap((part) =>
+      [...part.querySelectorAll("details[id], .fdbqueue-scroll[id]")].map((element) => ({
+        id: element.id,
+        open: element.open,
+        left: element.scrollLeft,
+        top: element.scrollTop,
+      })),
+    );
+  }
+
+  function restore() {
+    for (const { id, open, left, top } of kept) {
+      const element = document.getElementById(id);
+      if (element) {
+        if (open) {
+          element.open = true;
+        }
+        element.scrollLeft = left;
+        element.scrollTop = top;
+      }
+    }
+  }
+
+  function isBusy() {
+    const selection = document.getSelection();
+    const isSelecting = selection && !selection.isCollapsed;
+    return document.hidden || (isSelecting && parts().some((p) => p.contains(selection.anchorNode)));
+  }
+
+  // A hidden page asks for nothing, and one who selects text is left alone.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (isBusy()) {
+      event.preventDefault();
+    }
+  });
+
+  // On the body: the helper that django-htmx adds while debugging listens on the document,
+  // and would put an error page in place of this one.
+  document.addEventListener("DOMContentLoaded", () => {
+    document.body.addEventListener("htmx:beforeOnLoad", (event) => {
+      const { xhr } = event.detail;
+      if (xhr.getResponseHeader("X-Fdbqueue-Live")) {
+        keep();
+        say("");
+        return;
+      }
+      event.preventDefault();
+      event.stopPropagation();
+      failed(xhr.status >= 500 ? "failed" : "refused");
+    });
+  });
+
+  for (const name of ["htmx:sendError", "htmx:timeout"]) {
+    document.addEventListener(name, () => failed("failed"));
+  }
+  document.addEventListener("htmx:afterSwap", restore);
+  document.addEventListener("htmx:oobAfterSwap", restore);
+
+  async function copy(button) {
+    const source = document.getElementById(button.dataset.copies);
+    const told = document.getElementById("fdbqueue-copied");
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      told.textContent = button.dataset.copied;
+    } catch {
+      source.closest("details").open = true;
+      document.getSelection().selectAllChildren(source);
+      told.textContent = button.dataset.failed;
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const button of document.querySelectorAll(".fdbqueue-copy")) {
+      button.hidden = false;
+      button.addEventListener("click", () => copy(button));
+    }
+  });
+})();

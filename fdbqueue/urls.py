@@ -1,0 +1,24 @@
+"""The pages without the admin: ``path("queues/", include("fdbqueue.urls"))``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.http import HttpResponseBase
+from django.urls import path
+
+from fdbqueue.pages.mounts import PlainMount
+from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, read_only
+
+app_name = "fdbqueue"
+
+
+def _page(view: type[PageView]) -> Callable[..., HttpResponseBase]:
+    return read_only(view.as_view(mount=PlainMount()))
+
+
+urlpatterns = [
+    path("", _page(QueueListView), name="queues"),
+    path("<str:name>/", _page(QueueView), name="queue"),
+    path("<str:name>/items/<str:item_id>/", _page(ItemView), name="item"),
+]

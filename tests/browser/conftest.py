@@ -1,0 +1,112 @@
+"""A server with 1,707 earthquakes, and pages of a browser that keep to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fdbqueue.engines import embedded
+from fdbqueue.service import Catalog, QueueSpec
+from tests.browser.machinery import chromium, launched, log_in, served
+
+#: Set by CI: there a browser that is missing is a failure.
+REQUIRED = os.environ.get("FDBQUEUE_REQUIRE_BROWSER") == "1"
+PREFIX = "browser"
+#: The admin's own login page has no icon, and asks for one all the same.
+_NOT_OURS = "/favicon.ico"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, headless."""
+    missing = None if chromium() else "no chromium: apt-get install chromium"
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        missing = "no playwright: pip install playwright"
+    if missing:
+        if REQUIRED:
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server's files are."""
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="session")
+def address(browser: Any, folder: Path) -> Iterator[str]:
+    """The address of a server of the demo project, under a strict policy."""
+    with served(folder, prefix=PREFIX) as found:
+        yield found
+
+
+@pytest.fixture
+def queues(address: str, folder: Path) -> Catalog:
+    """The server's queues, from another process than the server's."""
+    database = embedded.open(str(folder / "queues.sqlite3"), durability="normal")
+    specs = [
+        QueueSpec("quakes", "priority", priority_type="float", max_attempts=2),
+        QueueSpec("mail", "fifo", max_attempts=3),
+        QueueSpec("raw", "fifo", codec="bytes"),
+        QueueSpec("user-*", "fifo"),
+    ]
+    return Catalog(database, ("fdbqueue-test", PREFIX), specs)
+
+
+class Visitor:
+    """A page of the browser whose user is logged in, and all that went wrong in it."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._asked)
+
+    def _heard(self, message: Any) -> None:
+        place = message.location.get("url", "")
+        if message.type in {"error", "warning"} and not place.endswith(_NOT_OURS):
+            self.complaints.append(f"{message.text} ({place})")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "data:")):
+            self.elsewhere.append(request.url)
+
+    def go(self, path: str) -> Any:
+        """Open a page of the server."""
+        return self.page.goto(self.address + path)
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Any]:
+    """Open a page as somebody who may view queues; nothing may go wrong in it unless allowed."""
+    opened: list[tuple[Any, Visitor]] = []
+
+    def open_page(**options: Any) -> Visitor:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(20_000)
+        visitor = Visitor(context.new_page(), address)
+        opened.append((context, visitor))
+        return visitor
+
+    def logged_in(**options: Any) -> Visitor:
+        visitor = open_page(**options)
+        log_in(visitor.page, address)
+        return visitor
+
+    yield logged_in
+    for context, visitor in opened:
+        context.close()
+        assert visitor.elsewhere == []
+        assert visitor.complaints == []

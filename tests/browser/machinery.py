@@ -1,0 +1,82 @@
+"""A server of the demo project, and Debian's Chromium to look at it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+STARTS_WITHIN_SECONDS = 60
+#: The user that the demo makes.
+NAME = PASSWORD = "demo"
+LIST = "/admin/fdbqueue/queue/"
+
+
+def chromium() -> str | None:
+    """Return the path of Debian's Chromium, None where it is not installed."""
+    return shutil.which("chromium")
+
+
+@contextlib.contextmanager
+def served(folder: Path, *arguments: str, prefix: str = "browser") -> Iterator[str]:
+    """Run the demo project in a process of its own, and give its address."""
+    environment = {
+        **os.environ,
+        "FDBQUEUE_BROWSER_FOLDER": str(folder),
+        "FDBQUEUE_BROWSER_PREFIX": prefix,
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.browser.serve", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield f"http://127.0.0.1:{_first_line(process)}"
+        finally:
+            process.kill()
+
+
+def _first_line(process: subprocess.Popen[str]) -> int:
+    lines: queue.Queue[str] = queue.Queue()
+    assert process.stdout is not None
+    threading.Thread(target=lambda: lines.put(process.stdout.readline()), daemon=True).start()
+    return int(lines.get(timeout=STARTS_WITHIN_SECONDS))
+
+
+@contextlib.contextmanager
+def launched() -> Iterator[Any]:
+    """Run Chromium, headless and with a fresh profile."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def log_in(page: Any, address: str) -> None:
+    """Log the demo's user in, by the admin's form."""
+    page.goto(f"{address}/admin/login/?next={LIST}")
+    page.get_by_label("Username").fill(NAME)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"**{LIST}")

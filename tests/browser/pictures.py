@@ -1,0 +1,48 @@
+"""Take the documents' pictures: ``python -m tests.browser.pictures [FOLDER]``.
+
+Of the demo's earthquakes, as if an hour's work had been done with them.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.browser.machinery import LIST, ROOT, launched, log_in, served
+
+SIZE = {"width": 1280, "height": 860}
+
+
+def main() -> None:
+    """Take them all, light and dark."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as files,
+        served(Path(files), "--busy") as address,
+        launched() as browser,
+    ):
+        for scheme in ("light", "dark"):
+            page = browser.new_context(viewport=SIZE, color_scheme=scheme).new_page()
+            log_in(page, address)
+            page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+            take(page, address, folder, scheme)
+
+
+def take(page: Any, address: str, folder: Path, scheme: str) -> None:
+    """Take the list, a queue and an item in one scheme."""
+    page.goto(f"{address}{LIST}?sort=-ready")
+    page.screenshot(
+        path=folder / f"list-{scheme}.png", clip={"x": 0, "y": 0, **SIZE, "height": 460}
+    )
+    page.goto(f"{address}{LIST}quakes/?end=max&limit=25")
+    page.screenshot(path=folder / f"queue-{scheme}.png")
+    page.locator("#scroll-items tbody th a").first.click()
+    page.wait_for_load_state()
+    page.screenshot(path=folder / f"item-{scheme}.png")
+
+
+if __name__ == "__main__":
+    main()

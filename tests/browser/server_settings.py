@@ -1,0 +1,34 @@
+"""The demo project under a strict Content-Security-Policy, with files of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from project.settings import *  # noqa: F403
+from project.settings import DATABASES, FDBQUEUE, MIDDLEWARE
+
+_FOLDER = Path(os.environ["FDBQUEUE_BROWSER_FOLDER"])
+_PREFIX = os.environ.get("FDBQUEUE_BROWSER_PREFIX") or secrets.token_hex(8)
+
+MIDDLEWARE = [*MIDDLEWARE, "tests.browser.policy.strict"]
+DATABASES = {
+    "default": {
+        **DATABASES["default"],
+        "NAME": _FOLDER / "django.sqlite3",
+        "OPTIONS": {"timeout": 30},
+    }
+}
+FDBQUEUE = {
+    **FDBQUEUE,
+    "ENGINE": "fdbqueue.engines.embedded",
+    "OPTIONS": {"path": _FOLDER / "queues.sqlite3", "durability": "normal"},
+    "PREFIX": ("fdbqueue-test", _PREFIX),
+    "QUEUES": {
+        "quakes": {"kind": "priority", "priority_type": "float", "max_attempts": 2},
+        "mail": {"kind": "fifo", "max_attempts": 3},
+        "raw": {"kind": "fifo", "codec": "bytes"},
+        "user-*": {"kind": "fifo"},
+    },
+}

@@ -1,0 +1,218 @@
+"""What somebody does with the pages in a real browser, under a strict policy."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.hour import EARTHQUAKES
+from tests.browser.machinery import LIST
+
+QUAKES = f"{LIST}quakes/"
+
+
+def earthquakes():
+    """Return the demo's earthquakes, the strongest first."""
+    lines = EARTHQUAKES.read_text(encoding="utf-8").splitlines()
+    return sorted((json.loads(line) for line in lines), key=lambda record: -record["magnitude"])
+
+
+def priorities(page):
+    """Return the priorities in the table of items."""
+    return [float(text) for text in page.locator("#scroll-items td:nth-child(2)").all_inner_texts()]
+
+
+def test_the_earthquakes_are_browsed_from_the_strongest(visit):
+    """Log in, open the queue, turn the order, page forward and back, open one."""
+    page = visit().page
+    page.get_by_role("link", name="quakes", exact=True).click()
+    expect(page.locator("#tab-ready .fdbqueue-count")).to_have_text("1,707")
+    page.get_by_label("Order").select_option("max")
+    page.get_by_label("Rows per page").fill("100")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#items-caption")).to_have_text("Items 1 to 100")
+    magnitudes = [record["magnitude"] for record in earthquakes()]
+    assert priorities(page) == magnitudes[:100]
+    page.get_by_role("link", name="Next page").click()
+    expect(page.locator("#items-caption")).to_have_text("Items 101 to 200")
+    assert priorities(page) == magnitudes[100:200]
+    page.get_by_role("link", name="Previous page").click()
+    expect(page.locator("#items-caption")).to_have_text("Items 1 to 100")
+    assert priorities(page) == magnitudes[:100]
+    page.get_by_role("link", name="1", exact=True).click()
+    expect(page.locator("h1")).to_have_text("Item in quakes")
+    expect(page.locator(".fdbqueue-tree")).to_contain_text('"magnitude": 6.4')
+    page.get_by_role("link", name="Item before").click()
+    expect(page.locator(".fdbqueue-tree")).to_contain_text(f'"magnitude": {magnitudes[1]}')
+
+
+def test_the_earthquakes_are_filtered(visit):
+    """By a range of priorities, and by a text."""
+    visitor = visit()
+    visitor.go(QUAKES)
+    page = visitor.page
+    page.locator("#show-min_priority").fill("5")
+    page.get_by_label("Value contains").fill("taiwan")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#looked-at")).to_contain_text("There are no more.")
+    wanted = [
+        record["magnitude"]
+        for record in earthquakes()
+        if record["magnitude"] >= 5 and "taiwan" in json.dumps(record).lower()
+    ]
+    assert wanted
+    assert sorted(priorities(page), reverse=True) == wanted
+
+
+def test_the_list_is_filtered_and_sorted(visit):
+    """By its form and its headers."""
+    page = visit().page
+    page.get_by_role("link", name="Ready").click()
+    expect(page.locator("#scroll-queues tbody tr").first).to_contain_text("quakes")
+    page.get_by_label("Name contains").fill("MAI")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#scroll-queues tbody tr")).to_have_count(1)
+    expect(page.locator("#scroll-queues tbody tr")).to_contain_text("mail")
+
+
+def test_a_push_appears_by_itself(visit, queues):
+    """In the list and in the queue's page, pushed by another process; and so does a pop."""
+    mail = queues.queue("mail")
+    mail.clear()
+    listed, one = visit(), visit()
+    listed.go(LIST + "?refresh=2")
+    one.go(f"{LIST}mail/?refresh=2")
+    expect(one.page.locator("#fdbqueue-live")).to_contain_text("There are no such items.")
+    mail.push({"to": "ada"})
+    expect(one.page.locator("#fdbqueue-live")).to_contain_text('{"to": "ada"}')
+    expect(one.page.locator("#tab-ready .fdbqueue-count")).to_have_text("1")
+    row = listed.page.locator("tr", has=listed.page.get_by_role("link", name="mail"))
+    expect(row.locator("td").nth(1)).to_have_text("1")
+    mail.pop()
+    expect(one.page.locator("#fdbqueue-live")).to_contain_text("There are no such items.")
+
+
+def test_what_a_reader_has_opened_stays_open(visit, queues):
+    """A refresh folds no table, moves no focus, and clears no half-written filter."""
+    mail = queues.queue("mail")
+    mail.clear()
+    visitor = visit()
+    visitor.go(f"{LIST}mail/?refresh=2")
+    page = visitor.page
+    page.locator("#table-depth summary").click()
+    page.get_by_label("Value contains").fill("half-writ")
+    page.locator("#tab-dead").focus()
+    mail.push("news")
+    expect(page.locator("#fdbqueue-live")).to_contain_text("news")
+    expect(page.locator("#tab-ready .fdbqueue-count")).to_have_text("1")
+    expect(page.locator("#table-depth")).to_have_attribute("open", "")
+    expect(page.locator("#tab-dead")).to_be_focused()
+    expect(page.get_by_label("Value contains")).to_have_value("half-writ")
+
+
+def test_a_paused_page_asks_for_nothing(visit):
+    """The link pauses it, and another goes on."""
+    visitor = visit()
+    visitor.go(LIST)
+    page = visitor.page
+    page.get_by_role("link", name="pause").click()
+    expect(page.get_by_role("link", name="paused")).to_have_attribute("aria-current", "true")
+    assert page.locator("[hx-get]").count() == 0
+    page.get_by_role("link", name="every 2 s").click()
+    with page.expect_response(lambda response: "X-Fdbqueue-Live".lower() in response.headers):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("503", "what it shows is from before"), ("login", "you may have been logged out")],
+)
+def test_a_failed_refresh_keeps_the_page_and_says_so(visit, kind, message):
+    """And the next one that works takes the message away."""
+    visitor = visit()
+    visitor.go(QUAKES + "?refresh=2")
+    page = visitor.page
+
+    def fail(route):
+        if kind == "503":
+            route.fulfill(status=503, body="no answer", content_type="text/html")
+        else:
+            route.fulfill(status=200, body="<h1>Log in</h1>", content_type="text/html")
+
+    page.route(re.compile("refresh=2"), fail)
+    expect(page.locator("#fdbqueue-status")).to_contain_text(message)
+    expect(page.locator("#items-caption")).to_have_text("Items 1 to 50")
+    expect(page.locator("h1")).to_have_text("quakes")
+    page.unroute_all()
+    expect(page.locator("#fdbqueue-status")).to_be_empty()
+    visitor.complaints[:] = [c for c in visitor.complaints if "503" not in c]
+
+
+def test_a_server_that_is_gone_keeps_the_page(visit):
+    """What was shown stays, with a word about it."""
+    visitor = visit()
+    visitor.go(QUAKES + "?refresh=2")
+    page = visitor.page
+    page.route(re.compile("refresh=2"), lambda route: route.abort())
+    expect(page.locator("#fdbqueue-status")).to_contain_text("what it shows is from before")
+    expect(page.locator("#items-caption")).to_have_text("Items 1 to 50")
+    visitor.complaints.clear()  # a connection that fails is an error of the console
+
+
+def test_the_pages_work_without_javascript(visit):
+    """List, sort, filter, page, open: all but refreshing and the copy button."""
+    page = visit(java_script_enabled=False).page
+    page.get_by_role("link", name="Ready").click()
+    page.get_by_role("link", name="quakes", exact=True).click()
+    page.get_by_label("Value contains").fill("alaska")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="Next page").click()
+    page.locator("#scroll-items tbody a").first.click()
+    expect(page.locator(".fdbqueue-tree")).to_contain_text("Alaska")
+    expect(page.locator(".fdbqueue-copy")).to_be_hidden()
+    page.go_back()
+    expect(page.locator("noscript p")).to_be_visible()
+
+
+def test_a_value_is_copied(visit, queues, address):
+    """The whole text, with integers exact."""
+    value = {"id": 12345678901234567890123, "name": "Zoë"}
+    item = queues.queue("user-copy").push(value)
+    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
+    visitor.go(f"{LIST}user-copy/items/{item.id}/")
+    visitor.page.get_by_role("button", name="Copy as text").click()
+    expect(visitor.page.locator("#fdbqueue-copied")).to_have_text("Copied")
+    copied = visitor.page.evaluate("navigator.clipboard.readText()")
+    assert "12345678901234567890123" in copied
+    assert json.loads(copied) == value
+
+
+def test_a_hostile_value_does_nothing(visit, queues):
+    """No script of it runs, and no element of it is made."""
+    hostile = '<script>alert(1)</script><img src="x" onerror="alert(2)">\u202e{"x"}</td></table>'
+    item = queues.queue("user-evil").push(
+        {hostile: [hostile], "deep": json.loads("[" * 150 + "]" * 150)}
+    )
+    visitor = visit()
+    spoken = []
+    visitor.page.on("dialog", lambda dialog: (spoken.append(dialog.message), dialog.dismiss()))
+    for path in (f"{LIST}user-evil/", f"{LIST}user-evil/items/{item.id}/"):
+        visitor.go(path)
+        assert visitor.page.locator("main img, main script").count() == 0
+        expect(visitor.page.locator("main")).to_contain_text("<script>alert(1)</script>")
+    assert spoken == []
+
+
+def test_the_pages_work_outside_the_admin(visit):
+    """The same, with the same refreshing, under the same policy."""
+    visitor = visit()
+    visitor.go("/queues/?refresh=2")
+    page = visitor.page
+    with page.expect_response(lambda response: "X-Fdbqueue-Live".lower() in response.headers):
+        pass
+    page.get_by_role("link", name="quakes", exact=True).click()
+    page.locator("#scroll-items tbody a").first.click()
+    expect(page.locator("h1")).to_have_text("Item in quakes")

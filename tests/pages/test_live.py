@@ -1,0 +1,88 @@
+"""Refreshing: the parts that htmx asks for, and the choice of how often."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import modify_settings
+
+from fdbqueue.pages.live import HEADER
+from tests.pages.addresses import LIST, items, of, text
+
+PART = {"HX-Request": "true"}
+
+
+@pytest.mark.parametrize("address", [LIST, of("mail")])
+def test_htmx_gets_the_live_part_alone(viewer, queue, address):
+    """Without the frame, marked as what it is, and never out of a cache."""
+    queue("mail").push("news")
+    whole, part = viewer.get(address), viewer.get(address, headers=PART)
+    assert "<html" not in text(part)
+    assert "<form" not in text(part)
+    assert part.headers[HEADER] == "1"
+    assert HEADER not in whole.headers
+    assert "HX-Request" in whole.headers["Vary"]
+    assert "no-store" in whole.headers["Cache-Control"]
+    assert len(part.content) < len(whole.content)
+
+
+def test_the_part_of_a_queue_has_figures_and_items(viewer, queue):
+    """Both places are refreshed by one answer."""
+    item = queue("mail").push("news")
+    part = viewer.get(of("mail"), headers=PART)
+    assert items(part) == [item.id]
+    assert '<div id="fdbqueue-figures" hx-swap-oob="innerHTML">' in text(part)
+    assert "<dt>Ready</dt><dd>1</dd>" in text(part)
+
+
+@pytest.mark.parametrize("address", [LIST, of("mail")])
+def test_a_page_asks_for_itself_every_few_seconds(viewer, address):
+    """With all that was asked for, every five seconds unless told otherwise."""
+    assert 'hx-trigger="every 5s"' in text(viewer.get(address))
+    markup = text(viewer.get(address + "?refresh=30&q=a"))
+    assert f'hx-get="{address}?refresh=30&amp;q=a" hx-trigger="every 30s"' in markup
+
+
+@pytest.mark.parametrize("address", [LIST, of("mail")])
+def test_refreshing_is_paused_by_a_link(viewer, address):
+    """A paused page asks for nothing; the links of the page keep it paused."""
+    markup = text(viewer.get(address + "?q=a"))
+    assert 'href="?q=a&amp;refresh=0">pause</a>' in markup
+    paused = text(viewer.get(address + "?q=a&refresh=0"))
+    assert "hx-get" not in paused
+    assert 'aria-current="true">paused</a>' in paused
+    assert '<input type="hidden" name="refresh" value="0"' in paused
+
+
+@pytest.mark.parametrize("address", [LIST, of("mail")])
+def test_without_django_htmx_a_page_is_the_same(viewer, queue, address):
+    """It has no script of htmx, and a link to refresh it."""
+    queue("mail").push("news")
+    with modify_settings(INSTALLED_APPS={"remove": "django_htmx"}):
+        response = viewer.get(address + "?refresh=2")
+    assert response.status_code == 200
+    assert "htmx-2" not in text(response)
+    assert "hx-get" not in text(response)
+    assert f'<a href="{address}?refresh=2">Refresh</a>' in text(response)
+
+
+def test_a_page_that_cannot_be_made_is_no_part(viewer, queue):
+    """So the script keeps what is shown: an error has no mark."""
+    for address, status in ((of("nope"), 404), (of("mail") + "?limit=1", 400)):
+        response = viewer.get(address, headers=PART)
+        assert response.status_code == status
+        assert HEADER not in response.headers
+
+
+def test_who_was_logged_out_gets_no_part(viewer):
+    """The admin's login page is not taken for one."""
+    viewer.logout()
+    response = viewer.get(LIST, headers=PART, follow=True)
+    assert response.status_code == 200
+    assert HEADER not in response.headers
+
+
+def test_there_is_a_place_to_say_that_a_refresh_failed(viewer):
+    """One that screen readers announce, with the words in the page's language."""
+    markup = text(viewer.get(LIST))
+    assert 'role="status" aria-live="polite"' in markup
+    assert "The page could not be refreshed" in markup

@@ -1,0 +1,128 @@
+"""The pages without the admin: the same, behind the same permissions."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client, modify_settings
+from django.urls import include, path, reverse
+
+from tests.pages.addresses import items, text
+from tests.pages.conftest import person
+
+LOGIN_REQUIRED = "django.contrib.auth.middleware.LoginRequiredMiddleware"
+PLAIN = "/look/"
+
+#: A project without the admin.
+urlpatterns = [path("look/", include("fdbqueue.urls"))]
+
+
+@pytest.fixture(autouse=True)
+def _mounted(settings):
+    settings.ROOT_URLCONF = __name__
+    settings.LOGIN_URL = "/log-in/"
+    with modify_settings(INSTALLED_APPS={"remove": ["django.contrib.admin"]}):
+        yield
+
+
+@pytest.fixture
+def customer():
+    """Somebody who is no staff and may view queues."""
+    return person("customer", "view_queue", staff=False)
+
+
+@pytest.fixture
+def pages(queue):
+    """The address of each page, all of something that exists."""
+    item = queue("mail").push({"to": "ada"})
+    return [PLAIN, f"{PLAIN}mail/", f"{PLAIN}mail/items/{item.id}/"]
+
+
+def test_the_pages_have_names():
+    """Those of ``fdbqueue.urls``."""
+    assert reverse("fdbqueue:queue", args=["mail"]) == f"{PLAIN}mail/"
+
+
+def test_the_pages_are_the_admins_without_the_admin(pages, customer, queue):
+    """Staff is not asked for; links lead from page to page."""
+    queue("mail").push_many(range(60))
+    listed, one, item = (customer.get(page) for page in pages)
+    assert {response.status_code for response in (listed, one, item)} == {200}
+    assert f'href="{PLAIN}mail/"' in text(listed)
+    assert f'href="{PLAIN}mail/items/{items(one)[0]}/"' in text(one)
+    assert f'<a href="{PLAIN}">Queues</a>' in text(item)
+    for response in (listed, one, item):
+        assert text(response).count("<h1") == 1
+        assert "/admin/" not in text(response)
+        assert "/static/admin/" not in text(response)
+
+
+@pytest.mark.parametrize(("required", "status"), [(False, 405), (True, 302)])
+def test_the_middleware_asks_to_log_in_before_a_method_is_refused(
+    pages, settings, required, status
+):
+    """405 is the pages' answer, and the middleware comes before them."""
+    if required:
+        settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOGIN_REQUIRED]
+    assert {Client().post(page).status_code for page in pages} == {status}
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_an_anonymous_visitor_is_sent_to_the_login(pages, settings, required):
+    """That of ``LOGIN_URL``, with and without the middleware, and back afterwards."""
+    if required:
+        settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOGIN_REQUIRED]
+    for page in pages:
+        response = Client().get(page)
+        assert (response.status_code, response.url) == (302, f"/log-in/?next={page}")
+
+
+def test_who_may_not_view_gets_403(pages, pusher):
+    """Staff or not, on each page."""
+    assert {pusher.get(page).status_code for page in [*pages, f"{PLAIN}nope/"]} == {403}
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options", "trace"])
+def test_other_methods_are_refused(pages, customer, method):
+    """405, as in the admin."""
+    for page in pages:
+        assert getattr(customer, method)(page).status_code == 405
+
+
+def test_what_is_not_there_is_said_in_the_frame(customer, queue):
+    """404 with the way back."""
+    response = customer.get(f"{PLAIN}nope/")
+    assert response.status_code == 404
+    assert f'<a href="{PLAIN}">Back to the queues</a>' in text(response)
+
+
+def test_a_project_puts_its_own_frame_around_the_pages(pages, customer, settings, tmp_path):
+    """By a template of the same name."""
+    folder = tmp_path / "templates" / "fdbqueue"
+    folder.mkdir(parents=True)
+    frame = "<title>Ours</title><main>{% block content %}{% endblock %}</main>"
+    (folder / "base.html").write_text(frame)
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path / "templates"]}]
+    for page in pages:
+        assert "<title>Ours</title>" in text(customer.get(page))
+
+
+def test_a_project_changes_a_block_of_a_page(pages, customer, settings, tmp_path):
+    """By a template that extends the one it replaces; the live part is changed too."""
+    folder = tmp_path / "templates" / "fdbqueue"
+    folder.mkdir(parents=True)
+    changed = '{% extends "fdbqueue/queue.html" %}{% block items %}<p>Secret.</p>{% endblock %}'
+    (folder / "queue.html").write_text(changed)
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path / "templates"]}]
+    for headers in ({}, {"HX-Request": "true"}):
+        response = customer.get(pages[1], headers=headers)
+        assert "<p>Secret.</p>" in text(response)
+        assert items(response) == []
+
+
+def test_the_markup_keeps_to_a_strict_policy(pages, customer):
+    """Neither a script nor a style stands in it."""
+    for page in pages:
+        markup = text(customer.get(page))
+        assert " style=" not in markup
+        assert "<style" not in markup
+        assert markup.count("<script") == markup.count('<script src="/static/')

@@ -1,0 +1,158 @@
+"""The pages on admin sites of a host's own, and under rules of its own."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import path, reverse
+
+from fdbqueue.admin import QueueAdmin
+from fdbqueue.models import Queue
+from tests.pages.addresses import LIST, items, of, text
+from tests.pages.conftest import person
+
+LOGIN_REQUIRED = "django.contrib.auth.middleware.LoginRequiredMiddleware"
+
+
+class OneQueueAdmin(QueueAdmin):
+    """A host's own rule: everybody may look into mail, and nowhere else."""
+
+    def has_view_permission(self, request, obj=None):
+        """Allow one queue."""
+        return obj is None or obj.name == "mail"
+
+
+office = admin.AdminSite(name="office")
+office.register(Queue, QueueAdmin)
+post = admin.AdminSite(name="post")
+post.register(Queue, OneQueueAdmin)
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("office/", office.urls),
+    path("post/", post.urls),
+]
+
+
+@pytest.fixture
+def mounted(settings):
+    """A project with three admin sites."""
+    settings.ROOT_URLCONF = __name__
+
+
+def may_see_mail(user, permission, name):
+    """Tell whether it is the queue mail: a project's own authorizer."""
+    return permission == "fdbqueue.view_queue" and name == "mail"
+
+
+@pytest.fixture
+def authorizer(settings, setting):
+    """The authorizer decides, for the pages as for the REST API."""
+    api = {"AUTHORIZER": "tests.pages.test_sites.may_see_mail"}
+    settings.FDBQUEUE = {**setting, "API": api}
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_another_site_has_pages_of_its_own(mounted, viewer, queue, settings, required):
+    """Their links stay on the site, and its login is where one is sent."""
+    if required:
+        settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOGIN_REQUIRED]
+        settings.LOGIN_URL = "/elsewhere/"
+    item = queue("mail").push(1)
+    start = reverse("admin:fdbqueue_queue_changelist", current_app="office")
+    pages = [start, f"{start}mail/", f"{start}mail/items/{item.id}/"]
+    assert start == "/office/fdbqueue/queue/"
+    for page in pages:
+        response = viewer.get(page)
+        assert response.status_code == 200
+        assert LIST not in text(response)
+        sent = Client().get(page)
+        assert (sent.status_code, sent.url) == (302, f"/office/login/?next={page}")
+    assert items(viewer.get(pages[1])) == [item.id]
+
+
+def test_another_site_asks_for_the_permission(mounted, pusher, queue):
+    """Being staff is not enough, on any site."""
+    item = queue("mail").push(1)
+    start = "/office/fdbqueue/queue/"
+    for page in (start, f"{start}mail/", f"{start}mail/items/{item.id}/", f"{start}nope/"):
+        assert pusher.get(page).status_code == 403
+        assert pusher.post(page).status_code == 405
+
+
+def test_a_model_admin_of_the_hosts_own_decides(mounted, pusher, queue):
+    """Its ``has_view_permission`` is asked about each queue."""
+    queue("mail").push(1)
+    start = "/post/fdbqueue/queue/"
+    listed = text(pusher.get(start))
+    assert f'href="{start}mail/"' in listed
+    assert f'href="{start}quakes/"' not in listed
+    assert pusher.get(f"{start}mail/").status_code == 200
+    assert pusher.get(f"{start}quakes/").status_code == 403
+
+
+def test_the_authorizer_decides_alone(authorizer, pusher, viewer, queue):
+    """A list shows the queues that its reader may see; the others are 403."""
+    queue("mail").push(1)
+    for client in (pusher, viewer):
+        listed = text(client.get(LIST))
+        assert 'id="queue-mail"' in listed
+        assert 'id="queue-quakes"' not in listed
+        assert client.get(of("mail")).status_code == 200
+        assert client.get(of("quakes")).status_code == 403
+        assert client.get(of("nope")).status_code == 403
+        assert f'href="{LIST}"' in text(client.get("/admin/"))
+
+
+def may_see_nothing(user, permission, name):
+    """Refuse everything."""
+    return False
+
+
+def test_who_may_see_no_queue_gets_403(settings, setting, viewer):
+    """The list too, and the index has no entry."""
+    api = {"AUTHORIZER": "tests.pages.test_sites.may_see_nothing"}
+    settings.FDBQUEUE = {**setting, "API": api}
+    assert viewer.get(LIST).status_code == 403
+    assert viewer.get(LIST + "?q=mail").status_code == 403
+    assert LIST not in text(viewer.get("/admin/"))
+
+
+def test_a_queue_of_a_pattern_is_shown_to_who_may_see_it(settings, setting, pusher, queue):
+    """Though the index, which reads no queue, does not lead there."""
+    api = {"AUTHORIZER": "tests.pages.test_sites.may_see_ada"}
+    settings.FDBQUEUE = {**setting, "API": api}
+    queue("user-ada").push(1)
+    assert 'id="queue-user-ada"' in text(pusher.get(LIST))
+    assert pusher.get(of("user-ada")).status_code == 200
+    assert LIST not in text(pusher.get("/admin/"))
+
+
+def may_see_ada(user, permission, name):
+    """Allow one queue of a pattern."""
+    return name == "user-ada"
+
+
+def test_the_index_asks_the_database_nothing(viewer, pusher, watched):
+    """The admin's other pages do not depend on the queues."""
+    viewer.get("/admin/")
+    pusher.get("/admin/")
+    assert watched.reads == []
+
+
+def test_a_wrong_setting_leaves_the_admin_alone(settings, viewer, pusher):
+    """Its index works, and those who may not look are told nothing."""
+    settings.FDBQUEUE = {"QUEUES": {"mail": {"kind": "heap"}}}
+    assert viewer.get("/admin/").status_code == 200
+    assert pusher.get("/admin/").status_code == 200
+    assert viewer.get(of("mail")).status_code == 503
+    for page in (LIST, of("mail")):
+        assert pusher.get(page).status_code == 403
+
+
+def test_who_may_not_look_is_not_told_that_nothing_answers(settings, setting, pusher):
+    """403, whatever the database does."""
+    settings.FDBQUEUE = {**setting, "ENGINE": "tests.pages.silent_engine", "OPTIONS": {}}
+    assert pusher.get(LIST).status_code == 403
+    assert person("other").get(of("mail")).status_code == 403
