@@ -27,6 +27,7 @@ from fdbqueue.management.exits import NO_SUCH_QUEUE, OutputFailed, command_error
 from fdbqueue.service import Item, Queue
 
 _NAMES_IN_HINT = 20
+_MAX_SECONDS = 31_536_000
 
 
 class _HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -42,6 +43,8 @@ class QueueCommand(BaseCommand):
 
     #: Shown at the end of ``--help``.
     examples: ClassVar[str]
+    #: Does it only show what is there, so that a reader may stop when it has seen enough?
+    only_shows: ClassVar[bool] = False
     requires_system_checks: list[str] = []  # noqa: RUF012  # Django's attribute
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
@@ -63,7 +66,8 @@ class QueueCommand(BaseCommand):
         except CommandError:
             raise
         except (Exception, KeyboardInterrupt) as error:
-            if isinstance(error.__cause__, BrokenPipeError) and isinstance(error, OutputFailed):
+            is_cut = isinstance(error.__cause__, BrokenPipeError)
+            if self.only_shows and is_cut and isinstance(error, OutputFailed):
                 return None  # whoever read from it has seen enough
             failure = command_error(error)
             if failure is None:
@@ -81,6 +85,19 @@ class QueueCommand(BaseCommand):
         except QueueNotFound as error:
             message = f"No queue has the name {name!r}. {_known_names()}"
             raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
+
+    def report(self, record: dict[str, Any], text: str, *, as_json: bool) -> None:
+        """Print what was done; where that cannot be printed, the error says it.
+
+        Args:
+            record: For ``--json``.
+            text: For people.
+            as_json: Which of the two.
+        """
+        try:
+            self.emit([rendering.json_line(record) if as_json else text])
+        except OutputFailed as error:
+            raise command_error(error, f"{text} {error}.") or error from error
 
     def note(self, text: str) -> None:
         """Tell a person something on standard error, unless ``--verbosity 0``."""
@@ -149,7 +166,7 @@ class ItemsCommand(QueueCommand):
             help="min: lowest priority, earliest pushed (default); max: the other end",
         )
         parser.add_argument(
-            "--limit", type=_count, default=1, metavar="N", help="the most items (default 1)"
+            "--limit", type=count, default=1, metavar="N", help="the most items (default 1)"
         )
         parser.add_argument(
             "--json", action="store_true", dest="as_json", help="print one JSON object a line"
@@ -173,14 +190,43 @@ def _known_names() -> str:
     return f"The setting has {', '.join(names[:_NAMES_IN_HINT])}{more}."
 
 
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
+def count(text: str) -> int:
+    """Return a number of things, for argparse.
+
+    Raises:
+        ArgumentTypeError: It is less than 1.
+    """
+    number = int(text)
+    if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return count
+    return number
 
 
-_count.__name__ = "number"  # argparse names the type in its message
+def count_to(most: int) -> Callable[[str], int]:
+    """Return what reads a number of things from 1 to the most there may be, for argparse."""
+
+    def number(text: str) -> int:
+        found = count(text)
+        if found > most:
+            raise argparse.ArgumentTypeError(f"{text} is more than {most}")
+        return found
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """Return a length of time, for argparse.
+
+    Raises:
+        ArgumentTypeError: It is not between 0 and a year.
+    """
+    number = float(text)
+    if not 0 <= number <= _MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to {_MAX_SECONDS}")
+    return number
+
+
+count.__name__ = seconds.__name__ = "number"  # argparse names the type in its message
 
 
 def _is_closed(stream: Any) -> bool:

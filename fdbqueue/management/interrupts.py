@@ -18,47 +18,68 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self._open = False
-        self._pending = False
+        self.is_open = False
+        self.is_pending = False
+        self._gate = _Gate(self)
+        #: Whether it was SIGTERM, and not Ctrl-C, that came first.
+        self.is_terminated = False
 
-    @contextlib.contextmanager
-    def let_in(self) -> Iterator[None]:
+    def let_in(self) -> contextlib.AbstractContextManager[None]:
         """Let Ctrl-C stop what is done inside, and one that was held back before it.
 
         Raises:
             Interrupted: Ctrl-C was pressed.
         """
-        self._open = True  # before the test, or a signal between the two would wait
-        try:
-            if self._pending:
-                raise Interrupted
-            yield
-        finally:
-            self._open = False
+        return self._gate
 
-    def receive(self, *_: Any) -> None:
+    def receive(self, number: int, *_: Any) -> None:
         """Handle the signal."""
-        again, self._pending = self._pending, True
-        if self._open:
+        again, self.is_pending = self.is_pending, True
+        if not again:
+            self.is_terminated = number == signal.SIGTERM
+        if self.is_open:
             raise Interrupted
-        if again:
+        if again and number == signal.SIGINT:
             raise KeyboardInterrupt
 
 
+class _Gate(contextlib.AbstractContextManager[None]):
+    """Open for the length of a block; entered with every line that is read."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def __enter__(self) -> None:
+        self._interrupts.is_open = True  # before the test, or a signal between would wait
+        if self._interrupts.is_pending:
+            self._interrupts.is_open = False
+            raise Interrupted
+
+    def __exit__(self, *_: object) -> None:
+        self._interrupts.is_open = False
+
+
 @contextlib.contextmanager
-def held_interrupts() -> Iterator[Interrupts]:
+def held_interrupts(*, terminations: bool = False) -> Iterator[Interrupts]:
     """Hold Ctrl-C back: between a commit and the line that reports it, it would lose items.
 
     Only the main thread can, and only where Python's own handler is in place: a signal
     that is ignored stays ignored, and a project's own handler keeps its say.
+
+    Args:
+        terminations: Whether to take SIGTERM for a first Ctrl-C.
     """
     interrupts = Interrupts()
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not ours or threading.current_thread() is not threading.main_thread():
-        yield interrupts
-        return
-    signal.signal(signal.SIGINT, interrupts.receive)
+    handlers: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
+    if terminations:
+        handlers[signal.SIGTERM] = signal.SIG_DFL
+    ours = [number for number, handler in handlers.items() if signal.getsignal(number) is handler]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    for number in ours:
+        signal.signal(number, interrupts.receive)
     try:
         yield interrupts
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in ours:
+            signal.signal(number, handlers[number])

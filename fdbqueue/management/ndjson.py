@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from fdbqueue.exceptions import (
@@ -18,16 +20,34 @@ from fdbqueue.exceptions import (
 from fdbqueue.management.interrupts import Interrupts
 from fdbqueue.management.rendering import preview
 from fdbqueue.service import Queue, strict_json
+from fdbqueue.service.loading import Mark
+from fdbqueue.service.pushing import Entry
 
 #: The longest value, 100,000 bytes, is shorter than this however it is escaped.
 MAX_LINE_BYTES = 1_000_000
 
+_BLOCK_BYTES = 1_000_000
+_DIGEST_BYTES = 16
+#: What a last line may have got since it was pushed.
+_LINE_ENDS = (b"", b"\n", b"\r\n")
+
+
+class InputFailed(FdbQueueError):
+    """The input cannot be read."""
+
+    code = "input_failed"
+
+
+class InputChanged(FdbQueueError):
+    """The input does not begin with what was pushed of it; nothing was pushed."""
+
+    code = "input_changed"
+
 
 class Lines:
-    """The values of an NDJSON stream, read as they are asked for.
+    """The lines of an NDJSON stream, read as they are asked for.
 
-    Blank lines are skipped. Each error is an :class:`InvalidInput` with a ``reason``, about
-    the line :attr:`number`.
+    One that is too long comes cut, and the rest of it is passed by.
 
     Args:
         stream: The bytes, in UTF-8.
@@ -37,51 +57,104 @@ class Lines:
     def __init__(self, stream: BinaryIO, interrupts: Interrupts) -> None:
         self._stream = stream
         self._interrupts = interrupts
+        self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+        #: How much has been read.
+        self.size_bytes = 0
         #: The number of the line read last, the first being 1.
         self.number = 0
 
-    def __iter__(self) -> Iterator[Any]:
-        while line := self._read():
-            if line.strip():
-                yield parse(line.rstrip(b"\r\n"))
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.number += 1
+            line = self._read(MAX_LINE_BYTES + 1)
+            if not line:
+                return
+            rest = line
+            while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+                rest = self._read(MAX_LINE_BYTES + 1)
+            yield line
 
-    def _read(self) -> bytes:
-        self.number += 1
+    def skip(self, mark: Mark) -> None:
+        """Read what was pushed before.
+
+        Raises:
+            InputChanged: It is something else.
+        """
+        self.number = mark.lines
+        last = b""
+        while self.size_bytes < mark.size_bytes:
+            last = self._read(min(_BLOCK_BYTES, mark.size_bytes - self.size_bytes), is_line=False)
+            if not last:
+                raise InputChanged(bytes=self.size_bytes, pushed_bytes=mark.size_bytes)
+        is_same = self._digest.digest() == mark.digest
+        rest = b"" if not last or last.endswith(b"\n") else self._read(len(_LINE_ENDS[-1]))
+        if not is_same or rest not in _LINE_ENDS:
+            raise InputChanged(lines=mark.lines)
+
+    def mark(self, pushed: int) -> Callable[[], Mark]:
+        """Return what tells how far this has been read now, with so many items pushed."""
+        size, number, digest = self.size_bytes, self.number, self._digest.copy()
+        return lambda: Mark(size, number, digest.digest(), pushed)
+
+    def _read(self, size: int, *, is_line: bool = True) -> bytes:
+        read = self._stream.readline if is_line else self._stream.read
         try:
             with self._interrupts.let_in():
-                line = self._stream.readline(MAX_LINE_BYTES + 1)
+                data = read(size)
         except OSError as error:
-            raise InvalidInput(reason=f"it cannot be read: {error.strerror}") from error
-        if len(line) > MAX_LINE_BYTES:
-            raise InvalidInput(reason=f"it is longer than {MAX_LINE_BYTES} bytes")
-        return line
+            reason = f"it cannot be read: {error.strerror}"
+            raise InputFailed(line=self.number, reason=reason) from error
+        self._digest.update(data)
+        self.size_bytes += len(data)
+        return data
 
 
 class Items:
-    """The items of an NDJSON stream, as the queue's ``push_many`` takes them.
+    """The items of an NDJSON stream, ready to be pushed, each with how far it is read then.
+
+    Blank lines are passed by. Each error is an :class:`InvalidInput` with a ``reason``, about
+    the line ``lines.number``.
 
     Args:
         queue: The queue they are for.
-        lines: The values.
+        lines: The lines.
         priority: The priority of all of them.
         priority_field: The field of each that holds its priority instead.
+        skipped: Called with what is wrong with a bad line; None stops at the first.
+        pushed: How many items were pushed before.
     """
 
     def __init__(
-        self, queue: Queue, lines: Lines, priority: float, priority_field: str | None
+        self,
+        queue: Queue,
+        lines: Lines,
+        priority: float,
+        priority_field: str | None,
+        *,
+        skipped: Callable[[str], None] | None = None,
+        pushed: int = 0,
     ) -> None:
         self._queue = queue
         self._lines = lines
-        self._priority = priority
+        self._priority = None if queue.kind == "fifo" else priority
         self._field = priority_field
+        self._skipped = skipped
+        self._read = pushed
 
-    def __iter__(self) -> Iterator[Any]:
-        for value in self._lines:
-            stored = from_base64(value) if self._queue.codec.name == "bytes" else value
-            if self._queue.kind == "fifo":
-                yield stored
-            else:
-                yield stored, self._priority_of(value)
+    def __iter__(self) -> Iterator[tuple[Entry, Callable[[], Mark]]]:
+        for line in self._lines:
+            if line.isspace():
+                continue
+            try:
+                entry = self._entry(line)
+            except InvalidInput as error:
+                is_usage = isinstance(error, InvalidPriority) and self._field is None
+                if self._skipped is None or is_usage:
+                    raise
+                self._skipped(self._reason(error))
+                continue
+            self._read += 1
+            yield entry, self._lines.mark(self._read)
 
     def explain(self, error: FdbQueueError) -> str:
         """Say where and why a push of these items stopped, and how many were pushed."""
@@ -89,12 +162,21 @@ class Items:
             reason, pushed = self._reason(error.__cause__), error.context["pushed"]
         else:
             reason, pushed = self._reason(error), 0
+            if isinstance(error, InputChanged):  # says that itself
+                return reason + "."
         return f"{reason}. Pushed {pushed} items before that."
 
-    def _priority_of(self, value: Any) -> Any:
-        return self._priority if self._field is None else field(value, self._field)
+    def _entry(self, line: bytes) -> Entry:
+        if len(line) > MAX_LINE_BYTES:
+            raise InvalidInput(reason=f"it is longer than {MAX_LINE_BYTES} bytes")
+        value = parse(line.rstrip(b"\r\n"))
+        stored = from_base64(value) if self._queue.codec.name == "bytes" else value
+        priority = self._priority if self._field is None else field(value, self._field)
+        return self._queue.entry(stored, priority)
 
     def _reason(self, error: BaseException) -> str:
+        if isinstance(error, InputFailed):
+            return f"Line {error.context['line']}: {error.context['reason']}"
         if not isinstance(error, InvalidInput) or isinstance(error, KeyTooLarge):
             return str(error)
         place = f"Line {self._lines.number}"
@@ -119,6 +201,21 @@ def parse(text: str | bytes) -> Any:
         raise InvalidInput(reason="the JSON is nested too deeply") from None
     except ValueError as error:
         raise InvalidInput(reason=str(error)) from error
+
+
+def number(text: str) -> int | float:
+    """Return the number in a text, for argparse; integers are exact.
+
+    Raises:
+        ArgumentTypeError: It is no JSON number.
+    """
+    try:
+        found = parse(text)
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return found
 
 
 def from_base64(value: Any) -> bytes:

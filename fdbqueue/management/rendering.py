@@ -15,6 +15,7 @@ from typing import Any
 from fdbqueue.service import Item, Undecodable
 
 _PREVIEW_CHARACTERS = 60
+_TOLD_CHARACTERS = 300
 _AGES = (("d", 86_400), ("h", 3_600), ("m", 60))
 
 
@@ -24,7 +25,7 @@ def json_line(record: dict[str, Any]) -> str:
     Bytes become base64, infinities and NaN strings, and what else JSON does not know, such
     as a UUID, its text: an item that was popped must not fail to be shown.
     """
-    text = json.dumps(record, default=_foreign)
+    text = _encode(record)
     if "NaN" in text or "Infinity" in text:
         text = json.dumps(json.loads(text, parse_constant=str))
     return text
@@ -65,8 +66,13 @@ def text_of(value: Any) -> str:
 
 def preview(value: Any) -> str:
     """Return the beginning of a value, harmless to a terminal."""
-    shown = visible(text_of(value)[: _PREVIEW_CHARACTERS + 1])
-    return shown if len(shown) <= _PREVIEW_CHARACTERS else shown[: _PREVIEW_CHARACTERS - 3] + "..."
+    return clipped(text_of(value), _PREVIEW_CHARACTERS)
+
+
+def clipped(text: str, most: int = _TOLD_CHARACTERS) -> str:
+    """Return the beginning of a text, harmless to a terminal."""
+    shown = visible(text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
 def visible(text: str) -> str:
@@ -130,3 +136,6 @@ def _foreign(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value)
+
+
+_encode = json.JSONEncoder(default=_foreign).encode

@@ -17,6 +17,7 @@ from django.core.management import call_command
 from fdb.subspace_impl import Subspace
 
 from fdbqueue import conf
+from fdbqueue.engines import embedded
 from fdbqueue.service import run
 from tests.commands.setting import fdbqueue_setting
 
@@ -104,6 +105,17 @@ def sigint() -> Iterator[None]:
 
 
 @pytest.fixture
+def engine_error() -> type[Exception]:
+    """The class of errors of the setting's engine."""
+    if not os.environ.get("FDB_CLUSTER_FILE"):
+        return embedded.FDBError
+    import fdb
+
+    error: type[Exception] = fdb.FDBError
+    return error
+
+
+@pytest.fixture
 def processes(place: tuple[str, str]) -> Processes:
     """Start commands as processes, on the test's queues."""
     return Processes(*place)
@@ -131,3 +143,19 @@ def ndjson(tmp_path: Path) -> Callable[[bytes | str], str]:
         return str(file)
 
     return write
+
+
+@pytest.fixture
+def a_day_later(monkeypatch):
+    """Let the database be a day older: the embedded engine's versions begin at 0."""
+    kind = type(conf.database().create_transaction())
+    read_version = kind.get_read_version
+
+    class Later:
+        def __init__(self, future):
+            self._future = future
+
+        def wait(self):
+            return self._future.wait() + 86_401 * 1_000_000
+
+    monkeypatch.setattr(kind, "get_read_version", lambda tr: Later(read_version(tr)))

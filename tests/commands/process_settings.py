@@ -3,6 +3,8 @@
 import os
 
 from project.settings import *  # noqa: F403
+from tests.commands import dying
 from tests.commands.setting import fdbqueue_setting
 
 FDBQUEUE = fdbqueue_setting(os.environ["FDBQUEUE_TEST_PREFIX"], os.environ["FDBQUEUE_PATH"])
+dying.install()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from django.core.management.base import CommandError
@@ -18,6 +19,11 @@ COMMANDS = [
     ["queue_list"],
     ["queue_recount", "mail"],
     ["queue_sweep"],
+    ["queue_stats"],
+    ["queue_drain", "mail"],
+    ["queue_move", "mail", "user-1", "--no-input"],
+    ["queue_purge", "mail", "--no-input"],
+    ["queue_redrive", "mail", "--no-input"],
 ]
 
 
@@ -70,7 +76,20 @@ def test_errors_with_a_cause(kind, cause, code):
     assert exit_code(error) == code
 
 
-@pytest.mark.parametrize("command", ["queue_push", "queue_pop", "queue_peek", "queue_recount"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "queue_push",
+        "queue_pop",
+        "queue_peek",
+        "queue_recount",
+        "queue_stats",
+        "queue_drain",
+        "queue_purge",
+        "queue_redrive",
+        "queue_doctor",
+    ],
+)
 def test_an_unknown_queue(call, command):
     """An unknown queue is 3; the message names it harmlessly, and those there are."""
     with pytest.raises(CommandError) as caught:
@@ -165,6 +184,13 @@ def test_wrong_usage(call, command, arguments):
         ["queue_sweep", "--older-than=599"],
         ["queue_sweep", "--older-than", "1h"],
         ["queue_sweep", "mail"],
+        ["queue_move", "mail"],
+        ["queue_purge"],
+        ["queue_purge", "mail", "--state=lost"],
+        ["queue_redrive", "mail", "--limit=0"],
+        ["queue_stats", "--watch=x"],
+        ["queue_stats", "--minutes=1440"],
+        ["queue_doctor", "--timeout=-1"],
     ],
 )
 def test_wrong_usage_in_a_process(processes, arguments):
@@ -174,7 +200,7 @@ def test_wrong_usage_in_a_process(processes, arguments):
     assert "usage: manage.py queue_" in done.stderr
 
 
-@pytest.mark.parametrize("command", [command for command, *_ in COMMANDS])
+@pytest.mark.parametrize("command", ["queue_doctor", *(one for one, *_ in COMMANDS)])
 def test_help(processes, command):
     """``--help`` ends with examples, a line each."""
     done = processes.run(command, "--help")
@@ -182,6 +208,20 @@ def test_help(processes, command):
     _, _, examples = done.stdout.partition("\nexamples:\n")
     assert f"manage.py {command}" in examples
     assert all(line.startswith("  ") for line in examples.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("queue_list", 0), ("queue_stats", 0), ("queue_doctor", 1), ("queue_recount", 1)],
+)
+def test_a_reader_that_is_gone(processes, command, code):
+    """It is no error for what only shows what is there; else nobody would know what was done."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = processes.run(command, "--json", stdout=writer)
+    os.close(writer)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
 
 
 def test_json_is_all_there_is(processes):
@@ -192,6 +232,13 @@ def test_json_is_all_there_is(processes):
         (("queue_list", "--json"), b""),
         (("queue_recount", "--json"), b""),
         (("queue_sweep", "--json"), b""),
+        (("queue_stats", "--json", "--by-priority"), b""),
+        (("queue_doctor", "--json"), b""),
+        (("queue_redrive", "mail", "--no-input", "--json"), b""),
+        (("queue_move", "mail", "user-1", "--no-input", "--json"), b""),
+        (("queue_drain", "user-1", "--to=mail", "--json"), b""),
+        (("queue_purge", "ranks", "--no-input", "--json"), b""),
+        (("queue_drain", "ranks", "--discard", "--no-input", "--json"), b""),
         (("queue_pop", "mail", "--json", "--limit=5"), b""),
         (("queue_pop", "mail", "--json"), b""),
     ):

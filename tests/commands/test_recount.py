@@ -105,3 +105,18 @@ def test_call_command_takes_options():
     out = io.StringIO()
     call_command("queue_recount", "mail", "ranks", as_json=True, stdout=out)
     assert [json.loads(line)["queue"] for line in out.getvalue().splitlines()] == ["mail", "ranks"]
+
+
+def test_interrupted(call):
+    """Ctrl-C ends it with 130, and it says how many queues are done."""
+
+    class Interrupting(io.StringIO):
+        def write(self, text):
+            if self.getvalue():
+                raise KeyboardInterrupt
+            return super().write(text)
+
+    with pytest.raises(CommandError) as caught:
+        call_command("queue_recount", "mail", "quakes", as_json=True, stdout=Interrupting())
+    assert caught.value.returncode == 130
+    assert str(caught.value) == "Interrupted. Of 2 queues, 1 were recounted and shown."

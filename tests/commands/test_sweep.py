@@ -14,7 +14,10 @@ from fdb.subspace_impl import Subspace
 
 import fdbqueue
 from fdbqueue import conf
-from fdbqueue.service import run
+from fdbqueue.service import Once, run
+from tests.concurrency.conftest import clock
+
+__all__ = ["clock"]
 
 
 @pytest.fixture
@@ -37,22 +40,6 @@ def leave(receipts):
     return leave
 
 
-@pytest.fixture
-def a_day_later(monkeypatch):
-    """Let the database be a day older: the embedded engine's versions begin at 0."""
-    kind = type(conf.database().create_transaction())
-    read_version = kind.get_read_version
-
-    class Later:
-        def __init__(self, future):
-            self._future = future
-
-        def wait(self):
-            return self._future.wait() + 86_401 * 1_000_000
-
-    monkeypatch.setattr(kind, "get_read_version", lambda tr: Later(read_version(tr)))
-
-
 def left(receipts):
     """Return how many receipts there are."""
     return run(conf.database(), lambda tr: len(list(tr[receipts.range()])), wrote=lambda _: False)
@@ -62,7 +49,10 @@ def test_receipts_of_clients_that_are_gone(call, leave, receipts, a_day_later):
     """Those that are old are removed and counted; a client that lives on loses nothing."""
     leave(3)
     printed = call("queue_sweep")
-    assert printed == ("Removed 3 receipts.\n", "")
+    assert printed == (
+        "Removed 3 receipts, how far 0 pushes had come, and 0 answers of calls with a key.\n",
+        "",
+    )
     assert left(receipts) <= 1
     fdbqueue.queue("mail").push("x")
     assert fdbqueue.queue("mail").pop().value == "x"
@@ -71,14 +61,21 @@ def test_receipts_of_clients_that_are_gone(call, leave, receipts, a_day_later):
 def test_json(call, leave, a_day_later):
     """The result is a JSON object."""
     leave(2)
-    assert json.loads(call("queue_sweep", "--json").out) == {"removed": 2}
+    assert json.loads(call("queue_sweep", "--json").out) == {
+        "removed": 2,
+        "pushes": 0,
+        "answers": 0,
+    }
 
 
 def test_receipts_that_are_not_old(call, leave, receipts):
     """What is younger than asked for stays."""
     fdbqueue.queue("mail").push("x")
     before = left(receipts)
-    assert call("queue_sweep", "--older-than", "600").out == "Removed 0 receipts.\n"
+    assert (
+        call("queue_sweep", "--older-than", "600").out
+        == "Removed 0 receipts, how far 0 pushes had come, and 0 answers of calls with a key.\n"
+    )
     assert left(receipts) == before == 1
 
 
@@ -91,7 +88,7 @@ def test_the_least_age(call):
     assert caught.value.returncode == 1
     out = io.StringIO()
     call_command("queue_sweep", older_than=600, as_json=True, stdout=out)
-    assert json.loads(out.getvalue()) == {"removed": 0}
+    assert json.loads(out.getvalue()) == {"removed": 0, "pushes": 0, "answers": 0}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
@@ -100,4 +97,17 @@ def test_swept_without_being_able_to_say_so(processes):
     with open("/dev/full", "wb") as full:
         done = processes.run("queue_sweep", stdout=full)
     assert done.returncode == 1
-    assert "Removed 0 receipts." in done.stderr
+    assert "Removed 0 receipts," in done.stderr
+
+
+def test_answers_that_have_run_out(call, clock):
+    """Those of all queues are removed, and the values of popped items with them."""
+    for name in ("mail", "quakes"):
+        queue = fdbqueue.queue(name)
+        queue.push("popped")
+        queue.pop_many(1, once=Once("short", kept_seconds=10))
+        queue.push("kept", once=Once("long", kept_seconds=20))
+    clock.advance(15)
+    assert json.loads(call("queue_sweep", "--json").out)["answers"] == 2
+    assert json.loads(call("queue_sweep", "--json").out)["answers"] == 0
+    assert fdbqueue.queue("mail").push("kept", once="long") == fdbqueue.queue("mail").peek()

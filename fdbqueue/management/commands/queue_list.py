@@ -20,6 +20,7 @@ class Command(QueueCommand):
         "Print the queues: those the setting names, and those that fit one of its patterns "
         "and were pushed to. The head is the item that queue_pop would take."
     )
+    only_shows = True
     examples = """\
 examples:
   manage.py queue_list

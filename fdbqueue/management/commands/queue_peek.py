@@ -18,6 +18,7 @@ class Command(ItemsCommand):
         "Print the items that queue_pop would take, and leave them where they are. The table "
         "shows the beginning of each value; --json shows all of it."
     )
+    only_shows = True
     examples = """\
 examples:
   manage.py queue_peek mail

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import stat
 import sys
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from django.core.management.base import CommandError, CommandParser
 
-from fdbqueue.exceptions import FdbQueueError, InvalidInput, InvalidPriority
-from fdbqueue.management import ndjson, rendering
+from fdbqueue.exceptions import FdbQueueError, InvalidPriority
+from fdbqueue.management import ndjson
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exits import USAGE, OutputFailed, command_error
+from fdbqueue.management.exits import FAILED, USAGE, command_error
 from fdbqueue.management.interrupts import held_interrupts
-from fdbqueue.service import Queue
+from fdbqueue.management.progress import Progress, terminal_bar
+from fdbqueue.management.prompts import items
+from fdbqueue.service import Load, Queue
+
+#: So many bad lines are told of one by one.
+_TOLD_LINES = 20
 
 
 class Command(QueueCommand):
@@ -25,8 +33,10 @@ class Command(QueueCommand):
     examples = """\
 examples:
   manage.py queue_push mail letters.ndjson
-  manage.py queue_push quakes quakes.ndjson --priority-field magnitude
+  manage.py queue_push mail letters.ndjson --resume
+  manage.py queue_push quakes quakes.ndjson --priority-field magnitude --continue
   echo '{"place": "Hualian"}' | manage.py queue_push quakes --priority 6.4
+  zcat letters.ndjson.gz | manage.py queue_push mail --job letters --resume
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -36,7 +46,7 @@ examples:
         )
         priorities = parser.add_mutually_exclusive_group()
         priorities.add_argument(
-            "--priority", type=_number, metavar="N", help="the priority of all (default 0)"
+            "--priority", type=ndjson.number, metavar="N", help="the priority of all (default 0)"
         )
         priorities.add_argument(
             "--priority-field",
@@ -44,22 +54,76 @@ examples:
             help="the field that holds an item's priority; a dot leads into an object: a.b",
         )
         parser.add_argument(
+            "--continue",
+            action="store_true",
+            dest="continues",
+            help="skip bad lines, count them, and end with 1 where there were any",
+        )
+        parser.add_argument(
+            "--resume",
+            action="store_true",
+            help="go on where an earlier push of the same file stopped",
+        )
+        parser.add_argument(
+            "--job",
+            metavar="TEXT",
+            help="what a push is known by for --resume (default: the file's path)",
+        )
+        parser.add_argument(
             "--json", action="store_true", dest="as_json", help="print the result as JSON"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        name, priority, field = options["name"], options["priority"], options["priority_field"]
-        queue = self.queue(name)
-        _check_usage(queue, priority, field)
-        with self._opened(options["file"]) as stream, held_interrupts() as interrupts:
+        options_ = argparse.Namespace(**options)
+        queue = self.queue(options_.name)
+        _check_usage(queue, options_)
+        self._skipped = 0
+        with self._opened(options_.file) as stream:
+            load = Load(queue, _job(options_))
+            pushed = self._push(queue, load, stream, options_)
+        record = {"queue": queue.name, "pushed": pushed}
+        if options_.continues:
+            record["skipped"] = self._skipped
+        text = f"Pushed {pushed} items into {queue.name!r}."
+        self.report(record, text, as_json=options_.as_json)
+        if self._skipped:
+            raise CommandError(f"{self._skipped:,} bad lines were skipped.", returncode=FAILED)
+
+    def _push(self, queue: Queue, load: Load, stream: BinaryIO, options: argparse.Namespace) -> int:
+        begun = load.begun if options.resume else None
+        with held_interrupts() as interrupts, self._progress(queue) as progress:
             lines = ndjson.Lines(stream, interrupts)
-            pushed = _push(queue, ndjson.Items(queue, lines, priority or 0, field), field)
-        text = f"Pushed {pushed} items into {name!r}."
-        try:
-            result = rendering.json_line({"queue": name, "pushed": pushed})
-            self.emit([result if options["as_json"] else text])
-        except OutputFailed as error:
-            raise command_error(error, f"{text} {error}.") or error from error
+            source = ndjson.Items(
+                queue,
+                lines,
+                options.priority or 0,
+                options.priority_field,
+                skipped=self._skip if options.continues else None,
+                pushed=begun.pushed if begun else 0,
+            )
+            try:
+                if begun is not None:
+                    lines.skip(begun)
+                    self.note(
+                        f"Going on behind line {begun.lines:,}: {items(begun.pushed)} are in."
+                    )
+                return load.push_all(source, pushed=_teller(progress, lines, stream))
+            except FdbQueueError as error:
+                if isinstance(error, InvalidPriority) and options.priority_field is None:
+                    message = f"--priority: {error.context['reason']}."
+                    raise CommandError(message, returncode=USAGE) from error
+                raise command_error(error, source.explain(error)) or error from error
+
+    def _progress(self, queue: Queue) -> Progress:
+        draws = self.verbosity > 0 and self._from_shell and not _is_terminal(sys.stdin)
+        return Progress(self.note, None, terminal_bar(queue.name, None) if draws else None)
+
+    def _skip(self, reason: str) -> None:
+        self._skipped += 1
+        if self._skipped <= _TOLD_LINES:
+            self.note(f"{reason}. Skipped.")
+        if self._skipped == _TOLD_LINES:
+            self.note("More bad lines are counted, and not told of.")
 
     def _opened(self, file: str) -> contextlib.AbstractContextManager[BinaryIO]:
         if file != "-":
@@ -75,30 +139,49 @@ examples:
         return contextlib.nullcontext(sys.stdin.buffer)
 
 
-def _push(queue: Queue, items: ndjson.Items, field: str | None) -> int:
+def _teller(progress: Progress, lines: ndjson.Lines, stream: BinaryIO) -> Callable[[int], None]:
+    """Return what tells how far a push is: of a file, how many there will be by its size."""
+    begun_bytes = lines.size_bytes
+    left_bytes = _size_of(stream) - begun_bytes
+
+    def tell(count: int) -> None:
+        progress.advance(count)
+        if left_bytes > 0:
+            read = min(1.0, (lines.size_bytes - begun_bytes) / left_bytes)
+            progress.expect(round(progress.done / read))
+
+    return tell
+
+
+def _size_of(stream: BinaryIO) -> int:
+    """Return how long a file is, 0 for what is none."""
     try:
-        return queue.push_many(items)
-    except FdbQueueError as error:
-        if isinstance(error, InvalidPriority) and field is None:
-            message = f"--priority: {error.context['reason']}."
-            raise CommandError(message, returncode=USAGE) from error
-        raise command_error(error, items.explain(error)) or error from error
+        found = os.fstat(stream.fileno())
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
-def _check_usage(queue: Queue, priority: float | None, field: str | None) -> None:
-    if queue.kind == "fifo" and (priority is not None or field is not None):
-        message = f"{queue.name!r} is a FIFO queue: it takes no --priority or --priority-field."
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def _job(options: argparse.Namespace) -> str | None:
+    """Return what the push is known by."""
+    if options.job is not None:
+        return f"job {options.job}"
+    path = os.path.realpath(options.file)
+    return f"file {path}" if options.file != "-" and os.path.isfile(path) else None
+
+
+def _check_usage(queue: Queue, options: argparse.Namespace) -> None:
+    name, field = queue.name, options.priority_field
+    message = None
+    if queue.kind == "fifo" and (options.priority is not None or field is not None):
+        message = f"{name!r} is a FIFO queue: it takes no --priority or --priority-field."
+    elif field is not None and queue.codec.name == "bytes":
+        message = f"{name!r} is a queue of bytes, which have no --priority-field."
+    elif options.resume and _job(options) is None:
+        message = "What is no file has no name: --resume needs the --job of both pushes."
+    if message:
         raise CommandError(message, returncode=USAGE)
-    if field is not None and queue.codec.name == "bytes":
-        message = f"{queue.name!r} is a queue of bytes, which have no --priority-field."
-        raise CommandError(message, returncode=USAGE)
-
-
-def _number(text: str) -> int | float:
-    try:
-        number = ndjson.parse(text)
-    except InvalidInput as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return number

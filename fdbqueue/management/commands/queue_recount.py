@@ -46,7 +46,8 @@ examples:
         try:
             self.emit(_lines(queues, options["as_json"]))
         except OutputFailed as error:
-            message = f"{error}. Of {len(queues)} queues, {self.written} were recounted and shown."
+            reason = "Interrupted" if isinstance(error.__cause__, KeyboardInterrupt) else error
+            message = f"{reason}. Of {len(queues)} queues, {self.written} were recounted and shown."
             raise command_error(error, message) or error from error
 
 

@@ -8,16 +8,16 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue import conf
-from fdbqueue.management import rendering
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exits import OutputFailed, command_error
-from fdbqueue.service import receipts
+from fdbqueue.service import loading, receipts
 
 
 class Command(QueueCommand):
     help = (
         "Remove the receipts that processes which have ended left behind: one small key for "
-        "each of their threads that wrote. No item is touched."
+        "each of their threads that wrote. So, too, how far pushes had come that wrote nothing "
+        "since, and the answers of calls with an idempotency key that have run out. No item is "
+        "touched."
     )
     examples = """\
 examples:
@@ -41,12 +41,19 @@ examples:
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        removed = receipts.sweep(conf.database(), older_than_seconds=options["older_than_seconds"])
-        text = f"Removed {removed} receipts."
-        try:
-            self.emit([rendering.json_line({"removed": removed}) if options["as_json"] else text])
-        except OutputFailed as error:
-            raise command_error(error, f"{text} {error}.") or error from error
+        older_than_seconds = options["older_than_seconds"]
+        removed = receipts.sweep(conf.database(), older_than_seconds=older_than_seconds)
+        queues = conf.catalog().queues()
+        pushes = sum(
+            loading.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues
+        )
+        answers = sum(queue.sweep() for queue in queues)
+        text = (
+            f"Removed {removed} receipts, how far {pushes} pushes had come, and {answers} answers "
+            "of calls with a key."
+        )
+        found = {"removed": removed, "pushes": pushes, "answers": answers}
+        self.report(found, text, as_json=options["as_json"])
 
 
 def _seconds(text: str) -> int:

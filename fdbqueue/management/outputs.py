@@ -1,0 +1,206 @@
+"""The file that ``queue_drain`` writes: whole lines, each item once, whenever it was killed.
+
+A batch is leased, written, synchronised, and only then acknowledged. So after a kill at any
+point all lines but those of the last batch are acknowledged, and at most the last line is
+torn. To go on, the torn line is cut off, and the items of the last lines are removed from the
+queue, in which they may or may not be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.management.exits import OutputFailed
+from fdbqueue.service.batches import OWNER_BYTES
+from fdbqueue.service.browsing import MAX_ITEMS
+
+#: What every line has, in this order.
+FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
+_BEGINNING = b'{"id": "'
+_BLOCK_BYTES = 1_000_000
+
+
+class FileExists(FdbQueueError):
+    """The file is there already: --resume goes on with it, --force overwrites it."""
+
+    code = "file_exists"
+
+
+class NotADrain(FdbQueueError):
+    """The file is not one that queue_drain wrote from such a queue; it was left as it is."""
+
+    code = "not_a_drain"
+
+
+class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
+    """A file of items, locked for as long as it is open.
+
+    Args:
+        path: Where it is.
+        resume: Whether to go on with a file that is there.
+        force: Whether to overwrite one that is there; :meth:`cut` empties it.
+
+    Raises:
+        FileExists: It is there, and neither was asked for.
+        OutputFailed: It cannot be opened, or another process writes it.
+    """
+
+    def __init__(self, path: str, *, resume: bool = False, force: bool = False) -> None:
+        self.path = path
+        self.is_overwritten = force
+        self._is_new = not (resume or force)
+        with self._failing():
+            self._descriptor = _opened(path, must_be_new=self._is_new)
+        try:
+            with self._failing():
+                if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                    raise ValueError("it is no regular file; redirect standard output to it")
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.size = os.fstat(self._descriptor).st_size
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._is_new and not self.size:
+            with contextlib.suppress(OSError):  # or the same command again would be refused
+                os.unlink(self.path)
+        os.close(self._descriptor)
+
+    @property
+    def owner(self) -> bytes:
+        """Name this file to the queue, the same whenever it is opened on this machine."""
+        found = os.fstat(self._descriptor)
+        place = (socket.gethostname(), found.st_dev, found.st_ino, os.path.realpath(self.path))
+        return hashlib.blake2b(repr(place).encode(), digest_size=OWNER_BYTES).digest()
+
+    def cut_torn_line(self) -> None:
+        """Cut off a last line that is not whole.
+
+        Raises:
+            NotADrain: It does not begin as a drain's lines do.
+        """
+        with self._failing():
+            whole = self._end_of_lines()
+            start = os.pread(self._descriptor, len(_BEGINNING), 0)
+            torn = os.pread(self._descriptor, len(_BEGINNING), whole)
+            if not all(_BEGINNING.startswith(text) for text in (start, torn)):
+                raise NotADrain(file=self.path)
+            if whole:
+                _checked(next(self._lines(0)), self.path)
+            if whole < self.size:
+                self.cut(whole)
+
+    def last_ids(self, *, ranked: bool) -> Iterator[str]:
+        """Yield the ids of the last lines, as many as a batch may have items.
+
+        Args:
+            ranked: Whether the items have priorities.
+
+        Raises:
+            NotADrain: One of them is no line of a drain of such a queue.
+        """
+        with self._failing():
+            for line in self._lines(self._start_of_last(MAX_ITEMS)):
+                record = _checked(line, self.path)
+                if (record["priority"] is not None) != ranked:
+                    raise NotADrain(file=self.path)
+                yield record["id"]
+
+    def count_lines(self) -> int:
+        """Return how many whole lines there are."""
+        with self._failing():
+            blocks = range(0, self.size, _BLOCK_BYTES)
+            return sum(os.pread(self._descriptor, _BLOCK_BYTES, at).count(b"\n") for at in blocks)
+
+    def write(self, data: bytes) -> None:
+        """Write whole lines to the end, and wait until the disk has them.
+
+        Raises:
+            OutputFailed: It cannot be written; the file is as it was.
+        """
+        start, rest = self.size, memoryview(data)
+        try:
+            with self._failing():
+                while rest:
+                    written = os.pwrite(self._descriptor, rest, self.size)
+                    self.size += written
+                    rest = rest[written:]
+                os.fsync(self._descriptor)
+        except BaseException:
+            self.cut(start)
+            raise
+
+    def cut(self, size: int) -> None:
+        """Cut everything off behind so many bytes."""
+        self.size = size
+        with self._failing():
+            os.ftruncate(self._descriptor, size)
+            os.fsync(self._descriptor)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except FileExistsError as error:
+            raise FileExists(file=self.path) from error
+        except BlockingIOError as error:
+            raise OutputFailed(file=self.path, reason="another process writes it") from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise OutputFailed(file=self.path, reason=reason) from error
+
+    def _end_of_lines(self) -> int:
+        """Return where the last whole line ends."""
+        return self._start_of_last(0)
+
+    def _start_of_last(self, count: int) -> int:
+        """Return where the last ``count`` whole lines start."""
+        end = self.size
+        while end > 0:
+            begin = max(0, end - _BLOCK_BYTES)
+            block = os.pread(self._descriptor, end - begin, begin)
+            at = len(block)
+            while (at := block.rfind(b"\n", 0, at)) >= 0:
+                if not count:
+                    return begin + at + 1
+                count -= 1
+            end = begin
+        return 0
+
+    def _lines(self, start: int) -> Iterator[bytes]:
+        """Yield the lines from a place on that is the beginning of one."""
+        with open(os.dup(self._descriptor), "rb") as stream:
+            stream.seek(start)
+            yield from stream
+
+
+def _opened(path: str, *, must_be_new: bool) -> int:
+    """Open a file, so that it is still there after a crash."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if must_be_new else 0)
+    descriptor = os.open(path, flags, 0o666)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # some file systems cannot
+        os.fsync(folder)
+    os.close(folder)
+    return descriptor
+
+
+def _checked(line: bytes, path: str) -> dict[str, Any]:
+    """Return the record of a line that a drain wrote."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise NotADrain(file=path) from error
+    if not isinstance(record, dict) or tuple(record) != FIELDS or not isinstance(record["id"], str):
+        raise NotADrain(file=path)
+    return record

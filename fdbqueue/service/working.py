@@ -1,0 +1,254 @@
+"""A worker: call a function for each item of a queue, and acknowledge what it has done.
+
+One thread, the caller's, leases for all that are free, in one transaction; the others call the
+function. Another one extends the leases of what takes long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+import queue as queues
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from fdbqueue.exceptions import CorruptItem, LeaseLost
+from fdbqueue.service.items import Item
+from fdbqueue.service.reading import End
+
+if TYPE_CHECKING:
+    from fdbqueue.service.base import Queue
+
+#: How long to wait for more before looking whether to end. Items that come wake at once.
+_WAIT_SECONDS = 2.0
+#: A signal that comes right before a wait begins is seen when that ends: so waits are short.
+_SIGNAL_SECONDS = 0.5
+#: A lease is extended when so much of it is over.
+_EXTENDED_AFTER = 1 / 3
+_MIN_PAUSE_SECONDS = 0.05
+
+
+class Worker:
+    """Work on the items of one queue.
+
+    An item is acknowledged when the function returns, and given up when it raises, or returns
+    what would have to be awaited or iterated over for anything to be done: it comes back after
+    ``retry_delay_seconds``, and after the queue's ``max_attempts`` it is a dead letter. One that
+    cannot be decoded becomes a dead letter at once.
+
+    Args:
+        queue: The queue.
+        handler: Called with each :class:`Item`, in any of the threads.
+        concurrency: How many threads call it.
+        end: From which end the items come.
+        seconds: For how long they are leased; extended while the function runs, so it says
+            how soon an item comes back whose process has died.
+        retry_delay_seconds: For how long an item is hidden that was given up.
+        limit: The most items.
+        follow: Whether to wait for more when the queue is empty.
+        let_in: A context in which this thread may be interrupted: it waits then, and no
+            transaction is under way.
+        on_end: Called with each item, and its error or None, one call at a time.
+        on_stop: Called when something ended the work early, with how many items are waited
+            for.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        handler: Callable[[Item], Any],
+        *,
+        concurrency: int = 1,
+        end: End = "min",
+        seconds: float = 60,
+        retry_delay_seconds: float = 60,
+        limit: float = math.inf,
+        follow: bool = False,
+        let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        on_end: Callable[[Item, BaseException | None], None] = lambda *_: None,
+        on_stop: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._queue = queue
+        self._handler = handler
+        self._concurrency = concurrency
+        self._end: End = end
+        self._seconds = seconds
+        self._retry_delay_seconds = retry_delay_seconds
+        self._remaining = limit
+        self._follow = follow
+        self._let_in = let_in
+        self._on_end = on_end
+        self._on_stop = on_stop
+        self._changed = threading.Condition()
+        #: By the leases' tokens: an item whose lease ran out may be here again.
+        self._running: dict[str | None, Item] = {}
+        self._tasks: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
+        self._is_over = threading.Event()
+        self._error: BaseException | None = None
+        #: How many items were acknowledged, given up, or not held any more at their end.
+        self.handled = self.failed = self.lost = 0
+        #: The ids of those that could not be decoded.
+        self.buried: list[str] = []
+
+    def run(self) -> None:
+        """Work until the queue is empty, or the limit is reached.
+
+        What is running when something interrupts the wait, or fails, is finished first.
+        Where that is interrupted too, as soon as it is told of, it is abandoned: its leases
+        run out.
+
+        Raises:
+            FDBError: The engine's own, or whatever else kept it from leasing, acknowledging
+                or giving up.
+        """
+        threads = [self._started(self._work) for _ in range(self._concurrency)]
+        threads.append(self._started(self._extend_all))
+        try:
+            try:
+                self._dispatch()
+            except BaseException:
+                self._tell_of_running()
+                self._wait_for_running()
+                raise
+            self._wait_for_running()
+        finally:
+            self._is_over.set()
+            for _ in threads:
+                self._tasks.put(None)
+        for thread in threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _started(self, target: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=target, name="fdbqueue-worker", daemon=True)
+        thread.start()
+        return thread
+
+    # In the caller's thread
+
+    def _dispatch(self) -> None:
+        while self._remaining > 0 and self._error is None:
+            with self._let_in():
+                self._wait(lambda: len(self._running) < self._concurrency)
+            items = self._lease()
+            for item in items:
+                self._tasks.put(item)
+            if not items and not self._waits_for_more():
+                return
+
+    def _waits_for_more(self) -> bool:
+        """Wait for more items; tell whether there may be any."""
+        running = len(self._running)
+        if self._follow:
+            self._wait_for_items()
+            return True
+        with self._let_in():
+            if running:  # what they give up may be back at once
+                self._wait(lambda: len(self._running) < running)
+        return bool(running)
+
+    def _wait_for_items(self) -> None:
+        may_be = False
+        while not may_be and self._error is None:
+            with self._let_in():
+                may_be = self._queue.wait_for_items(_WAIT_SECONDS)
+
+    def _lease(self) -> list[Item]:
+        count = int(min(self._concurrency - len(self._running), self._remaining))
+        while True:
+            try:
+                items = self._queue.lease_many(count, end=self._end, seconds=self._seconds)
+            except CorruptItem as error:
+                if self._queue.bury_corrupt(error):
+                    self.buried.append(error.context["id"])
+                continue
+            with self._changed:
+                self._running |= {item.lease: item for item in items}
+            self._remaining -= len(items)
+            return items
+
+    def _tell_of_running(self) -> None:
+        if self._running:
+            with contextlib.suppress(Exception):  # an interrupt, however, is to abandon them
+                self._on_stop(len(self._running))
+
+    def _wait_for_running(self) -> None:
+        self._wait(lambda: not self._running)
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        with self._changed:
+            while not is_so():
+                self._changed.wait(_SIGNAL_SECONDS)
+
+    # In the other threads
+
+    def _work(self) -> None:
+        while (item := self._tasks.get()) is not None:
+            error = None
+            try:
+                _check_done(self._handler(item))
+            except BaseException as raised:  # noqa: BLE001  # of the handler, whatever it is
+                error = raised
+            self._finish(item, error)
+
+    def _finish(self, item: Item, error: BaseException | None) -> None:
+        """Acknowledge an item or give it up, and tell; the thread lives on, whatever happens."""
+        outcome = "lost"
+        try:
+            outcome, error = self._settle(item, error)
+        except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
+            self._error = failure
+        with self._changed:
+            setattr(self, outcome, getattr(self, outcome) + 1)
+            self._running.pop(item.lease, None)
+            self._changed.notify_all()
+            with contextlib.suppress(BaseException):  # telling of it must not stop the work
+                self._on_end(item, error)
+
+    def _settle(
+        self, item: Item, error: BaseException | None
+    ) -> tuple[Literal["handled", "failed", "lost"], BaseException | None]:
+        """Acknowledge an item or give it up, and return what became of it, and why."""
+        try:
+            if error is None:
+                self._queue.ack(item)
+                return "handled", None
+            self._queue.nack(item, delay=self._retry_delay_seconds, reason=text_of_error(error))
+        except LeaseLost as lost:
+            return "lost", lost
+        return "failed", error
+
+    def _extend_all(self) -> None:
+        """Extend the leases of what runs, again and again."""
+        known: set[str | None] = set()
+        while not self._is_over.wait(max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS)):
+            with self._changed:
+                running = dict(self._running)
+            for lease in known & running.keys():
+                with contextlib.suppress(Exception):  # its end will tell
+                    self._queue.extend(running[lease], self._seconds)
+            known = set(running)
+
+
+def text_of_error(error: BaseException) -> str:
+    """Return an error's type and text; the type alone where its text cannot be had."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except BaseException:  # noqa: BLE001  # of somebody else's __str__, whatever it is
+        return name
+
+
+def _check_done(result: Any) -> None:
+    """Refuse what a function returned that has not done anything yet.
+
+    Raises:
+        TypeError: It is to be awaited, or iterated over.
+    """
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if hasattr(result, "close"):
+            result.close()
+        raise TypeError(f"the function returned a {type(result).__name__}, and did nothing")

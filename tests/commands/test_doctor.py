@@ -1,0 +1,298 @@
+"""``queue_doctor``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+
+import fdb.tuple
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from fdb.subspace_impl import Subspace
+
+import fdbqueue
+from fdbqueue import conf
+from fdbqueue.management import doctor
+from fdbqueue.management.doctor import Finding
+from fdbqueue.service import Load, loading, run
+from fdbqueue.service import clock as service_clock
+from fdbqueue.service.receipts import place_of
+from tests.concurrency.census import assert_counted
+from tests.faults.faulty import Fault, Faulty
+
+CHECKS = ["overdue", "drains", "pushes", "items", "counts"]
+
+
+@pytest.fixture
+def examine():
+    """Run the command, and return its exit code and what it found, by check."""
+
+    def examine(*arguments):
+        out = io.StringIO()
+        code = 0
+        try:
+            call_command("queue_doctor", *arguments, "--json", stdout=out)
+        except CommandError as error:
+            code = error.returncode
+        found = [json.loads(line) for line in out.getvalue().splitlines()]
+        return code, {record["check"]: record for record in found}
+
+    return examine
+
+
+@pytest.fixture
+def mail():
+    """A FIFO queue with ten items."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(10))
+    return queue
+
+
+def write(rows):
+    """Write rows as somebody does who knows nothing of this package."""
+    run(conf.database(), lambda tr: [tr.set(key, value) for key, value in rows.items()])
+
+
+def status(found):
+    return {check: record["status"] for check, record in found.items()}
+
+
+def test_all_is_well(examine, mail):
+    """Each check has its line, and the exit code is 0."""
+    mail.lease(seconds=600)
+    mail.push("later", delay=600)
+    mail.lease_batch(3)
+    fdbqueue.queue("quakes").push_many([("a", 1.5), ("b", -1)])
+    code, found = examine("mail", "quakes")
+    assert code == 0
+    assert set(status(found).values()) == {"ok"}
+    assert list(found) == ["settings", "engine", "receipts", *CHECKS]
+    assert " ms, a commit " in found["engine"]["detail"]
+
+
+def test_the_table(processes, mail):
+    """People get a row for each check of each queue."""
+    done = processes.run("queue_doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND"]
+    assert len(rows) == 3 + 6 * len(CHECKS)
+    assert all(row.startswith("OK ") for row in rows)
+    engine = rows[1]
+    assert "FoundationDB 7." in engine if "FDB_CLUSTER_FILE" in os.environ else "SQLite" in engine
+
+
+@pytest.mark.parametrize("name", ["mail", "quakes"])
+def test_counts_that_are_wrong(examine, name):
+    """They are an error; --repair counts anew."""
+    queue = fdbqueue.queue(name)
+    queue.push_many(range(5) if name == "mail" else [(n, n) for n in range(5)])
+    places = queue.subspace.range()
+    run(queue.database, lambda tr: tr.clear(next(iter(tr.get_range(*_pair(places)))).key))
+    code, found = examine(name)
+    assert (code, found["counts"]["status"]) == (1, "error")
+    assert "5 ready where there are 4" in found["counts"]["detail"]
+    code, found = examine(name, "--repair")
+    assert (code, found["counts"]["is_repaired"]) == (0, True)
+    assert queue.size() == 4
+    assert examine(name)[0] == 0
+    assert_counted(queue)
+
+
+def _pair(places):
+    return places.start, places.stop
+
+
+def test_priorities_that_are_counted_wrong(examine):
+    """The counts by priority are compared, too."""
+    queue = fdbqueue.queue("ranks")
+    queue.push_many([("a", 1), ("b", 2)])
+    level = queue.subspace.key() + b"\xff\x06"
+    write({level + fdb.tuple.pack((1,)): (2).to_bytes(8, "little")})
+    code, found = examine("ranks")
+    assert (code, found["counts"]["detail"]) == (1, "they say those by priority differ")
+    assert examine("ranks", "--repair")[0] == 0
+    assert queue.by_priority() == [(1, 1), (2, 1)]
+
+
+def test_items_that_cannot_be_decoded(examine, mail):
+    """They are an error with their ids; --repair moves them to the dead letters."""
+    write({mail.subspace.pack((index, b"\x00" * 20)): b"\xff" for index in (0, 5, 99)})
+    code, found = examine("mail")
+    assert (code, found["items"]["status"]) == (1, "error")
+    assert found["items"]["detail"].startswith("3 cannot be decoded: ")
+    code, found = examine("mail", "--repair")
+    assert code == 0
+    assert mail.counts().dead == 3
+    assert [item.value for item in mail] == list(range(10))
+    code, found = examine("mail")
+    assert (code, found["items"]["status"]) == (0, "ok")
+
+
+def test_what_is_overdue(examine, mail):
+    """Leases, delays and claims that nobody has brought back are a warning; --repair does."""
+    mail.lease(seconds=0)
+    mail.lease_batch(2, seconds=0)
+    mail.push("due", delay=0.001)
+    while service_clock.now_us() <= max(_dues(mail)):
+        pass
+    code, found = examine("mail")
+    assert (code, found["overdue"]["status"]) == (0, "warning")
+    assert mail.counts().leased == 0 or "1 leases" in found["overdue"]["detail"]
+    assert "1 claims" in found["overdue"]["detail"]
+    code, found = examine("mail", "--repair")
+    assert (code, found["overdue"]["is_repaired"], found["drains"]["is_repaired"]) == (
+        0,
+        True,
+        True,
+    )
+    assert [item.value for item in mail] == [*range(10), "due"]
+    assert set(status(examine("mail")[1]).values()) == {"ok"}
+    assert_counted(mail)
+
+
+def _dues(queue):
+    """Return the moments at which something of a queue falls due."""
+    begin = queue.subspace.key() + b"\xff\x04"
+    rows = run(queue.database, lambda tr: [row.key for row in tr.get_range(begin, begin + b"\xff")])
+    return [int.from_bytes(key[len(begin) : len(begin) + 8], "big") for key in rows]
+
+
+def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
+    """Those older than a day are a warning; --repair removes them."""
+    receipts = Subspace((*settings.FDBQUEUE["PREFIX"], "receipt"))
+    write({receipts.pack((b"gone", slot)): bytes(18) for slot in range(3)})
+    code, found = examine("mail")
+    assert (code, found["receipts"]["status"]) == (0, "warning")
+    assert int(found["receipts"]["detail"].split()[0]) >= 3
+    assert examine("mail", "--repair")[1]["receipts"]["is_repaired"]
+
+
+def test_pushes_that_were_given_up(examine, mail, monkeypatch):
+    """What a push left a day ago is a warning; --repair forgets it."""
+    load = Load(mail, "file x")
+    monkeypatch.setattr("fdbqueue.service.loading.now_us", lambda: 1)
+    load.push_all([(mail.entry("a"), lambda: (2, 1, b"", 1))])
+    monkeypatch.undo()
+    code, found = examine("mail")
+    assert (code, found["pushes"]["status"]) == (0, "warning")
+    assert examine("mail", "--repair")[1]["pushes"]["is_repaired"]
+    assert examine("mail")[1]["pushes"]["status"] == "ok"
+    assert Load(mail, "file x").begun is None
+
+
+def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
+    """All of it is brought back, however little of it is counted."""
+    monkeypatch.setattr("fdbqueue.service.examining.MAX_OVERDUE", 20)
+    mail.push_many(range(240))
+    mail.lease_many(250, seconds=0)
+    _, found = examine("mail", "--repair")
+    assert found["overdue"]["detail"] == (
+        "at least 20 leases wait for somebody to consume; brought back 250"
+    )
+    assert found["overdue"]["is_repaired"]
+    assert mail.settle_overdue() == 0
+    assert_counted(mail)
+
+
+def test_what_is_left_is_not_repaired():
+    """A repair that leaves something is a warning still, and says what it did."""
+    finding = Finding("overdue", "mail", "warning", "5 wait", lambda: ("brought back 3", False))
+    repaired = finding.repaired()
+    assert (repaired.status, repaired.is_repaired) == ("warning", False)
+    assert repaired.detail == "5 wait; brought back 3, and there is more"
+
+
+def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
+    """All that killed drains were noted to hold is counted, and forgotten."""
+    monkeypatch.setattr("fdbqueue.service.examining._HOLDS_AT_ONCE", 2)
+    place = mail.subspace.key() + b"\xff\x20"
+    write({place + bytes([number]) * 16: b"" for number in range(5)})
+    assert mail.stale_holds() == 5
+    _, found = examine("mail", "--repair")
+    assert found["drains"]["detail"].endswith("; forgot 5")
+    assert mail.stale_holds() == 0
+
+
+def test_more_pushes_than_are_read_at_once(mail, monkeypatch):
+    """An old one is found behind many young ones, and what is no record is passed by."""
+    monkeypatch.setattr("fdbqueue.service.loading._SWEPT_AT_ONCE", 3)
+    place = mail.subspace.key() + b"\xff\x21"
+    young = service_clock.now_us()
+    values = [fdb.tuple.pack((b"run", young, "young", 2, 1, b"", 1))] * 7
+    values += [b"\xff", fdb.tuple.pack(("x",)), fdb.tuple.pack((b"run", "?", "x", 2, 1, b"", 1))]
+    values += [fdb.tuple.pack((b"run", 1, "old", 2, 1, b"", 1))] * 2
+    write({place + bytes([number]) * 16: value for number, value in enumerate(values)})
+    assert [one.source for one in loading.recorded(mail, older_than_seconds=60)] == ["old"] * 2
+    assert loading.sweep(mail, older_than_seconds=60) == 2
+    assert [one.source for one in loading.recorded(mail)] == ["young"] * 7
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_engine_is_tried_again(engine_error, seed):
+    """What an engine may well answer is no error: the check commits as all else does."""
+    faults = [Fault(1020, "before"), Fault(1021, "after")]
+    faulty = Faulty(conf.database(), engine_error, seed=seed, rate=0.5, faults=faults)
+    assert doctor.check_engine(faulty).check == "engine"
+    assert not run(conf.database(), lambda tr: tr[_doctors_key()].present())
+
+
+def _doctors_key():
+    return place_of(conf.database()).pack((b"doctor",))
+
+
+def test_subspaces_that_overlap(examine, settings):
+    """The setting's problems are errors, each with its id."""
+    queues = {
+        "a": {"kind": "fifo", "subspace": ("x",)},
+        "b": {"kind": "fifo", "subspace": ("x", "y")},
+    }
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
+    code, found = examine()
+    assert code == 1
+    assert list(found) == ["settings"]
+    assert "fdbqueue.E012" in found["settings"]["detail"]
+
+
+def test_an_unknown_queue(examine):
+    """It is 3, before anything is looked at."""
+    assert examine("none") == (3, {})
+
+
+def test_the_time_is_over(examine, mail):
+    """What could not be looked at in time is told, and the exit code is not 0."""
+    code, found = examine("mail", "--timeout=0")
+    assert code in {1, 4}
+    assert any("time was over" in record["detail"] for record in found.values())
+
+
+def test_an_engine_that_never_answers(processes):
+    """It ends with 4 when the time is over, however the engine hangs."""
+    processes.environment.pop("FDB_CLUSTER_FILE", None)
+    began = time.monotonic()
+    done = processes.run(
+        "queue_doctor",
+        "--timeout=1",
+        "--json",
+        env={"FDBQUEUE_TEST_ENGINE": "tests.commands.hanging_engine"},
+    )
+    assert time.monotonic() - began < 20
+    assert done.returncode == 4
+    assert [json.loads(line)["check"] for line in done.stdout.splitlines()] == [
+        "settings",
+        "engine",
+    ]
+    assert "no answer within --timeout" in done.stderr
+
+
+def test_an_engine_that_cannot_be_opened(processes, tmp_path):
+    """It is 4, and the check of the engine says why."""
+    processes.environment.pop("FDB_CLUSTER_FILE", None)
+    path = str(tmp_path / "none" / "queues.sqlite3")
+    done = processes.run("queue_doctor", env={"FDBQUEUE_PATH": path})
+    assert done.returncode == 4
+    assert "ERROR   engine" in done.stdout
+    assert done.stderr.startswith("CommandError: The engine does not answer")

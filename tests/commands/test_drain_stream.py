@@ -1,0 +1,187 @@
+"""``queue_drain`` to standard output: nothing is lost, and each item comes at least once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import fdbqueue
+from tests.commands.conftest import ROOT
+
+ITEMS = 5_000
+
+
+@pytest.fixture
+def mail():
+    """A FIFO queue of the numbers from 0 on, too many for a pipe to hold."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many({"number": number, "text": "x" * 100} for number in range(ITEMS))
+    return queue
+
+
+def numbers(text):
+    return [json.loads(line)["value"]["number"] for line in text.splitlines()]
+
+
+def done_of(text):
+    """Return how many items are done, as the message says."""
+    return int(text.rsplit(" items of 'mail' are done.", 1)[0].rsplit(" ", 1)[1].replace(",", ""))
+
+
+@pytest.mark.parametrize("arguments", [[], ["--output", "-"], ["--json"]])
+def test_to_standard_output(processes, mail, arguments):
+    """Without a target, items go to standard output, and nothing else does."""
+    done = processes.run("queue_drain", "mail", *arguments)
+    assert (done.returncode, done.stderr) == (0, "Drained 5,000 items of 'mail'.\n")
+    assert numbers(done.stdout) == list(range(ITEMS))
+    assert mail.size() == 0
+
+
+def test_silence(processes, mail):
+    """With --verbosity 0 there are the items alone."""
+    done = processes.run("queue_drain", "mail", "--verbosity=0", "--limit=3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert numbers(done.stdout) == [0, 1, 2]
+
+
+def test_into_a_pipe_that_head_closes(processes, mail):
+    """As in ``| head -3``: it ends with 1, says how many are done, and the rest is in the queue."""
+    process = processes.start("queue_drain", "mail", "--batch=100")
+    head = subprocess.run(
+        ["head", "-3"], stdin=process.stdout, capture_output=True, check=True, cwd=ROOT
+    )
+    process.stdout.close()
+    done = processes.finish(process)
+    assert numbers(head.stdout.decode()) == [0, 1, 2]
+    assert done.returncode == 1
+    assert done.stderr.startswith("CommandError: Standard output cannot be written to")
+    left = [item.value["number"] for item in mail]
+    assert left == list(range(done_of(done.stderr), ITEMS))
+    assert mail.size() == len(left)
+    assert all(item.attempts == 0 for item in mail)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_a_full_disk(processes, mail):
+    """Nothing is lost where nothing can be written."""
+    with open("/dev/full", "wb") as full:
+        done = processes.run("queue_drain", "mail", stdout=full)
+    assert done.returncode == 1
+    assert done_of(done.stderr) == 0
+    assert len(list(mail)) == mail.size() == ITEMS
+
+
+def test_standard_output_that_is_closed(processes, mail):
+    """A process started without a standard output drains nothing."""
+    done = processes.run("queue_drain", "mail", redirect=">&-")
+    assert done.returncode == 1
+    assert len(list(mail)) == ITEMS
+
+
+def test_killed(processes, mail):
+    """What a killed drain held comes back when its lease is over: nothing is lost."""
+    process = processes.start("queue_drain", "mail", "--batch=100", "--lease-seconds=0")
+    with process:
+        assert process.stdout.readline()
+        process.kill()
+        seen = numbers(process.stdout.read().decode().rpartition("\n")[0])
+    seen.insert(0, 0)
+    left = []
+    while items := mail.pop_many(1_000):
+        left += [item.value["number"] for item in items]
+    assert set(seen) | set(left) == set(range(ITEMS))
+    assert left == list(range(left[0], ITEMS))
+
+
+def test_interrupted(processes, mail):
+    """Ctrl-C ends it with 130 once the batch it has is written."""
+    process = processes.start("queue_drain", "mail", "--batch=100")
+    lines = [process.stdout.readline().decode()]
+    process.send_signal(signal.SIGINT)
+    done = processes.finish(process)
+    written = numbers("".join(lines) + done.stdout)
+    assert done.returncode == 130
+    assert written == list(range(done_of(done.stderr)))
+    assert [item.value["number"] for item in mail] == list(range(len(written), ITEMS))
+
+
+def test_following(processes):
+    """With --follow it waits for more, prints it as it comes, and ends by Ctrl-C."""
+    mail = fdbqueue.queue("mail")
+    mail.push({"number": 0})
+    process = processes.start("queue_drain", "mail", "--follow")
+    for number in range(1, 4):
+        assert json.loads(process.stdout.readline())["value"]["number"] == number - 1
+        mail.push({"number": number})
+    assert json.loads(process.stdout.readline())["value"]["number"] == 3
+    process.send_signal(signal.SIGINT)
+    done = processes.finish(process)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert mail.size() == 0
+
+
+def test_the_bar_at_a_terminal(processes, mail, tmp_path):
+    """At a terminal a bar on standard error shows the count, the rate and the time left."""
+    controller, terminal = os.openpty()
+    process = processes.start(
+        "queue_drain", "mail", "--output", str(tmp_path / "file"), "--batch=50", stderr=terminal
+    )
+    os.close(terminal)
+    with process:
+        shown = _all_of(controller)
+        out = process.stdout.read().decode()
+    assert process.returncode == 0
+    assert out.startswith("Drained 5,000 items")
+    assert "mail: 100%" in shown
+    assert "5000/5000" in shown
+    assert " items/s]" in shown
+
+
+def test_lines_without_the_library(processes, mail, tmp_path):
+    """Where tqdm is not installed, a terminal shows no bar, and everything else works."""
+    (tmp_path / "tqdm.py").write_text("raise ImportError")
+    controller, terminal = os.openpty()
+    process = processes.start(
+        "queue_drain",
+        "mail",
+        "--output",
+        str(tmp_path / "file"),
+        stderr=terminal,
+        env={**processes.environment, "PYTHONPATH": str(tmp_path)},
+    )
+    os.close(terminal)
+    with process:
+        shown = _all_of(controller)
+    assert (process.returncode, shown) == (0, "")
+
+
+def test_the_bar_of_a_push(processes, tmp_path):
+    """A push of a file has one, too; how many there will be is known by the file's size."""
+    file = tmp_path / "file.ndjson"
+    file.write_text("".join(f'"{number:06}"\n' for number in range(12_000)))
+    controller, terminal = os.openpty()
+    process = processes.start("queue_push", "mail", str(file), stderr=terminal)
+    os.close(terminal)
+    with process:
+        shown = _all_of(controller)
+    assert process.returncode == 0
+    assert "mail: 100%" in shown
+    assert "12000/12000" in shown
+
+
+def _all_of(controller):
+    """Return all that is written to a terminal until nobody has it open any more."""
+    parts = []
+    while True:
+        try:
+            part = os.read(controller, 65_536)
+        except OSError:
+            break
+        parts.append(part)
+    os.close(controller)
+    return b"".join(parts).decode()

@@ -1,0 +1,103 @@
+"""``queue_purge``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+import fdbqueue
+from fdbqueue.service import Counts
+
+
+@pytest.fixture
+def mail():
+    """A FIFO queue with three ready items, and one in each other state."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(5))
+    queue.lease(seconds=600)
+    queue.bury(queue.peek().id)
+    queue.push("later", delay=600)
+    return queue
+
+
+def test_everything(call, mail):
+    """Items in all states go, with the counts and the history."""
+    printed = call("queue_purge", "mail", "--no-input")
+    assert printed == ("Removed 6 items from 'mail'.\n", "")
+    assert mail.counts() == Counts(0, 0, 0, 0)
+    assert sum(minute.pushes for minute in mail.history(5)) == 0
+    assert mail.pop() is None
+
+
+@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead"])
+def test_one_state(call, mail, state):
+    """With --state only the items in it go, and the counts are right."""
+    before = mail.counts()
+    printed = call("queue_purge", "mail", "--state", state, "--no-input", "--json")
+    removed = getattr(before, state)
+    assert json.loads(printed.out) == {"queue": "mail", "removed": removed}
+    assert getattr(mail.counts(), state) == 0
+    assert mail.recount() == mail.counts()
+    assert sum(vars_of(before)) - sum(vars_of(mail.counts())) == removed
+    assert list(mail.iterate(state=state)) == []
+
+
+def vars_of(counts):
+    return [counts.ready, counts.leased, counts.delayed, counts.dead]
+
+
+def test_it_asks_first(processes, mail):
+    """At a terminal it says how many items there are in each state, and waits for a yes."""
+    for answer, code, left in ((b"y\n", 1, 3), (b"yes\n", 0, 0)):
+        controller, terminal = os.openpty()
+        process = processes.start("queue_purge", "mail", stdin=terminal)
+        os.write(controller, answer)
+        done = processes.finish(process)
+        os.close(terminal)
+        os.close(controller)
+        assert done.returncode == code
+        assert done.stderr.startswith(
+            "Remove 6 items from 'mail' for good (3 ready, 1 leased, 1 delayed, 1 dead)? "
+        )
+        assert mail.size() == left
+
+
+@pytest.mark.parametrize("redirect", ["", "<&-"])
+def test_it_does_not_ask_nobody(processes, mail, redirect):
+    """Without a terminal and --no-input it is refused as wrong usage."""
+    done = processes.run("queue_purge", "mail", stdin=b"", redirect=redirect)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give --no-input" in done.stderr
+    assert mail.size() == 3
+
+
+def test_in_a_process(processes, mail):
+    """A process says what it removed."""
+    done = processes.run("queue_purge", "mail", "--no-input", "--state=dead")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "Removed 1 dead item from 'mail'.\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_purged_without_being_able_to_say_so(processes, mail):
+    """Where standard output fails, standard error still tells of it."""
+    with open("/dev/full", "wb") as full:
+        done = processes.run("queue_purge", "mail", "--no-input", stdout=full)
+    assert done.returncode == 1
+    assert "Removed 6 items from 'mail'." in done.stderr
+
+
+def test_call_command_takes_options(mail):
+    """From Python, options are keyword arguments; without a terminal it does not ask."""
+    with pytest.raises(CommandError) as caught:
+        call_command("queue_purge", "mail")
+    assert caught.value.returncode == 2
+    out = io.StringIO()
+    call_command("queue_purge", "mail", interactive=False, as_json=True, stdout=out)
+    assert json.loads(out.getvalue()) == {"queue": "mail", "removed": 6}

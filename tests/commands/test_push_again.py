@@ -1,0 +1,266 @@
+"""``queue_push --resume`` and ``--continue``: no line twice, and no stop at a bad one."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+import fdbqueue
+from fdbqueue.service import Load
+from tests.concurrency.census import assert_counted
+
+LINES = 12_000
+
+
+def values(name="mail"):
+    return [item.value for item in fdbqueue.queue(name)]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file of numbers, a line each, and a blank line after each tenth."""
+    file = tmp_path / "numbers.ndjson"
+    file.write_text("".join(f"{n}\n" + "\n" * (n % 10 == 9) for n in range(LINES)))
+    return file
+
+
+def spoil(file, number):
+    """Make a line bad, so that a push stops there; return the file as it was."""
+    content = file.read_text()
+    file.write_text(content.replace(f"\n{number}\n", "\noops\n"))
+    return content
+
+
+# Resuming
+
+
+def test_interrupted_and_resumed(call, file):
+    """A push that stopped goes on behind what it had pushed, whatever came behind that."""
+    content = spoil(file, LINES - 50)
+    with pytest.raises(CommandError):
+        call("queue_push", "mail", str(file))
+    pushed = len(values())
+    assert 0 < pushed < LINES
+    file.write_text(content)
+    printed = call("queue_push", "mail", str(file), "--resume")
+    assert printed.out == f"Pushed {LINES - pushed} items into 'mail'.\n"
+    assert printed.err.startswith("Going on behind line ")
+    assert values() == list(range(LINES))
+    assert_counted(fdbqueue.queue("mail"))
+
+
+def test_killed_and_resumed(processes, file):
+    """Killed at any moment, again and again, no line is pushed twice and none is left out."""
+    content = "".join(f"{n}\n" for n in range(60_000))
+    file.write_text(content)
+    killed = 0
+    while killed < 10:
+        process = processes.start("queue_push", "mail", str(file), "--resume")
+        with process:
+            try:
+                process.wait(random.uniform(0.3, 0.7))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                killed += 1
+        pushed = values()
+        assert pushed == list(range(len(pushed)))
+        if process.returncode == 0:
+            break
+    assert processes.run("queue_push", "mail", str(file), "--resume").returncode == 0
+    assert values() == list(range(60_000))
+    assert killed
+
+
+def test_resumed_when_it_was_complete(call, file):
+    """A push that had come to its end, and perhaps could not say so, pushes nothing more."""
+    call("queue_push", "mail", str(file), "--resume")
+    printed = call("queue_push", "mail", str(file), "--resume", "--json")
+    assert json.loads(printed.out) == {"queue": "mail", "pushed": 0}
+    assert len(values()) == LINES
+
+
+def test_lines_that_were_added(call, file):
+    """A file that grew by whole lines goes on with these."""
+    call("queue_push", "mail", str(file))
+    with file.open("a") as stream:
+        stream.write("12000\n")
+    call("queue_push", "mail", str(file), "--resume")
+    assert values() == list(range(LINES + 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.replace("17\n", "71\n", 1),
+        lambda content: content[:100],
+        lambda content: "0\n" + content,
+        lambda content: "",
+    ],
+)
+def test_a_file_that_changed(call, file, change):
+    """What is not what was pushed is refused, and nothing of it is pushed."""
+    call("queue_push", "mail", str(file))
+    file.write_text(change(file.read_text()))
+    with pytest.raises(CommandError, match="does not begin with what was pushed") as caught:
+        call("queue_push", "mail", str(file), "--resume")
+    assert caught.value.returncode == 1
+    assert len(values()) == LINES
+
+
+def test_a_last_line_that_grew(call, ndjson):
+    """A last line that was pushed without its end, and has got one, is another line."""
+    file = ndjson("1\n2")
+    call("queue_push", "mail", file)
+    ndjson("1\n23\n")
+    with pytest.raises(CommandError, match="does not begin with what was pushed"):
+        call("queue_push", "mail", file, "--resume")
+    ndjson("1\n2")
+    assert call("queue_push", "mail", file, "--resume").out == "Pushed 0 items into 'mail'.\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_last_line_that_has_got_its_end(call, ndjson, end):
+    """A last line that was pushed without its end is the same with it; those behind it are new."""
+    file = ndjson("1\n2")
+    call("queue_push", "mail", file)
+    ndjson(f"1\n2{end}3\n4")
+    printed = call("queue_push", "mail", file, "--resume")
+    assert printed.out == "Pushed 2 items into 'mail'.\n"
+    ndjson(f"1\n2{end}3\n4\n5\n")
+    call("queue_push", "mail", file, "--resume")
+    assert values() == [1, 2, 3, 4, 5]
+
+
+def test_a_change_is_told_once(call, ndjson):
+    """The message says once that nothing was pushed."""
+    file = ndjson("1\n2\n")
+    call("queue_push", "mail", file)
+    ndjson("1\n3\n")
+    with pytest.raises(CommandError) as caught:
+        call("queue_push", "mail", file, "--resume")
+    assert str(caught.value).count("ushed") == 2  # what was pushed of it; nothing was pushed
+
+
+def test_without_resume_it_begins_anew(call, ndjson):
+    """Only --resume looks at what was pushed before."""
+    file = ndjson("1\n2\n")
+    call("queue_push", "mail", file)
+    call("queue_push", "mail", file)
+    assert values() == [1, 2, 1, 2]
+    call("queue_push", "user-1", file, "--resume")
+    assert values("user-1") == [1, 2]
+
+
+def test_standard_input(processes):
+    """Standard input goes on under the name that both pushes are given."""
+    arguments = "queue_push", "mail", "--job", "nightly", "--resume"
+    first = processes.run(*arguments, stdin=b"1\n2\n")
+    assert first.returncode == 0
+    second = processes.run(*arguments, stdin=b"1\n2\n3\n")
+    assert second.stdout == "Pushed 1 items into 'mail'.\n"
+    assert values() == [1, 2, 3]
+    other = processes.run(*arguments, stdin=b"2\n3\n4\n5\n")
+    assert (other.returncode, other.stdout) == (1, "")
+    done = processes.run("queue_push", "mail", "--resume", stdin=b"1\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert values() == [1, 2, 3]
+
+
+def test_interrupted_by_a_signal(processes):
+    """What Ctrl-C interrupted is gone on with exactly where it was."""
+    content = b"".join(b'"%d of lines longer than a pipe"\n' % n for n in range(20_000))
+    arguments = "queue_push", "mail", "--job=x", "--resume"
+    process = processes.start(*arguments)
+    process.stdin.write(content[: len(content) // 2])
+    process.send_signal(signal.SIGINT)
+    assert processes.finish(process).returncode == 130
+    assert 0 < len(values()) < 20_000
+    assert processes.run(*arguments, stdin=content).returncode == 0
+    assert values() == [json.loads(line) for line in content.splitlines()]
+
+
+def test_two_at_once(file):
+    """Of two processes that push the same source, the one that began first stops."""
+    queue = fdbqueue.queue("mail")
+    first, second = Load(queue, "x"), Load(queue, "x")
+    marks = [(queue.entry(n), lambda: (0, 0, b"", 0)) for n in range(3)]
+    assert second.push_all(marks[:1]) == 1
+    with pytest.raises(fdbqueue.FdbQueueError, match="Another process pushes"):
+        first.push_all(marks[1:])
+    assert second.push_all(marks[1:]) == 2
+    assert values() == [0, 1, 2]
+
+
+# Bad lines
+
+
+BAD = '1\noops\n2\n{"a":\n3\n' + '"' + "x" * 100_001 + '"\n' + "9" * 1_000_100 + "\n4\n"
+
+
+def test_bad_lines_are_skipped(call, ndjson):
+    """--continue pushes the others, tells of each, counts them, and ends with 1."""
+    printed = []
+    with pytest.raises(CommandError, match="4 bad lines were skipped") as caught:
+        call_command(
+            "queue_push",
+            "mail",
+            ndjson(BAD),
+            continues=True,
+            stderr=_Lines(printed),
+            stdout=_Lines([]),
+        )
+    assert caught.value.returncode == 1
+    assert values() == [1, 2, 3, 4]
+    assert [line.split(":")[0] for line in printed] == ["Line 2", "Line 4", "Line 6", "Line 7"]
+    assert printed[3] == "Line 7: it is longer than 1000000 bytes. Skipped.\n"
+
+
+class _Lines:
+    """Keeps what is written."""
+
+    def __init__(self, lines):
+        self._lines = lines
+
+    def write(self, text):
+        self._lines.append(text)
+
+    def flush(self):
+        pass
+
+
+def test_bad_lines_in_a_process(processes):
+    """The count is in the JSON; of many bad lines the first are told."""
+    stdin = b"1\n" + b"oops\n" * 50 + b"2\n"
+    done = processes.run("queue_push", "mail", "--continue", "--json", stdin=stdin)
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {"queue": "mail", "pushed": 2, "skipped": 50}
+    assert done.stderr.count("Skipped.") == 20
+    assert done.stderr.endswith("CommandError: 50 bad lines were skipped.\n")
+    assert processes.run("queue_push", "mail", "--continue", stdin=b"3\n").returncode == 0
+
+
+def test_bad_priorities_are_skipped(call, ndjson):
+    """A priority that does not fit is a bad line, too; but not one that all have."""
+    file = ndjson('{"n": 1}\n{"n": "x"}\n{}\n{"n": null}\n{"n": 2}\n')
+    with pytest.raises(CommandError, match="3 bad lines"):
+        call("queue_push", "ranks", file, "--priority-field=n", "--continue")
+    assert [item.priority for item in fdbqueue.queue("ranks")] == [1, 2]
+    with pytest.raises(CommandError) as caught:
+        call("queue_push", "ranks", file, "--priority=1.5", "--continue")
+    assert caught.value.returncode == 2
+
+
+def test_skipped_and_resumed(call, file):
+    """Both together: bad lines that were passed by are not looked at again."""
+    spoil(file, 5)
+    with pytest.raises(CommandError, match="1 bad lines"):
+        call("queue_push", "mail", str(file), "--continue")
+    printed = call("queue_push", "mail", str(file), "--continue", "--resume")
+    assert printed.out == "Pushed 0 items into 'mail'.\n"
+    assert values() == [n for n in range(LINES) if n != 5]

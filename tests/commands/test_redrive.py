@@ -1,0 +1,85 @@
+"""``queue_redrive``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+import fdbqueue
+
+
+@pytest.fixture
+def dead():
+    """The ids of three dead letters, 0 to 2, of a queue with one more item."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(4))
+    ids = [item.id for item in queue.peek_many(3)]
+    for item_id in ids:
+        queue.bury(item_id)
+    return ids
+
+
+def values():
+    return [item.value for item in fdbqueue.queue("mail")]
+
+
+def test_all(call, dead):
+    """All dead letters go back to their places."""
+    assert call("queue_redrive", "mail", "--no-input").out == "Put 3 dead items back into 'mail'.\n"
+    assert values() == [0, 1, 2, 3]
+    assert fdbqueue.queue("mail").counts().dead == 0
+
+
+def test_some(call, dead):
+    """By id, or so many; what is not dead is passed by."""
+    printed = call(
+        "queue_redrive", "mail", "--id", dead[2], "--id", dead[2], "--no-input", "--json"
+    )
+    assert json.loads(printed.out) == {"queue": "mail", "redriven": 1}
+    assert values() == [2, 3]
+    call("queue_redrive", "mail", "--limit=1", "--no-input")
+    assert values() == [0, 2, 3]
+    printed = call("queue_redrive", "mail", "--id", dead[0], "--no-input")
+    assert printed.out == "Put 0 dead items back into 'mail'.\n"
+
+
+def test_what_is_no_id(call, dead):
+    """It is 1, and nothing is put back."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_redrive", "mail", "--id", "no\x1bid", "--no-input")
+    assert caught.value.returncode == 1
+    assert "\x1b" not in str(caught.value)
+    assert values() == [3]
+
+
+def test_it_asks_first(processes, dead):
+    """At a terminal it says how many dead letters there are, and waits for a yes."""
+    for answer, code, left in ((b"\n", 1, [3]), (b"YES\n", 0, [0, 1, 3])):
+        controller, terminal = os.openpty()
+        process = processes.start("queue_redrive", "mail", "--limit=2", stdin=terminal)
+        os.write(controller, answer)
+        done = processes.finish(process)
+        os.close(terminal)
+        os.close(controller)
+        assert done.returncode == code
+        assert done.stderr.startswith("Put 2 dead items of 3 back into 'mail'? ")
+        assert values() == left
+
+
+def test_it_does_not_ask_nobody(processes, dead):
+    """Without a terminal and --no-input it is refused as wrong usage."""
+    done = processes.run("queue_redrive", "mail")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert values() == [3]
+
+
+def test_call_command_takes_options(dead):
+    """From Python, options are keyword arguments."""
+    out = io.StringIO()
+    call_command("queue_redrive", "mail", ids=dead[:2], interactive=False, stdout=out)
+    assert values() == [0, 1, 3]

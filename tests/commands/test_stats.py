@@ -1,0 +1,107 @@
+"""``queue_stats``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+import fdbqueue
+
+NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
+
+
+@pytest.fixture
+def ranks():
+    """A priority queue with five ready items, one leased, one delayed and one dead."""
+    queue = fdbqueue.queue("ranks")
+    queue.push_many([(number, number % 3) for number in range(8)])
+    queue.pop()
+    queue.lease(seconds=600)
+    queue.bury(queue.peek().id)
+    queue.push("later", 1, delay=600)
+    return queue
+
+
+def test_json(call, ranks):
+    """A line has the counts, the oldest and the rates of a queue."""
+    record = json.loads(call("queue_stats", "ranks", "--json").out)
+    assert record.pop("oldest") == ranks.oldest().isoformat().replace("+00:00", "Z")
+    assert 0 <= record.pop("age_seconds") < 60
+    assert 9 / 6 <= record.pop("pushes_a_minute") <= 9 / 5
+    assert 1 / 6 - 0.01 <= record.pop("pops_a_minute") <= 1 / 5
+    assert record == {"queue": "ranks", "ready": 5, "leased": 1, "delayed": 1, "dead": 1}
+
+
+def test_by_priority(call, ranks):
+    """With --by-priority it has the ready items of each priority."""
+    record = json.loads(call("queue_stats", "ranks", "--by-priority", "--json").out)
+    assert record["by_priority"] == [[1, 3], [2, 2]]
+    lines = call("queue_stats", "ranks", "mail", "--by-priority").out.splitlines()
+    assert [line.split() for line in lines[4:]] == [
+        ["NAME", "PRIORITY", "READY"],
+        ["ranks", "1", "3"],
+        ["ranks", "2", "2"],
+    ]
+
+
+def test_minutes(call, ranks):
+    """--minutes says over how long the rates are."""
+    record = json.loads(call("queue_stats", "ranks", "--minutes=59", "--json").out)
+    assert 9 / 60 - 0.01 <= record["pushes_a_minute"] <= 9 / 59 + 0.01
+    with pytest.raises(CommandError) as caught:
+        call("queue_stats", "ranks", "--minutes=1440")
+    assert caught.value.returncode == 1
+
+
+def test_the_table(call, ranks):
+    """People get a row for each queue, and a dash where nothing is known."""
+    heading, *rows = call("queue_stats").out.splitlines()
+    assert heading.split()[:6] == ["NAME", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST"]
+    assert [row.split()[0] for row in rows] == NAMES
+    assert rows[4].split()[:5] == ["ranks", "5", "1", "1", "1"]
+    assert rows[1].split() == ["mail", "0", "0", "0", "0", "-", "0.0", "0.0"]
+
+
+def test_some_queues(processes, ranks):
+    """Those named, each once, in that order; an unknown one is 3."""
+    done = processes.run("queue_stats", "ranks", "mail", "ranks", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line)["queue"] for line in done.stdout.splitlines()] == ["ranks", "mail"]
+    assert processes.run("queue_stats", "none").returncode == 3
+
+
+def test_watching(processes):
+    """--watch prints them again and again, as they are then, until Ctrl-C."""
+    process = processes.start("queue_stats", "mail", "--watch=0.01", "--json")
+    for size in range(3):
+        while json.loads(process.stdout.readline())["ready"] != size:
+            pass
+        fdbqueue.queue("mail").push(size)
+    process.send_signal(signal.SIGINT)
+    assert processes.finish(process).returncode == 130
+
+
+def test_watching_at_a_terminal(processes):
+    """At a terminal each view is drawn over the one before."""
+    controller, terminal = os.openpty()
+    process = processes.start("queue_stats", "mail", "--watch", "0.01", stdout=terminal)
+    os.close(terminal)
+    shown = b""
+    while shown.count(b"\x1b[H\x1b[2JNAME") < 3:
+        shown += os.read(controller, 4096)
+    process.send_signal(signal.SIGINT)
+    assert processes.finish(process).returncode == 130
+    os.close(controller)
+
+
+def test_call_command_takes_options(ranks):
+    """From Python, the names are arguments and the options keywords."""
+    out = io.StringIO()
+    call_command("queue_stats", "ranks", by_priority=True, as_json=True, stdout=out)
+    assert json.loads(out.getvalue())["by_priority"] == [[1, 3], [2, 2]]
