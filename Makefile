@@ -2,9 +2,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
+FUZZ_SECONDS ?= 300
 export PORT
 
-.PHONY: help install run test soak lint bench clean
+.PHONY: help install run test soak fuzz schema messages pictures lint bench clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +27,21 @@ test: install ## Run the tests.
 
 soak: install ## Run the long tests of faults and concurrency.
 	$(BIN)/python -m pytest tests/soak $(ARGS)
+
+fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
+	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)
+
+schema: install ## Write the OpenAPI schema anew.
+	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+messages: install ## Gather what is to be translated; needs gettext.
+	cd fdbqueue && DJANGO_SETTINGS_MODULE=project.settings PYTHONPATH=.. ../$(BIN)/python -m django \
+		makemessages --all --no-wrap --no-location
+	cd fdbqueue && DJANGO_SETTINGS_MODULE=project.settings PYTHONPATH=.. ../$(BIN)/python -m django \
+		compilemessages
+
+pictures: install ## Take the pictures of docs/images; needs chromium.
+	$(BIN)/python -m tests.browser.pictures
 
 lint: install ## Check style and types.
 	$(BIN)/ruff check

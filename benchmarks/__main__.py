@@ -8,11 +8,18 @@ import os
 import tempfile
 from pathlib import Path
 
-from benchmarks import contention, costs, embedded
+from benchmarks import commands, contention, costs, embedded, http, pages
 from benchmarks.measure import Line
 from benchmarks.plan import Plan
 
-BENCHMARKS = {**embedded.BENCHMARKS, **costs.BENCHMARKS, **contention.BENCHMARKS}
+BENCHMARKS = {
+    **embedded.BENCHMARKS,
+    **costs.BENCHMARKS,
+    **contention.BENCHMARKS,
+    **http.BENCHMARKS,
+    **commands.BENCHMARKS,
+    **pages.BENCHMARKS,
+}
 
 
 def main() -> None:

@@ -12,6 +12,8 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import embedded
 
+pytest.register_assert_rewrite("tests.concurrency.census", "tests.concurrency.machine")
+
 
 class Engine(NamedTuple):
     """A database to test on, and what its engine calls its classes."""

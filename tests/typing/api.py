@@ -10,7 +10,17 @@ from fdb.subspace_impl import Subspace
 import fdbqueue
 from fdbqueue.engines import embedded, foundationdb
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service import FifoQueue, Item, Page, PriorityQueue, Queue, run, transactional
+from fdbqueue.service import (
+    FifoQueue,
+    Item,
+    Once,
+    Page,
+    PriorityQueue,
+    Push,
+    Queue,
+    run,
+    transactional,
+)
 from fdbqueue.service.counters import Counts, Minute
 from fdbqueue.service.receipts import sweep
 
@@ -63,6 +73,13 @@ own: PriorityQueue = PriorityQueue(
     max_value_bytes=5_000_000,
 )
 FifoQueue(database, Subspace(("F",)), priority_type="int")  # type: ignore[call-arg]  # it has none
+
+
+batch: list[Item] = queue.push_batch(
+    [Push("one", priority=1), Push("two", delay=60)], once=Once("key", kept_seconds=60)
+)
+again: list[Item] = queue.pop_many(1, once="key", wait=1, waits_while=lambda: True)
+leased_again: list[Item] = queue.lease_many(1, once="key")
 
 
 @transactional

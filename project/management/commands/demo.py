@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.core.management.base import BaseCommand, CommandError
+from rest_framework.authtoken.models import Token
 
 import fdbqueue
 
@@ -25,17 +26,19 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **__: Any) -> None:
         if not settings.DEBUG:
             raise CommandError("The demo user has a known password: only with DEBUG on.")
-        _create_user()
+        token = _create_user()
         quakes = fdbqueue.queue("quakes")
         if quakes.peek() is None:
             count = quakes.push_many(_earthquakes())
             self.stdout.write(f"Pushed {count} earthquakes into the queue 'quakes'.")
         host = f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
         self.stdout.write(f"Pages     {host}/admin/   user {_NAME}, password {_NAME}")
-        self.stdout.write(f"REST API  {host}/api/queues/")
+        self.stdout.write(f"REST API  {host}/api/queues/   token {token}")
+        self.stdout.write(f"Swagger   {host}/api/docs/")
 
 
-def _create_user() -> None:
+def _create_user() -> str:
+    """Create the user unless there is one, and return the token."""
     user, created = get_user_model().objects.get_or_create(
         username=_NAME, defaults={"is_staff": True}
     )
@@ -43,6 +46,8 @@ def _create_user() -> None:
         user.set_password(_NAME)
         user.save()
     user.user_permissions.add(*Permission.objects.filter(content_type__app_label="fdbqueue"))
+    token, _ = Token.objects.get_or_create(user=user)
+    return token.key
 
 
 def _earthquakes() -> Iterator[tuple[dict[str, Any], float]]:
