@@ -1,4 +1,4 @@
-"""A database whose transactions give up: a request must not wait for ever.
+"""A database whose transactions give up: no request and no command waits for ever.
 
 A cluster that has gone away is otherwise waited for until it is back. Where a commit times
 out, it is not known whether it took effect: the service then raises ``OutcomeUnknown``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from fdbqueue import conf
@@ -18,35 +19,45 @@ from fdbqueue.service.catalog import Catalog
 #: For how long a transaction may take, and until when one may begin.
 _limits: contextvars.ContextVar[tuple[float, float, bool]] = contextvars.ContextVar("limits")
 _UNLIMITED = (5.0, float("inf"), False)
+#: FoundationDB's own limit of a timeout: 24 days.
+_MAX_MILLISECONDS = 2**31 - 1
 
 
-class ImpatientDatabase:
-    """Any database, its transactions with a timeout, retries included.
-
-    Each has all of the timeout, for it may serve others who have just come; where a request
-    only reads, what is left of it. What :func:`begin` was last told in this thread decides.
+class TimedDatabase:
+    """Any database whose transactions, their retries included, fail with 1031 in time.
 
     Args:
         database: Anything with ``create_transaction()``.
+        seconds: Called for each transaction; how long that may take.
     """
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Any, seconds: Callable[[], float]) -> None:
         self._database = database
+        self._seconds = seconds
 
     def create_transaction(self) -> Any:
-        """Return a new transaction; it fails with 1031 when its time is over.
-
-        Raises:
-            DeadlineExceeded: It is too late to begin one.
-        """
-        timeout_seconds, end, reads_only = _limits.get(_UNLIMITED)
-        left = end - time.monotonic()
-        if left < 0:
-            raise DeadlineExceeded
-        seconds = min(left, timeout_seconds) if reads_only else timeout_seconds
+        """Return a new transaction with a timeout."""
+        seconds = self._seconds()
         transaction = self._database.create_transaction()
-        transaction.options.set_timeout(max(1, int(seconds * 1000)))
+        milliseconds = min(max(1, int(seconds * 1_000)), _MAX_MILLISECONDS)
+        transaction.options.set_timeout(milliseconds)
         return transaction
+
+
+def _left_of_request() -> float:
+    """Return how long a transaction may take that is begun in this thread.
+
+    All of the timeout, for it may serve others who have just come; where a request only
+    reads, what is left of it. What :func:`begin` was last told in this thread decides.
+
+    Raises:
+        DeadlineExceeded: It is too late to begin one.
+    """
+    timeout_seconds, end, reads_only = _limits.get(_UNLIMITED)
+    left = end - time.monotonic()
+    if left < 0:
+        raise DeadlineExceeded
+    return min(left, timeout_seconds) if reads_only else timeout_seconds
 
 
 _impatient: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()
@@ -70,5 +81,5 @@ def begin(timeout_seconds: float, wait_seconds: float = 0, *, reads_only: bool =
     _limits.set((timeout_seconds, end, reads_only))
     patient = conf.catalog()
     if patient not in _impatient:
-        _impatient[patient] = patient.over(ImpatientDatabase(patient.database))
+        _impatient[patient] = patient.over(TimedDatabase(patient.database, _left_of_request))
     return _impatient[patient]

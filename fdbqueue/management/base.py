@@ -19,15 +19,17 @@ from django.core.management.base import (
     DjangoHelpFormatter,
 )
 
-import fdbqueue
 from fdbqueue import conf
+from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.management import rendering
 from fdbqueue.management.exits import NO_SUCH_QUEUE, OutputFailed, command_error
 from fdbqueue.service import Item, Queue
+from fdbqueue.service.catalog import Catalog
 
 _NAMES_IN_HINT = 20
 _MAX_SECONDS = 31_536_000
+_ENGINE_TIMEOUT_SECONDS = 60
 
 
 class _HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -45,21 +47,35 @@ class QueueCommand(BaseCommand):
     examples: ClassVar[str]
     #: Does it only show what is there, so that a reader may stop when it has seen enough?
     only_shows: ClassVar[bool] = False
+    #: Has it ``--engine-timeout``?
+    is_bounded: ClassVar[bool] = True
     requires_system_checks: list[str] = []  # noqa: RUF012  # Django's attribute
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Add the examples to the parser."""
-        return super().create_parser(
+        """Add the examples to the parser, and what all commands take."""
+        parser = super().create_parser(
             prog_name,
             subcommand,
             epilog=self.examples,
             formatter_class=_HelpFormatter,
             **kwargs,
         )
+        if self.is_bounded:
+            parser.add_argument(
+                "--engine-timeout",
+                type=seconds,
+                default=_ENGINE_TIMEOUT_SECONDS,
+                metavar="SECONDS",
+                help="end with 4 when the engine has not answered a transaction for so long "
+                f"(default {_ENGINE_TIMEOUT_SECONDS})",
+            )
+        return parser
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command, and give each error its exit code."""
         self.verbosity: int = options["verbosity"]
+        self._timeout_seconds: float = options.get("engine_timeout", _ENGINE_TIMEOUT_SECONDS)
+        self._catalog: Catalog | None = None
         self.written = 0  # lines
         try:
             return super().execute(*args, **options)
@@ -74,6 +90,16 @@ class QueueCommand(BaseCommand):
                 raise
             raise failure from error
 
+    @property
+    def catalog(self) -> Catalog:
+        """The queues of the setting; their transactions end after ``--engine-timeout``."""
+        if self._catalog is None:
+            patient = conf.catalog()
+            self._catalog = patient.over(
+                TimedDatabase(patient.database, lambda: self._timeout_seconds)
+            )
+        return self._catalog
+
     def queue(self, name: str) -> Queue:
         """Return the queue with a name.
 
@@ -81,7 +107,7 @@ class QueueCommand(BaseCommand):
             CommandError: There is none; it names those there are.
         """
         try:
-            return fdbqueue.queue(name)
+            return self.catalog.queue(name)
         except QueueNotFound as error:
             message = f"No queue has the name {name!r}. {_known_names()}"
             raise CommandError(message, returncode=NO_SUCH_QUEUE) from error

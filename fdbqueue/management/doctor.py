@@ -72,26 +72,6 @@ class Finding:
 COLUMNS = ("STATUS", "CHECK", "QUEUE", "FOUND")
 
 
-class TimedDatabase:
-    """Any database, for reading; its transactions end when the time is over.
-
-    Args:
-        database: Anything with ``create_transaction()``.
-        deadline: When the time is over, by :func:`time.monotonic`.
-    """
-
-    def __init__(self, database: Any, deadline: float) -> None:
-        self._database = database
-        self._deadline = deadline
-
-    def create_transaction(self) -> Any:
-        """Return a new transaction; it fails with 1031 when the time is over."""
-        transaction = self._database.create_transaction()
-        milliseconds = int((self._deadline - time.monotonic()) * 1_000)
-        transaction.options.set_timeout(max(1, milliseconds))
-        return transaction
-
-
 def check_settings() -> Iterator[Finding]:
     """Look at the setting, overlapping subspaces included; nothing is opened."""
     found = False

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.management import rendering
+from fdbqueue.management.exits import text_of
 from fdbqueue.management.outputs import ItemsFile
 from fdbqueue.service import Batch, Queue
 
@@ -127,7 +128,7 @@ def _give_back(queue: Queue, batch: Batch) -> None:
 
 def explain(error: BaseException, done: int, queue: Queue, sink: Sink) -> str:
     """Say why a drain stopped, and what of its items."""
-    text = str(error) or "Interrupted"
+    text = text_of(error)
     if isinstance(error, LeaseLost):
         text = "Writing took longer than --lease-seconds, so the last batch went back"
     text = f"{text}. {done:,} items of {queue.name!r} are done."

@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from django.core.management.base import CommandError
 
-from fdbqueue.exceptions import EngineError, FdbQueueError, PushInterrupted, QueueNotFound
+from fdbqueue.exceptions import (
+    EngineError,
+    FdbQueueError,
+    OutcomeUnknown,
+    PushInterrupted,
+    QueueNotFound,
+)
 from fdbqueue.service.transactions import error_code
 
 FAILED = 1
@@ -20,6 +26,8 @@ USAGE = 2
 NO_SUCH_QUEUE = 3
 UNAVAILABLE = 4
 INTERRUPTED = 130
+
+_TIMED_OUT = 1031
 
 
 class Interrupted(FdbQueueError):
@@ -50,6 +58,8 @@ def exit_code(error: BaseException) -> int | None:
     """Return the exit code for an error, None for one that only a bug can raise."""
     if isinstance(error, _STOPPED) and error.__cause__ is not None:
         return exit_code(error.__cause__) or FAILED
+    if _timed_out(error):
+        return UNAVAILABLE
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
             return code
@@ -68,4 +78,17 @@ def command_error(error: BaseException, message: str | None = None) -> CommandEr
     code = exit_code(error)
     if code is None:
         return None
-    return CommandError(message or str(error) or "Interrupted", returncode=code)
+    return CommandError(message or text_of(error), returncode=code)
+
+
+def text_of(error: BaseException) -> str:
+    """Return what to say of an error."""
+    if _timed_out(error) and not isinstance(error, FdbQueueError):
+        return "The engine did not answer within --engine-timeout"
+    return str(error) or "Interrupted"
+
+
+def _timed_out(error: BaseException) -> bool:
+    if isinstance(error, OutcomeUnknown):
+        return error.context.get("fdb_code") == _TIMED_OUT
+    return error_code(error) == _TIMED_OUT

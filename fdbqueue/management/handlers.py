@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
-from fdbqueue.management.exits import FAILED, USAGE, Interrupted, command_error
+from fdbqueue.management.exits import FAILED, USAGE, Interrupted, command_error, text_of
 from fdbqueue.management.interrupts import Interrupts, held_interrupts
 from fdbqueue.management.moves import MovingCommand
 from fdbqueue.management.progress import Progress
@@ -117,7 +117,7 @@ def _run(worker: Worker, interrupts: Interrupts) -> None:
         if isinstance(error, Interrupted) and interrupts.is_terminated:
             return
         ended = f"{worker.handled:,} items are handled, {worker.failed:,} failed."
-        message = f"{str(error) or 'Interrupted'}. {ended}"
+        message = f"{text_of(error)}. {ended}"
         raise command_error(error, message) or error from error
 
 

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import rendering
 from fdbqueue.management.base import count, count_to
-from fdbqueue.management.exits import FAILED, USAGE, command_error
+from fdbqueue.management.exits import FAILED, USAGE, command_error, text_of
 from fdbqueue.management.interrupts import held_interrupts
 from fdbqueue.management.ndjson import number
 from fdbqueue.management.progress import Progress, terminal_bar
@@ -86,7 +86,7 @@ class MovingCommand(PromptingCommand):
                     queue, mover, progress.advance, follow=options.follow, let_in=interrupts.let_in
                 )
             except (Exception, KeyboardInterrupt) as error:
-                text = rendering.visible(str(error)) or "Interrupted"
+                text = rendering.visible(text_of(error))
                 message = f"{text}. Moved {items(progress.done)} to {target.name!r}."
                 raise command_error(error, message) or error from error
         self.report(

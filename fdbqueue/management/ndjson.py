@@ -17,6 +17,7 @@ from fdbqueue.exceptions import (
     PushInterrupted,
     ValueTooLarge,
 )
+from fdbqueue.management.exits import text_of
 from fdbqueue.management.interrupts import Interrupts
 from fdbqueue.management.rendering import preview
 from fdbqueue.service import Queue, strict_json
@@ -178,7 +179,7 @@ class Items:
         if isinstance(error, InputFailed):
             return f"Line {error.context['line']}: {error.context['reason']}"
         if not isinstance(error, InvalidInput) or isinstance(error, KeyTooLarge):
-            return str(error)
+            return text_of(error)
         place = f"Line {self._lines.number}"
         if isinstance(error, InvalidPriority):
             place += f", field {self._field!r}"

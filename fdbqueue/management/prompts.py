@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from django.core.management.base import CommandError, CommandParser
 
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exits import FAILED, USAGE, command_error
+from fdbqueue.management.exits import FAILED, USAGE, command_error, text_of
 from fdbqueue.management.interrupts import held_interrupts
 from fdbqueue.management.progress import Progress, terminal_bar
 
@@ -71,7 +71,7 @@ class PromptingCommand(QueueCommand):
             try:
                 yield note_step
             except (Exception, KeyboardInterrupt) as error:
-                message = f"{str(error) or 'Interrupted'}. {items(progress.done)} {done}."
+                message = f"{text_of(error)}. {items(progress.done)} {done}."
                 raise command_error(error, message) or error from error
 
 

@@ -53,15 +53,22 @@ def say(word: object) -> None:
 
 
 class Child:
-    """A Python process with ``database`` open on a file; it is killed after a minute.
+    """A Python process with ``database`` open on a file; it is killed when its time is over.
 
     Args:
         path: The database's file.
         script: What it runs, after the imports of the preamble.
         arguments: Its ``sys.argv[2:]``.
+        deadline_seconds: How long it may take.
     """
 
-    def __init__(self, path: Any, script: str, *arguments: object) -> None:
+    def __init__(
+        self,
+        path: Any,
+        script: str,
+        *arguments: object,
+        deadline_seconds: float = _DEADLINE_SECONDS,
+    ) -> None:
         root = str(Path(__file__).parents[2])
         self._process = subprocess.Popen(
             [
@@ -73,7 +80,7 @@ class Child:
             text=True,
             env={**os.environ, "PYTHONPATH": root},
         )
-        self._watchdog = threading.Timer(_DEADLINE_SECONDS, self._process.kill)
+        self._watchdog = threading.Timer(deadline_seconds, self._process.kill)
         self._watchdog.daemon = True
         self._watchdog.start()
 

@@ -12,6 +12,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from fdbqueue import conf
+from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 from fdbqueue.management import doctor, rendering
 from fdbqueue.management.base import QueueCommand, seconds
@@ -23,6 +24,7 @@ _EARLY_SECONDS = 0.05
 
 
 class Command(QueueCommand):
+    is_bounded = False  # by a --timeout of its own, all in all
     help = (
         "Look whether the engine answers and how fast, whether the setting is right, whether the "
         "counts equal what is there, and for items that cannot be decoded, leases that have run "
@@ -120,6 +122,9 @@ class _Examination:
             self.found.put(doctor.unfinished(error, *self._at))
         self.failure = error
 
+    def _left(self) -> float:
+        return self._deadline - time.monotonic()
+
     def _checks(self) -> Iterator[Finding]:
         yield from doctor.check_settings()
         catalog = conf.catalog()
@@ -127,7 +132,7 @@ class _Examination:
         yield doctor.check_engine(catalog.database)
         self._at = ("receipts", None)
         yield doctor.check_receipts(catalog.database)
-        readable = catalog.over(doctor.TimedDatabase(catalog.database, self._deadline))
+        readable = catalog.over(TimedDatabase(catalog.database, self._left))
         for name in self._names or readable.names():
             self._at = ("queue", name)
             yield from doctor.check_queue(catalog.queue(name), readable.queue(name), self._deadline)

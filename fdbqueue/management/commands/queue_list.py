@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue import conf
 from fdbqueue.management import rendering
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Item, Queue
@@ -34,7 +33,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         now = datetime.datetime.now(datetime.timezone.utc)
-        queues = [(queue, _head(queue)) for queue in conf.catalog().queues()]
+        queues = [(queue, _head(queue)) for queue in self.catalog.queues()]
         if options["as_json"]:
             self.emit(rendering.json_line(_record(*pair, now)) for pair in queues)
         else:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.management.base import ItemsCommand
-from fdbqueue.management.exits import command_error
+from fdbqueue.management.exits import command_error, text_of
 from fdbqueue.management.interrupts import held_interrupts
 from fdbqueue.service import Item, Queue
 from fdbqueue.service.reading import End
@@ -55,8 +56,9 @@ examples:
                 self.emit(lines(items))
 
     def _explain(self, error: BaseException) -> str:
-        what = str(error) or "Interrupted"
+        what = text_of(error)
         if not self._popped:
-            return f"{what}. Nothing was popped."
+            other = "else " if isinstance(error, OutcomeUnknown) else ""
+            return f"{what}. Nothing {other}was popped."
         lost = self._popped - self.written
         return f"{what}. {self.written} items were written, {lost} popped but not written."

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue import conf
 from fdbqueue.management import rendering
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exits import OutputFailed, command_error
@@ -42,7 +41,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         names = dict.fromkeys(options["names"])
-        queues = [self.queue(name) for name in names] if names else conf.catalog().queues()
+        queues = [self.queue(name) for name in names] if names else self.catalog.queues()
         try:
             self.emit(_lines(queues, options["as_json"]))
         except OutputFailed as error:

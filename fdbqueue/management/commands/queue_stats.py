@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue import conf
 from fdbqueue.management import rendering
 from fdbqueue.management.base import QueueCommand, count_to, seconds
 from fdbqueue.management.figures import COLUMNS, PRIORITY_COLUMNS, Figures, figures
@@ -65,7 +64,7 @@ examples:
         shown = options["by_priority"], options["minutes"]
         pause = threading.Event()
         while True:
-            found = _figures(queues or conf.catalog().queues(), *shown)
+            found = _figures(queues or self.catalog.queues(), *shown)
             if options["as_json"]:
                 self.emit(rendering.json_line(one.record()) for one in found)
             else:

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue import conf
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import loading, receipts
 
@@ -42,8 +41,8 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         older_than_seconds = options["older_than_seconds"]
-        removed = receipts.sweep(conf.database(), older_than_seconds=older_than_seconds)
-        queues = conf.catalog().queues()
+        removed = receipts.sweep(self.catalog.database, older_than_seconds=older_than_seconds)
+        queues = self.catalog.queues()
         pushes = sum(
             loading.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues
         )

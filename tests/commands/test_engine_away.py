@@ -1,0 +1,64 @@
+"""Commands on an engine that goes away while they are at work."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+
+import pytest
+from django.core.management.base import CommandError
+
+import fdbqueue
+from fdbqueue import conf
+from tests.commands.test_exits import COMMANDS
+
+#: The last two find nothing to put right.
+READING = {"queue_peek", "queue_list", "queue_stats", "queue_recount", "queue_sweep"}
+WRITING = [command for command in COMMANDS if command[0] not in READING]
+DEADLINE_SECONDS = 30
+
+
+@pytest.fixture
+def away(tmp_path, settings):
+    """Keep every commit of the embedded engine waiting; what is read is there."""
+    settings.FDBQUEUE = {
+        **settings.FDBQUEUE,
+        "ENGINE": "fdbqueue.engines.embedded",
+        "OPTIONS": {"path": str(tmp_path / "away.sqlite3"), "durability": "normal"},
+    }
+    fdbqueue.queue("mail").push_many([1, 2, 3])
+    fdbqueue.queue("mail").bury(fdbqueue.queue("mail").peek().id)
+    (turn,) = tmp_path.glob("away.sqlite3*/turn")
+    with turn.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    assert fdbqueue.queue("mail").counts().ready == 2
+    conf.database().close()
+
+
+@pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
+def test_it_ends_in_time(call, away, ndjson, command):
+    """With 4, and it says that nothing came of it, or that nobody knows."""
+    if command[0] == "queue_push":
+        command = [*command, ndjson("1\n")]
+    before = time.monotonic()
+    with pytest.raises(CommandError) as caught:
+        call(*command, "--engine-timeout=0.2")
+    assert time.monotonic() - before < DEADLINE_SECONDS
+    assert caught.value.returncode == 4
+    message = str(caught.value)
+    known = "did not answer within --engine-timeout" in message
+    assert known or "may or may not have taken effect" in message
+
+
+def test_a_worker_ends_in_time(call, away):
+    """A worker does, too, for who started it to start it again."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_drain", "mail", "--handler=tests.commands.handlers.note", "--follow",
+             "--engine-timeout=0.2")  # fmt: skip
+    assert caught.value.returncode == 4
+
+
+def test_what_is_read_needs_nobody(call, away):
+    """Reading goes on while commits wait."""
+    assert call("queue_peek", "mail", "--engine-timeout=5").out
