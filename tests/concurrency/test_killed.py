@@ -61,7 +61,11 @@ def check_killed(engine, subspace, start, kind, name=""):
     lines = [random.randrange(50, 400) for _ in children]
     said = together(PROCESSES, lambda n: read_and_kill(children[n], lines[n]))
     assert all(len(each) >= count for each, count in zip(said, lines, strict=True))
-    facts = [fact for each in said for fact in each]
+    check_reported(engine, subspace, kind, [fact for each in said for fact in each])
+
+
+def check_reported(engine, subspace, kind, facts):
+    """Check what processes reported that toiled on a queue until they were killed."""
     done = [fact for fact in facts if fact["done"]]
     doubtful = unfinished(facts)
     queue = open_queue(kind, engine.database, subspace)
