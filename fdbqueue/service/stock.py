@@ -243,21 +243,25 @@ class Stock:
         """Return the hidden items in a state between two places, in their order."""
         prefix = self.meta.state_prefix(state)
         begin, stop = (prefix + place for place in places)
-        found, size = [], 0
-        parts: dict[bool, bytes] = {}
+        found: list[Hidden] = []
+        rows = size = 0
+        before: tuple[bytes, bool, bytes] | None = None
         for row in self.reader.rows(tr, begin, stop, 2 * limit, end):
+            rows += 1
             place, is_value = self.meta.hidden_place(state, row.key)
-            parts[is_value] = row.value
             if is_value:
                 size += self.reader.size_of(Row(place, row.value))
-            if len(parts) < 2:
+            if before is None or before[:2] != (place, not is_value):  # its other row follows
+                before = (place, is_value, row.value)
                 continue
-            found.append(self._hidden(state, place, parts[False], parts[True]))
-            parts = {}
+            meta, value = (before[2], row.value) if is_value else (row.value, before[2])
+            found.append(self._hidden(state, place, meta, value))
+            before = None
             if len(found) == limit or size >= MAX_RETURNED_BYTES:
-                items = self.shown(tr, found)
-                return Page(items, items[-1].id)
-        return Page(self.shown(tr, found), None)
+                break
+        items = self.shown(tr, found)
+        is_cut = bool(items) and (rows == 2 * limit or size >= MAX_RETURNED_BYTES)
+        return Page(items, items[-1].id if is_cut else None)
 
     def places(self, tr: Any, state: State, after: bytes | None, limit: int) -> list[bytes]:
         """Return the places of the next hidden items in a state."""

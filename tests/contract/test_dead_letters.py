@@ -7,7 +7,8 @@ import datetime
 import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
-from fdbqueue.service import FifoQueue, Undecodable
+from fdbqueue.service import FifoQueue, Undecodable, run
+from fdbqueue.service.keyspace import MetaKeys, State
 from tests.concurrency.census import assert_counted
 
 
@@ -277,6 +278,23 @@ def test_pages_of_the_dead_keep_to_a_range_of_priorities(ints):
         ints.bury(item.id)
     page = ints.page(state="dead", min_priority=2, max_priority=4)
     assert [item.value for item in page.items] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("half", [0, 1], ids=["facts", "value"])
+def test_half_of_an_item(kind, queue, database, end, half):
+    """Where one of an item's two rows is gone, all other items are shown, each as it is."""
+    bury(kind, queue, "abcdef")
+    table = MetaKeys(queue.subspace.key())
+    stop = table.state_bounds(State.DEAD)[1]
+    rows = run(database, lambda tr: list(tr.get_range(table.state_bounds(State.DEAD)[0], stop)))
+    run(database, lambda tr: [tr.clear(rows[2 * number + half].key) for number in (1, 2, 5)])
+    found, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        page = queue.page(state="dead", end=end, after=cursor, limit=2)
+        found, cursor, pages = [*found, *page.items], page.cursor, pages + 1
+        assert pages < 10
+    assert texts(kind, found) == ("ade" if end == "min" else "eda")
 
 
 def test_an_unknown_state_is_refused(fifo):
