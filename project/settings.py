@@ -4,8 +4,15 @@ The environment may set:
 
 - ``FDBQUEUE_PATH``: the embedded engine's file (``var/queues.sqlite3``);
 - ``FDB_CLUSTER_FILE``: a cluster file, which switches to FoundationDB;
-- ``DJANGO_DEBUG``: ``0`` to run as in production, where ``DJANGO_SECRET_KEY`` and
-  ``DJANGO_ALLOWED_HOSTS`` (comma-separated) are needed too.
+- ``FDBQUEUE_METRICS_TOKEN``: what a scraper of ``/metrics/`` sends as its bearer token;
+- ``DJANGO_STATIC_ROOT``: where ``collectstatic`` puts static files (``var/static``);
+- ``DJANGO_LOG_LEVEL``: from which level on to log (``WARNING``);
+- ``DJANGO_DEBUG``: ``0`` to run as in production. Then these count too:
+- ``DJANGO_SECRET_KEY``, or ``DJANGO_SECRET_KEY_FILE``, which is made where it is missing: one
+  of them must be given;
+- ``DJANGO_ALLOWED_HOSTS``, ``DJANGO_CSRF_TRUSTED_ORIGINS``: comma-separated;
+- ``DJANGO_HTTPS``: ``0`` to serve plain HTTP; else cookies and redirects insist on HTTPS;
+- ``DJANGO_BEHIND_PROXY``: ``1`` where a proxy sets ``X-Forwarded-Proto`` in each request.
 """
 
 import contextlib
@@ -20,11 +27,14 @@ VAR_DIR.mkdir(exist_ok=True)
 DEBUG = os.environ.get("DJANGO_DEBUG", "1") == "1"
 
 
-def _development_key() -> str:
-    """Return a secret of this checkout alone, made on first use."""
-    file = VAR_DIR / "secret_key"
+def _listed(name: str) -> list[str]:
+    return [entry for entry in os.environ.get(name, "").split(",") if entry]
+
+
+def _kept_key(file: Path) -> str:
+    """Return the secret in a file, made on first use."""
     if not file.exists():
-        draft = VAR_DIR / f"secret_key-{secrets.token_hex(8)}"
+        draft = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(50))
         with contextlib.suppress(FileExistsError):  # another process was first
@@ -33,8 +43,23 @@ def _development_key() -> str:
     return file.read_text()
 
 
-SECRET_KEY = _development_key() if DEBUG else os.environ["DJANGO_SECRET_KEY"]
-ALLOWED_HOSTS = [host for host in os.environ.get("DJANGO_ALLOWED_HOSTS", "").split(",") if host]
+_KEY_FILE = os.environ.get("DJANGO_SECRET_KEY_FILE")
+if DEBUG or _KEY_FILE:
+    SECRET_KEY = _kept_key(Path(_KEY_FILE) if _KEY_FILE else VAR_DIR / "secret_key")
+else:
+    SECRET_KEY = os.environ["DJANGO_SECRET_KEY"]
+ALLOWED_HOSTS = _listed("DJANGO_ALLOWED_HOSTS")
+CSRF_TRUSTED_ORIGINS = _listed("DJANGO_CSRF_TRUSTED_ORIGINS")
+
+if not DEBUG and os.environ.get("DJANGO_HTTPS", "1") == "1":
+    SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^health/"]  # load balancers ask in plain HTTP
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_HSTS_SECONDS = 3_600
+    # Subdomains, and the browsers' own lists, are for the domain's owner to decide.
+    SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+if os.environ.get("DJANGO_BEHIND_PROXY") == "1":
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -49,6 +74,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_htmx",  # the pages refresh themselves
     "fdbqueue",
+    "fdbqueue.metrics",
     "project",
 ]
 MIDDLEWARE = [
@@ -60,6 +86,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
+if not DEBUG:
+    MIDDLEWARE.insert(1, "whitenoise.middleware.WhiteNoiseMiddleware")  # behind security's
 ROOT_URLCONF = "project.urls"
 TEMPLATES = [
     {
@@ -79,11 +107,30 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STATIC_URL = "static/"
+STATIC_ROOT = os.environ.get("DJANGO_STATIC_ROOT") or VAR_DIR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": (
+            "django.contrib.staticfiles.storage.StaticFilesStorage"
+            if DEBUG
+            else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        ),
+    },
+}
 LOGIN_URL = "admin:login"
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"facts": {"()": "project.logs.FactsFormatter"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "facts"}},
+    "root": {"handlers": ["console"], "level": os.environ.get("DJANGO_LOG_LEVEL", "WARNING")},
+}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -104,6 +151,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"validatorUrl": None, "persistAuthorization": False},
 }
+
+FDBQUEUE_METRICS_TOKEN = os.environ.get("FDBQUEUE_METRICS_TOKEN") or None
 
 _CLUSTER_FILE = os.environ.get("FDB_CLUSTER_FILE")
 

@@ -9,5 +9,7 @@ urlpatterns = [
     path("queues/", include("fdbqueue.urls")),
     path("api/", include("fdbqueue.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("health/", include("fdbqueue.health.urls")),
+    path("metrics/", include("fdbqueue.metrics.urls")),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
 ]

@@ -8,6 +8,7 @@ a process that had opened it. Transactions are the binding's own objects.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import fdb
 
 from fdbqueue.exceptions import ClientLibraryMissing, EngineUnavailable, ForkedEngine
+
+logger = logging.getLogger(__name__)
 
 #: The version of the API that fdbqueue is written against. A host project may have
 #: selected another one before; then that one is used.
@@ -55,6 +58,8 @@ class Database:
         global _opened_by  # noqa: PLW0603  # the network thread is one a process
         process = os.getpid()
         if _opened_by not in {None, process}:
+            facts = {"opened_by": _opened_by, "forked": process}
+            logger.error("the cluster was opened before a fork", extra=facts)
             raise ForkedEngine(opened_by=_opened_by, process=process)
         with _lock:
             load_binding()
@@ -74,7 +79,10 @@ class Database:
         except fdb.FDBError as error:
             if error.code != _TIMED_OUT:
                 reason = error.description.decode()
+            facts = {"cluster_file": self.cluster_file, "reason": reason}
+            logger.warning("the cluster does not answer", extra=facts)
             raise EngineUnavailable(cluster_file=self.cluster_file, reason=reason) from error
+        logger.info("the cluster was opened", extra={"cluster_file": self.cluster_file})
         return database
 
 
@@ -90,6 +98,7 @@ def load_binding() -> None:
         if not fdb.is_api_version_selected():
             fdb.api_version(API_VERSION)
     except Exception as error:  # the binding raises nothing more precise
+        logger.error("the client library cannot be loaded", extra={"reason": str(error)})  # noqa: TRY400  # the text says it all
         raise ClientLibraryMissing(reason=str(error)) from error
 
 

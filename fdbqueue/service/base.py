@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, InvalidPriority
+from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once, Placed, packed_places, unpacked_places
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import Codec
@@ -183,12 +184,20 @@ class Queue(Examining):
         def put(transaction: Any) -> _Pushed:
             return self._put(transaction, entries, call)
 
+        def push() -> list[Item]:
+            if self.order == "commit":
+                pushed, stamp = run_stamped(self.database, put, wrote=_is_new)
+            else:
+                pushed, stamp = run(self.database, put, wrote=_is_new), b""
+            return self._items(pushes, entries, pushed, stamp)
+
         if tr is not None:
-            pushed, stamp = put(tr), b""
-        elif self.order == "commit":
-            pushed, stamp = run_stamped(self.database, put, wrote=_is_new)
-        else:
-            pushed, stamp = run(self.database, put, wrote=_is_new), b""
+            return self._items(pushes, entries, put(tr), b"")
+        return observing.observed("push", self.name, push)
+
+    def _items(
+        self, pushes: Sequence[Push], entries: list[Entry], pushed: _Pushed, stamp: bytes
+    ) -> list[Item]:
         return [
             self._item(push, entry, placed, pushed.stamp or stamp)
             for push, entry, placed in zip(pushes, entries, pushed.placed, strict=True)
@@ -228,7 +237,7 @@ class Queue(Examining):
             transaction.clear_range(*self._keys.bounds())
             transaction.clear_range(*self._meta.bounds)
 
-        self._transact(tr, remove)
+        self._transact("clear", tr, remove)
 
     def recount(self) -> Counts:
         """Count the items, and put the counts right: foreign writers keep none.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service import observing
 from fdbqueue.service.batches import Batch
 from fdbqueue.service.moving import check_move
 from fdbqueue.service.pace import Pace
@@ -138,4 +139,5 @@ class Mover(_Batching):
         return moved
 
     def _move_some(self, count: int) -> tuple[int, int]:
-        return run(self._queue.database, functools.partial(self._move, count=count))
+        move = functools.partial(self._move, count=count)
+        return observing.observed("move", self._queue.name, lambda: run(self._queue.database, move))

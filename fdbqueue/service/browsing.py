@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
-from fdbqueue.service import due
+from fdbqueue.service import due, observing
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.counters import HISTORY_MINUTES, Counters, Counts, Minute
@@ -321,11 +321,13 @@ class Browsing:
             return function(tr)
         return run(self.database, function, wrote=lambda _: False)
 
-    def _transact(self, tr: Any, function: Callable[[Any], T]) -> T:
+    def _transact(self, verb: str, tr: Any, function: Callable[[Any], T]) -> T:
         """Run what writes, in a transaction of its own or in the caller's."""
         if tr is not None:
             return function(tr)
-        return run(self.database, function, wrote=lambda _: True)
+        return observing.observed(
+            verb, self.name, lambda: run(self.database, function, wrote=lambda _: True)
+        )
 
 
 def one(items: list[Item]) -> Item | None:

@@ -106,11 +106,21 @@ class Catalog:
         self.database = database
         with contextlib.suppress(TypeError):  # of a class without weak references
             receipts.keep_at(database, Subspace((*prefix, "receipt")))
-        self._subspace = Subspace((*prefix, "queue"))
+        self._prefix = Subspace(prefix)
+        self._subspace = self._prefix["queue"]
         specs = list(specs)
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
         self._patterns = [spec for spec in specs if spec.is_pattern]
         self._opened: dict[str, Queue] = {}
+
+    def reach(self) -> None:
+        """Read one key where the queues are, for nothing but to hear from the engine.
+
+        Raises:
+            EngineError: It cannot be used.
+            FDBError: The engine's own.
+        """
+        run(self.database, lambda tr: tr[self._prefix.key()].wait(), wrote=lambda _: False)
 
     def over(self, database: Any) -> Catalog:
         """Return a catalog of the same queues over another view of the same database."""
@@ -132,7 +142,7 @@ class Catalog:
         """
         found = self._opened.get(name)
         if found is None:
-            spec = self._spec(name)
+            spec = self.spec(name)
             subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
             if len(self._opened) >= _MAX_OPENED:
                 self._opened.clear()
@@ -162,7 +172,12 @@ class Catalog:
         """Return the queues of :meth:`names`, in their order."""
         return [self.queue(name) for name in self.names(after=after, limit=limit)]
 
-    def _spec(self, name: str) -> QueueSpec:
+    def spec(self, name: str) -> QueueSpec:
+        """Return how the queue with a name is stored: its own spec, or the pattern's it fits.
+
+        Raises:
+            QueueNotFound: No spec has this name, and no pattern fits it.
+        """
         if name in self._named:
             return self._named[name]
         if NAME.fullmatch(name):

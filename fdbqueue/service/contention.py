@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from fdbqueue.service import due
 from fdbqueue.service.claims import Request, answer_claim, ask_claim, write_request
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combining import Line, Waiter
@@ -134,6 +135,8 @@ class Crowd(Line):
 
     def _settle(self, served: Served) -> None:
         super()._settle(served)
+        if served.settled is not None:
+            due.tell(self._taker.stock.queue, served.settled)
         if served.wrote and self._taken is not None:
             self._taken += served.took
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
-from fdbqueue.service import removing
+from fdbqueue.service import observing, removing
 from fdbqueue.service.batches import OWNER_BYTES, Batch, Batches
 from fdbqueue.service.burying import Burying
 from fdbqueue.service.items import Priority
@@ -23,6 +24,8 @@ from fdbqueue.service.wants import Want
 
 if TYPE_CHECKING:
     from fdbqueue.service.base import Queue
+
+logger = logging.getLogger(__name__)
 
 
 class Draining(Burying):
@@ -63,7 +66,8 @@ class Draining(Burying):
         lasting = duration(self.name, "seconds", seconds)
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         effect = self._batches.effect(owner, lasting)
-        items = self._crowd.take(Want(end, count, effect))
+        want = Want(end, count, effect)
+        items = observing.observed("lease_batch", self.name, lambda: self._crowd.take(want))
         return items if isinstance(items, Batch) else Batch.empty()
 
     def ack_batch(self, batch: Batch, *, tr: Any = None) -> None:
@@ -75,8 +79,13 @@ class Draining(Burying):
             LeaseLost: It is not held any more; all its items are back in the queue, or
                 with somebody else.
         """
+
+        def ack(transaction: Any) -> int:
+            self._batches.ack(transaction, batch)
+            return len(batch)
+
         if batch:
-            self._transact(tr, lambda transaction: self._batches.ack(transaction, batch))
+            self._transact("ack_batch", tr, ack)
 
     def return_batch(self, batch: Batch, *, tr: Any = None) -> None:
         """Put a batch's items back to their places as they were.
@@ -84,8 +93,13 @@ class Draining(Burying):
         Raises:
             LeaseLost: It is not held any more.
         """
+
+        def give_back(transaction: Any) -> int:
+            self._batches.give_back(transaction, batch)
+            return len(batch)
+
         if batch:
-            self._transact(tr, lambda transaction: self._batches.give_back(transaction, batch))
+            self._transact("return_batch", tr, give_back)
 
     def settle_batch(self, owner: bytes, done_ids: Iterable[str] = ()) -> int:
         """Finish what an owner left behind who died: remove what is done, put back the rest.
@@ -143,6 +157,8 @@ class Draining(Burying):
             self.bury(error.context["id"], reason=f"undecodable: {error.context['reason']}")
         except ItemNotFound:
             return False
+        facts = {"queue": self.name, "item": error.context["id"]}
+        logger.warning("an item that cannot be decoded was buried", extra=facts)
         return True
 
     # Moving
@@ -175,9 +191,11 @@ class Draining(Burying):
             InvalidInput: The move makes no sense, or the target cannot hold one of them.
         """
         check_move(cast("Queue", self), target, priority)
-        return self._transact(
-            tr, lambda transaction: self.move_some(transaction, target, count, end, priority)[0]
-        )
+
+        def move(transaction: Any) -> int:
+            return self.move_some(transaction, target, count, end, priority)[0]
+
+        return self._transact("move", tr, move)
 
     def move_some(
         self, tr: Any, target: Queue, count: int, end: End, priority: Any

@@ -6,6 +6,7 @@ There is no daemon: whoever consumes next does it, a bounded number in a transac
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from fdbqueue.service.keyspace import Due, State
 from fdbqueue.service.keyspace.meta import Kind
 from fdbqueue.service.reading import Row
 from fdbqueue.service.stock import Hidden, Stock
+
+logger = logging.getLogger(__name__)
 
 #: One transaction promotes no more than this.
 MAX_PROMOTED = 100
@@ -43,6 +46,14 @@ class Found(NamedTuple):
     claims: list[tuple[int, bytes, list[Row]]]
     stale: list[bytes]
     is_cut: bool = False
+
+
+class Settled(NamedTuple):
+    """How many leases ran out, how many of their items died, and how many claims went back."""
+
+    leases: int
+    dead: int
+    claims: int
 
 
 def examine(stock: Stock, tr: Any, dues: Sequence[Due]) -> Found:
@@ -89,6 +100,23 @@ def settle(
         remove_claim(tr, stock.meta, moment, name)
         rows += claimed
     return rows
+
+
+def settled(found: Found, max_attempts: int | None) -> Settled:
+    """Return what :func:`settle` does that somebody may have to know."""
+    leases = [one for one in found.fallen if one.hidden.state is State.LEASED]
+    dead = sum([dies(hidden, attempts, max_attempts) for hidden, attempts in leases])
+    return Settled(len(leases), dead, sum([bool(rows) for _, _, rows in found.claims]))
+
+
+def tell(queue: str, done: Settled) -> None:
+    """Log what was settled, once that is committed."""
+    if done.leases:
+        facts = {"queue": queue, "leases": done.leases, "dead": done.dead}
+        logger.warning("leases ran out", extra=facts)
+    if done.claims:
+        facts = {"queue": queue, "claims": done.claims}
+        logger.warning("what somebody took and never collected was put back", extra=facts)
 
 
 def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:

@@ -16,6 +16,7 @@ from fdbqueue.exceptions import (
     PushInterrupted,
     ValueTooLarge,
 )
+from fdbqueue.service import observing
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.counters import HIGHEST, Tally, high_of
 from fdbqueue.service.items import Priority
@@ -189,9 +190,8 @@ class Pusher:
         batch: list[Entry] = []
         try:
             for batch in split(entries, self._keys.size_bytes):
-                put = functools.partial(self._put_beside, entries=batch, beside=beside)
-                run(database, put, wrote=lambda _: True)()
-                pushed += len(batch)
+                put = functools.partial(self._put_batch, database, batch, beside)
+                pushed += observing.observed("push_many", self._queue, put)
         except OutcomeUnknown as error:
             raise PushInterrupted(queue=self._queue, pushed=pushed, unknown=len(batch)) from error
         except Exception as error:
@@ -199,6 +199,12 @@ class Pusher:
                 raise PushInterrupted(queue=self._queue, pushed=pushed) from error
             raise
         return pushed
+
+    def _put_batch(self, database: Any, entries: list[Entry], beside: Beside | None) -> int:
+        """Write entries in a transaction of its own, and return how many."""
+        put = functools.partial(self._put_beside, entries=entries, beside=beside)
+        run(database, put, wrote=lambda _: True)()
+        return len(entries)
 
     def _put_beside(
         self, tr: Any, entries: list[Entry], beside: Beside | None

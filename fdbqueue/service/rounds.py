@@ -110,6 +110,7 @@ class Round:
         self._returned = due.settle(
             self._stock, self._tr, self._tally, found, self._taker.max_attempts
         )
+        self._served.settled = due.settled(found, self._taker.max_attempts)
         self._retried = self._served.wrote = True
         self._more_due = present.more_due or found.is_cut
         self._basket.reserve(self._returned)

@@ -11,14 +11,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
+import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from fdbqueue.exceptions import EngineError, OutcomeUnknown
+from fdbqueue.service import observing
 from fdbqueue.service.receipts import Receipt
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+logger = logging.getLogger(__name__)
+
+#: Retries that took longer are worth a line in the log.
+_LONG_SECONDS = 1.0
 
 _NOT_COMMITTED = 1020
 #: commit_unknown_result and cluster_version_changed: ``is_maybe_committed``.
@@ -97,6 +105,8 @@ class _Call(Generic[T]):
         self._stamped = stamped
         self._receipt: Receipt | None = None
         self._unsettled: dict[int, T] = {}
+        self._retries = 0
+        self._failed_at = 0.0
 
     def run(self) -> tuple[T, bytes]:
         """Attempt it until one takes effect, and return its result and its stamp."""
@@ -104,9 +114,13 @@ class _Call(Generic[T]):
         try:
             while True:
                 try:
-                    return self._attempt(transaction)
+                    result = self._attempt(transaction)
                 except Exception as error:  # noqa: BLE001  # raised again, unless it is the engine's
                     transaction = self._prepare(transaction, error)
+                    continue
+                if self._retries:
+                    self._tell_of_retries()
+                return result
         except BaseException as error:
             if not isinstance(error, Exception):
                 error.outcome_known = not self._unsettled  # type: ignore[attr-defined]
@@ -148,6 +162,10 @@ class _Call(Generic[T]):
         code = error_code(error)
         if code is None:
             raise error
+        observing.engine_error(code)
+        if not self._retries:
+            self._failed_at = time.monotonic()
+        self._retries += 1
         if code == _NOT_COMMITTED and not self._retries_conflicts and not self._unsettled:
             raise Conflict from error
         if code == _VERSION_CHANGED:  # a client of one version does not retry it by itself
@@ -157,7 +175,7 @@ class _Call(Generic[T]):
             tr.on_error(code).wait()
         except Exception as final:
             if self._unsettled and error_code(final) is not None:
-                raise OutcomeUnknown(fdb_code=error_code(final)) from error
+                raise _outcome_unknown(final) from error
             raise
         return tr
 
@@ -166,8 +184,20 @@ class _Call(Generic[T]):
             return self._database.create_transaction()
         except EngineError as final:
             if self._unsettled:
-                raise OutcomeUnknown(fdb_code=error_code(error)) from final
+                raise _outcome_unknown(error) from final
             raise
+
+    def _tell_of_retries(self) -> None:
+        seconds = time.monotonic() - self._failed_at
+        if seconds > _LONG_SECONDS:
+            facts = {"retries": self._retries, "seconds": round(seconds, 3)}
+            logger.warning("a transaction was retried for long", extra=facts)
+
+
+def _outcome_unknown(error: BaseException) -> OutcomeUnknown:
+    code = error_code(error)
+    logger.warning("the outcome of a commit stays unknown", extra={"fdb_code": code})
+    return OutcomeUnknown(fdb_code=code)
 
 
 def error_code(error: BaseException) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fdbqueue.service.answers import Call
 from fdbqueue.service.claims import Request
 from fdbqueue.service.counters import Tally
+from fdbqueue.service.due import Settled
 from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace import Due
 from fdbqueue.service.reading import End, Loaded, Row
@@ -72,6 +73,7 @@ class Served:
         asked: How many items the requests of other processes wanted.
         answered: Whether this process's request was not there any more; then nobody who
             waits here was served.
+        settled: What had fallen due and was done, None where nothing had.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -81,3 +83,4 @@ class Served:
     late: int = 0
     asked: int = 0
     answered: bool = False
+    settled: Settled | None = None

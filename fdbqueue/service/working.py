@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import math
 import queue as queues
 import threading
@@ -20,6 +21,8 @@ from fdbqueue.service.reading import End
 
 if TYPE_CHECKING:
     from fdbqueue.service.base import Queue
+
+logger = logging.getLogger(__name__)
 
 #: How long to wait for more before looking whether to end. Items that come wake at once.
 _WAIT_SECONDS = 2.0
@@ -218,8 +221,15 @@ class Worker:
                 return "handled", None
             self._queue.nack(item, delay=self._retry_delay_seconds, reason=text_of_error(error))
         except LeaseLost as lost:
+            logger.warning("a lease was lost before its item was done", extra=self._facts(item))
             return "lost", lost
+        facts = {**self._facts(item), "error": type(error).__name__}
+        logger.info("an item was given up", extra=facts)
         return "failed", error
+
+    def _facts(self, item: Item) -> dict[str, Any]:
+        """Return what a log may say of an item: neither its value nor its lease."""
+        return {"queue": self._queue.name, "item": item.id, "attempts": item.attempts}
 
     def _extend_all(self) -> None:
         """Extend the leases of what runs, again and again."""
@@ -228,8 +238,11 @@ class Worker:
             with self._changed:
                 running = dict(self._running)
             for lease in known & running.keys():
-                with contextlib.suppress(Exception):  # its end will tell
+                try:
                     self._queue.extend(running[lease], self._seconds)
+                except Exception as error:  # noqa: BLE001  # its end will tell
+                    facts = {**self._facts(running[lease]), "error": type(error).__name__}
+                    logger.warning("a lease could not be extended", extra=facts)
             known = set(running)
 
 

@@ -146,6 +146,7 @@ def test_override_settings_is_heard(setting, tmp_path):
 
 def test_a_missing_setting_has_no_queues(settings):
     """Without FDBQUEUE the engine's path is asked for."""
+    settings.FDBQUEUE = {}  # what was read of it is forgotten; taking it away tells nobody
     del settings.FDBQUEUE
     with pytest.raises(ConfigurationError):
         fdbqueue.queue("mail")

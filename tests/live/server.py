@@ -8,6 +8,7 @@ import secrets
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ class Server:
         folder: An empty folder for its files.
         settings: Its settings module.
         environment: What it finds in its environment besides.
+        config: The module of its settings of gunicorn.
+        commands: What is run of ``manage.py`` before it starts.
     """
 
     def __init__(
@@ -44,7 +47,10 @@ class Server:
         folder: Path,
         settings: str = "tests.live.server_settings",
         environment: dict[str, str] | None = None,
+        config: str = "tests.live.gunicorn_conf",
+        commands: Sequence[Sequence[str]] = (("migrate", "--verbosity", "0"),),
     ) -> None:
+        self._config = config
         self.prefix, self.path = secrets.token_hex(8), str(folder / "queues.sqlite3")
         self.environment = {
             **os.environ,
@@ -58,7 +64,8 @@ class Server:
             **(environment or {}),
         }
         self._errors, self._answered = folder / "errors.log", folder / "answered.log"
-        self.manage("migrate", "--verbosity", "0")
+        for command in commands:
+            self.manage(*command)
         self._start()
 
     def manage(self, *arguments: str) -> str:
@@ -84,7 +91,7 @@ class Server:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "gunicorn", "project.wsgi"),
-                    *("--config", "python:tests.live.gunicorn_conf"),
+                    *("--config", f"python:{self._config}"),
                     *("--bind", f"fd://{listening.fileno()}"),
                     *("--error-logfile", str(self._errors)),
                     *("--access-logfile", str(self._answered)),
@@ -97,7 +104,9 @@ class Server:
                 stderr=errors,
             )
         try:  # it is listening already: this is answered when it is up, and fails when it is not
-            requests.get(f"{self.address}/api/queues/", timeout=DEADLINE_SECONDS)
+            requests.get(
+                f"{self.address}/api/queues/", timeout=DEADLINE_SECONDS, allow_redirects=False
+            )
         except requests.RequestException as error:
             self.stop()
             raise AssertionError(self.errors) from error

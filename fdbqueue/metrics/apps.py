@@ -1,0 +1,24 @@
+"""The app that measures: in ``INSTALLED_APPS`` it is ``"fdbqueue.metrics"``."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class MetricsConfig(AppConfig):
+    """Metrics of queues; without it nothing is measured."""
+
+    name = "fdbqueue.metrics"
+    label = "fdbqueue_metrics"
+    verbose_name = "Metrics of queues"
+
+    def ready(self) -> None:
+        """Measure from now on, and register the checks."""
+        from django.core.checks import Tags, register
+
+        from fdbqueue.metrics.access import check_folder, check_token
+        from fdbqueue.metrics.exposition import install
+
+        install()
+        register(check_folder, Tags.compatibility)
+        register(check_token, Tags.security)

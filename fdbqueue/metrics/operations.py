@@ -1,0 +1,69 @@
+"""What this process does to its queues: how often, for how long, and what went wrong."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.metrics.labels import label_of
+from fdbqueue.service.observing import Observer, Operation
+from fdbqueue.service.transactions import error_code
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Measuring(Observer):
+    """Count and time the operations of this process.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        names = ("queue", "operation")
+        self._seconds = Histogram(
+            "fdbqueue_operation_seconds",
+            "How long operations on queues took, retries included, waiting for items not.",
+            names,
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._items = Counter(
+            "fdbqueue_operation_items",
+            "How many items the operations pushed, took or changed.",
+            names,
+            registry=registry,
+        )
+        self._failures = Counter(
+            "fdbqueue_operation_failures",
+            "How many operations raised an error, by its code.",
+            (*names, "error"),
+            registry=registry,
+        )
+        self._engine_errors = Counter(
+            "fdbqueue_engine_errors",
+            "How many errors transactions met, retried or not, by FoundationDB's code.",
+            ("code",),
+            registry=registry,
+        )
+
+    def operation(self, done: Operation) -> None:
+        """Note an operation."""
+        labels = label_of(done.queue), done.verb
+        self._seconds.labels(*labels).observe(done.seconds)
+        if done.items:
+            self._items.labels(*labels).inc(done.items)
+        if done.error is not None:
+            self._failures.labels(*labels, _name(done.error)).inc()
+
+    def engine_error(self, code: int) -> None:
+        """Note an error that a transaction met: 1020 is a conflict, 1021 an unknown outcome."""
+        self._engine_errors.labels(str(code)).inc()
+
+
+def _name(error: BaseException) -> str:
+    """Return the code of an error, of which there are only so many."""
+    if isinstance(error, FdbQueueError):
+        return error.code
+    code = error_code(error)
+    return "other" if code is None else str(code)

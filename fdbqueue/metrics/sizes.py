@@ -1,0 +1,133 @@
+"""How full the queues are, read when somebody asks: a bounded number of reads, in bounded time."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from fdbqueue import deadlines
+from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.metrics.labels import label_of
+from fdbqueue.service import Catalog, Counts, Queue, run
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.items import microseconds
+from fdbqueue.service.overview import Moment, counts_of, oldest_of
+from fdbqueue.service.transactions import error_code
+
+logger = logging.getLogger(__name__)
+
+#: How many queues that fit patterns are looked at.
+MAX_PATTERNED = 1_000
+#: How many are read in one transaction.
+_AT_ONCE = 200
+#: How long the engine may take for all of it: scrapers usually wait for ten seconds.
+_TIMEOUT_SECONDS = 5.0
+
+
+class SizeCollector(Collector):
+    """Ask the engine for the sizes of all queues whenever metrics are read.
+
+    Queues that fit a pattern are added up under the pattern.
+    """
+
+    def describe(self) -> list[Metric]:
+        """Return the metrics without asking the engine, for the registry."""
+        return [*_Sizes().metrics(), _answered(False)]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the sizes; where the engine does not answer, that alone."""
+        sizes = _Sizes()
+        try:
+            catalog = deadlines.begin(_TIMEOUT_SECONDS, reads_only=True)
+            sizes.read(catalog)
+        except Exception as error:
+            if not isinstance(error, FdbQueueError) and error_code(error) is None:
+                raise
+            logger.warning("the sizes of the queues cannot be read", exc_info=error)
+            yield _answered(False)
+            return
+        yield from sizes.metrics()
+        yield _answered(True)
+
+
+class _Sizes:
+    """The sizes of the queues, by their names in the setting."""
+
+    def __init__(self) -> None:
+        self._items: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._oldest: dict[str, Moment] = {}
+        self._queues: Counter[str] = Counter()
+        self._is_complete = True
+
+    def read(self, catalog: Catalog) -> None:
+        """Read them, some queues in a transaction."""
+        names = catalog.plain_names()
+        plain = set(names)
+        listed = catalog.names(limit=len(plain) + MAX_PATTERNED + 1)
+        patterned = [name for name in listed if name not in plain]
+        self._is_complete = len(patterned) <= MAX_PATTERNED
+        rest = iter([*names, *patterned[:MAX_PATTERNED]])
+        while some := [catalog.queue(name) for name in itertools.islice(rest, _AT_ONCE)]:
+            read = functools.partial(_read, queues=some)
+            counts, oldest = run(catalog.database, read, wrote=lambda _: False)
+            for queue, count, moment in zip(some, counts, oldest, strict=True):
+                self._add(label_of(queue.name), count, moment)
+
+    def _add(self, label: str, counts: Counts, oldest: Moment) -> None:
+        self._queues[label] += 1
+        for state, count in dataclasses.asdict(counts).items():
+            self._items[label][state] += count
+        known = self._oldest.get(label)
+        if oldest is not None:
+            self._oldest[label] = oldest if known is None else min(known, oldest)
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yield them."""
+        items = GaugeMetricFamily(
+            "fdbqueue_items", "How many items are in a queue.", labels=["queue", "state"]
+        )
+        for label, counts in self._items.items():
+            for state, count in counts.items():
+                items.add_metric([label, state], count)
+        yield items
+        age = GaugeMetricFamily(
+            "fdbqueue_oldest_item_age_seconds",
+            "How long the oldest ready item has been in a queue; 0 where there is none.",
+            labels=["queue"],
+        )
+        now = now_us()
+        for label in self._items:
+            oldest = self._oldest.get(label)
+            since = now if oldest is None else microseconds(oldest)
+            age.add_metric([label], max(0, now - since) / 1_000_000)
+        yield age
+        queues = GaugeMetricFamily(
+            "fdbqueue_queues", "How many queues there are under a name.", labels=["queue"]
+        )
+        for label, count in self._queues.items():
+            queues.add_metric([label], count)
+        yield queues
+        yield GaugeMetricFamily(
+            "fdbqueue_sizes_complete",
+            "1 where all queues were looked at; 0 where too many fit patterns.",
+            value=float(self._is_complete),
+        )
+
+
+def _answered(is_so: bool) -> Metric:
+    return GaugeMetricFamily(
+        "fdbqueue_engine_up", "1 where the engine answered when it was asked.", value=float(is_so)
+    )
+
+
+def _read(tr: Any, queues: Sequence[Queue]) -> tuple[list[Counts], list[Moment]]:
+    return counts_of(tr, queues), oldest_of(tr, queues)

@@ -1,0 +1,24 @@
+"""Log lines that show what the records carry besides their constant texts."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class FactsFormatter(logging.Formatter):
+    """Write a record as one JSON object: when, how bad, who, what, and its facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "text": record.getMessage(),
+            **{name: value for name, value in vars(record).items() if name not in _STANDARD},
+        }
+        if record.exc_info:
+            said["trace"] = self.formatException(record.exc_info)
+        return json.dumps(said, default=str)

@@ -1,0 +1,38 @@
+"""A stand-in for FoundationDB's binding where its library is missing: one embedded file.
+
+Enough of it for the cluster engine, which cannot be told from the real one by what it does
+about processes: each opening is noted with the process that did it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any
+
+import fdb
+
+from fdbqueue.engines import embedded
+
+
+def install(path: str, opened: str) -> None:
+    """Take the binding's place in this process and its children.
+
+    Args:
+        path: The embedded engine's file.
+        opened: A file that gets a line with the number of each process that opens it.
+    """
+    implementation = types.ModuleType("fdb.impl")
+    sys.modules["fdb.impl"] = implementation
+    given: Any = fdb
+    given.impl = implementation
+    given.FDBError = embedded.FDBError
+    given.is_api_version_selected = lambda: True
+
+    def open_noted(cluster_file: str | None = None) -> Any:
+        with open(opened, "a", encoding="utf-8") as lines:
+            lines.write(f"{os.getpid()}\n")
+        return embedded.open(path)
+
+    given.open = open_noted

@@ -1,0 +1,163 @@
+"""The demo project as its image serves it: DEBUG off, its own gunicorn settings, whitenoise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.live.server import DEADLINE_SECONDS, ROOT, Server
+
+TOKEN = "a-token-of-some-length"
+COMMANDS = [["migrate", "--verbosity", "0"], ["collectstatic", "--no-input", "--verbosity", "0"]]
+SECURE = {"X-Forwarded-Proto": "https"}
+
+
+def environment(folder, **more):
+    """Return what a production server is given."""
+    return {
+        "DJANGO_DEBUG": "0",
+        "DJANGO_ALLOWED_HOSTS": "127.0.0.1",
+        "DJANGO_SECRET_KEY_FILE": str(folder / "secret_key"),
+        "DJANGO_STATIC_ROOT": str(folder / "static"),
+        "FDBQUEUE_METRICS_TOKEN": TOKEN,
+        "PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics"),
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory):
+    """Start a server, its static files collected, and stop all at the end."""
+    servers = []
+
+    def start(**more):
+        folder = tmp_path_factory.mktemp("production")
+        (folder / "metrics").mkdir()  # for the commands; the server makes its own
+        given = environment(folder, **more)
+        config = "tests.live.production_conf"
+        servers.append(Server(folder, environment=given, config=config, commands=COMMANDS))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def plain(serve):
+    """A server of plain HTTP."""
+    return serve(DJANGO_HTTPS="0")
+
+
+@pytest.fixture(scope="module")
+def secure(serve):
+    """A server behind a proxy that speaks HTTPS."""
+    return serve(DJANGO_BEHIND_PROXY="1")
+
+
+def get(server, path, **options):
+    """GET, and do not follow a redirect."""
+    options = {"timeout": DEADLINE_SECONDS, "allow_redirects": False, **options}
+    return requests.get(server.address + path, **options)
+
+
+def test_static_files_are_served_by_the_workers(plain):
+    """Under names of their contents, so that browsers keep them for ever, and compressed."""
+    page = get(plain, "/admin/login/")
+    assert page.status_code == 200
+    sheets = re.findall(r'href="(/static/[^"]+\.[0-9a-f]{12}\.css)"', page.text)
+    assert sheets
+    for sheet in sheets:
+        answer = get(plain, sheet)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["Cache-Control"]
+        assert answer.headers["Content-Encoding"] == "gzip"
+
+
+def test_an_error_tells_nothing(plain):
+    """No settings, no addresses, no traces."""
+    answer = get(plain, "/nowhere/")
+    assert answer.status_code == 404
+    assert "urlpatterns" not in answer.text
+    assert "URLconf" not in answer.text
+    assert get(plain, "/admin/login/", headers={"Host": "elsewhere"}).status_code == 400
+
+
+def test_the_health_of_the_server(plain):
+    """It is alive, and its engine answers."""
+    assert get(plain, "/health/live/").json() == {"status": "ok"}
+    assert get(plain, "/health/ready/").json() == {"status": "ok"}
+
+
+def test_the_metrics_of_the_server(plain):
+    """For who has the token alone; of all workers."""
+    assert get(plain, "/metrics/").status_code == 401
+    answer = get(plain, "/metrics/", headers={"Authorization": f"Bearer {TOKEN}"})
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert families["fdbqueue_engine_up"].samples[0].value == 1
+    assert {one.labels["queue"] for one in families["fdbqueue_queues"].samples} >= {"mail"}
+
+
+def test_https_is_insisted_on(secure):
+    """Plain requests are sent there, but for the health checks; cookies stay there."""
+    answer = get(secure, "/admin/login/")
+    assert answer.status_code == 301
+    assert answer.headers["Location"].startswith("https://127.0.0.1")
+    assert get(secure, "/health/ready/").status_code == 200
+    login = get(secure, "/admin/login/", headers=SECURE)
+    assert login.status_code == 200
+    assert login.headers["Strict-Transport-Security"] == "max-age=3600"
+    assert "Secure" in login.headers["Set-Cookie"]
+
+
+def test_nothing_went_wrong(plain, secure):
+    """The logs hold no trace but that of the host that is not ours."""
+    for server in (plain, secure):
+        traces = [line for line in server.errors.splitlines() if "Traceback" in line]
+        assert [line for line in traces if "DisallowedHost" not in line] == []
+
+
+def manage(folder, *arguments, **more):
+    """Run a command with the demo project's own settings, and return how it ended."""
+    environ = {**os.environ, **environment(folder), "PYTHONWARNINGS": "error,ignore::ImportWarning"}
+    environ.pop("PROMETHEUS_MULTIPROC_DIR")
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env={**environ, "DJANGO_SETTINGS_MODULE": "project.settings", **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_deployment_check_finds_nothing(tmp_path):
+    """With a cluster, which it does not connect to."""
+    done = manage(
+        tmp_path, "check", "--deploy", "--fail-level", "INFO", FDB_CLUSTER_FILE="/nowhere"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no issues" in done.stdout
+
+
+def test_a_secret_key_has_to_be_given(tmp_path):
+    """Without a key and without a file for one nothing starts."""
+    done = manage(tmp_path, "check", DJANGO_SECRET_KEY_FILE="")
+    assert done.returncode != 0
+    assert "DJANGO_SECRET_KEY" in done.stderr
+
+
+def test_the_secret_key_is_made_once_for_its_owner_alone(tmp_path):
+    """Nobody else can read the file, and the next process reads the same key."""
+    printed = ["shell", "--verbosity", "0", "--command"]
+    code = "from django.conf import settings; print(settings.SECRET_KEY)"
+    first, second = (manage(tmp_path, *printed, code).stdout for _ in range(2))
+    assert first == second
+    assert len(first.strip()) >= 50
+    assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600

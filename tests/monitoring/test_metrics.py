@@ -1,0 +1,290 @@
+"""The metrics: a real scrape, parsed by Prometheus's own parser."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.core.checks import run_checks
+from django.test import Client
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain_text
+
+from fdbqueue.exceptions import LeaseLost
+from fdbqueue.metrics import sizes
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESS, TOKEN = "/metrics/", "a-token-of-some-length"
+
+
+@pytest.fixture
+def bearer(settings):
+    """A client that has the token."""
+    settings.FDBQUEUE_METRICS_TOKEN = TOKEN
+    return Client(headers={"Authorization": f"Bearer {TOKEN}"})
+
+
+def samples(answer, parse=plain_text):
+    """Return the samples of a scrape: names and labels, to values."""
+    assert answer.status_code == 200
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in parse(answer.content.decode())
+        for sample in family.samples
+    }
+
+
+def sample(found, name, **labels):
+    """Return one of them, None where it is not there."""
+    return found.get((name, frozenset(labels.items())))
+
+
+def growth(bearer, work, name, **labels):
+    """Return by how much a sample grows while something is done."""
+    before = sample(samples(bearer.get(ADDRESS)), name, **labels) or 0
+    work()
+    return (sample(samples(bearer.get(ADDRESS)), name, **labels) or 0) - before
+
+
+def test_sizes_are_those_of_the_engine(queues, bearer):
+    """Each state of each queue of the setting, pushed to or not."""
+    mail = queues.queue("mail")
+    mail.push_many(range(5))
+    mail.push("later", delay=60)
+    mail.lease()
+    queues.queue("tried").push("x")
+    for _ in range(2):
+        queues.queue("tried").nack(queues.queue("tried").lease())
+    found = samples(bearer.get(ADDRESS))
+    states = {
+        state: sample(found, "fdbqueue_items", queue="mail", state=state)
+        for state in ("ready", "leased", "delayed", "dead")
+    }
+    assert states == {"ready": 4, "leased": 1, "delayed": 1, "dead": 0}
+    assert sample(found, "fdbqueue_items", queue="tried", state="dead") == 1
+    assert sample(found, "fdbqueue_items", queue="quakes", state="ready") == 0
+    assert sample(found, "fdbqueue_queues", queue="quakes") == 1
+    assert sample(found, "fdbqueue_engine_up") == 1
+    assert sample(found, "fdbqueue_sizes_complete") == 1
+
+
+def test_ages_are_those_of_the_oldest_ready_items(queues, bearer, clock):
+    """In seconds; 0 for an empty queue."""
+    queues.queue("quakes").push("x", 2.5)
+    clock.advance(90)
+    queues.queue("quakes").push("y", 1.5)
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="quakes") == 90
+    assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="mail") == 0
+
+
+def test_queues_of_a_pattern_are_added_up_under_it(queues, bearer, clock):
+    """However many users there are, there is one label."""
+    queues.queue("user-2").push_many(range(3))
+    clock.advance(30)
+    queues.queue("user-1").push("x")
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_items", queue="user-*", state="ready") == 4
+    assert sample(found, "fdbqueue_queues", queue="user-*") == 2
+    assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="user-*") == 30
+    assert not [labels for _, labels in found if ("queue", "user-1") in labels]
+
+
+def test_too_many_queues_are_not_all_read(queues, bearer, monkeypatch):
+    """It says so, and the queues with names of their own are all there."""
+    monkeypatch.setattr(sizes, "MAX_PATTERNED", 2)
+    for number in range(3):
+        queues.queue(f"user-{number}").push("x")
+    queues.queue("quakes").push("x", 1)
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_sizes_complete") == 0
+    assert sample(found, "fdbqueue_queues", queue="user-*") == 2
+    assert sample(found, "fdbqueue_items", queue="quakes", state="ready") == 1
+
+
+def test_operations_are_counted_and_timed(queues, bearer):
+    """By the queue's name in the setting and what was done, with the items."""
+
+    def push():
+        queues.queue("user-7").push_many(range(3))
+
+    labels = {"queue": "user-*", "operation": "push_many"}
+    assert growth(bearer, push, "fdbqueue_operation_seconds_count", **labels) == 1
+    assert growth(bearer, push, "fdbqueue_operation_items_total", **labels) == 3
+    assert growth(bearer, push, "fdbqueue_operation_seconds_sum", **labels) > 0
+    last = {**labels, "le": "+Inf"}
+    assert growth(bearer, push, "fdbqueue_operation_seconds_bucket", **last) == 1
+
+
+def test_failures_are_counted_by_their_code(queues, bearer):
+    """Codes are few, whatever the messages are."""
+    mail = queues.queue("mail")
+    mail.push("x")
+    lease = mail.lease()
+    mail.ack(lease)
+
+    def fail():
+        with pytest.raises(LeaseLost):
+            mail.ack(lease)
+
+    labels = {"queue": "mail", "operation": "ack", "error": "lease_lost"}
+    assert growth(bearer, fail, "fdbqueue_operation_failures_total", **labels) == 1
+
+
+def test_conflicts_are_counted(queues, bearer):
+    """By FoundationDB's code, retried or not."""
+    from fdbqueue.service import run
+
+    def conflict():
+        runs = []
+
+        def change(tr):
+            runs.append(tr[b"fdbqueue-test"].wait())
+            if len(runs) == 1:
+                run(queues.database, lambda other: other.set(b"fdbqueue-test", b"theirs"))
+            tr.clear(b"fdbqueue-test")
+
+        run(queues.database, change)
+
+    assert growth(bearer, conflict, "fdbqueue_engine_errors_total", code="1020") == 1
+
+
+def test_queues_that_the_setting_does_not_know_share_a_label(queues, bearer):
+    """A program may make any number of them."""
+    from fdb.subspace_impl import Subspace
+
+    from fdbqueue.service import FifoQueue
+
+    space = Subspace(("fdbqueue-test", "own"))
+    own = FifoQueue(queues.database, space, name="my own")
+    labels = {"queue": "other", "operation": "push"}
+    grown = growth(bearer, lambda: own.push("x"), "fdbqueue_operation_seconds_count", **labels)
+    own.clear()
+    assert grown == 1
+
+
+def test_openmetrics_for_who_asks_for_it(queues, bearer):
+    """As Prometheus does; the strict parser reads it."""
+    accept = "application/openmetrics-text; version=1.0.0"
+    answer = bearer.get(ADDRESS, headers={"Accept": accept})
+    assert answer["Content-Type"].startswith("application/openmetrics-text")
+    assert sample(samples(answer, openmetrics), "fdbqueue_engine_up") == 1
+
+
+def test_an_engine_that_is_away_does_not_fail_the_scrape(settings, bearer, caplog):
+    """It is said to be away, there are no sizes, and what this process did is there."""
+    settings.FDBQUEUE = {"ENGINE": "tests.api.silent_engine", "QUEUES": {"mail": {"kind": "fifo"}}}
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_engine_up") == 0
+    assert not [name for name, _ in found if name == "fdbqueue_items"]
+    assert "fdbqueue_engine_errors_total" in {name for name, _ in found}
+    assert "the sizes of the queues cannot be read" in {record.msg for record in caplog.records}
+
+
+def test_a_scrape_costs_a_bounded_number_of_transactions(settings, tmp_path, bearer, monkeypatch):
+    """Many queues share one, and nothing is written."""
+    from tests.pages import watched_engine
+
+    names = [f"queue-{number}" for number in range(50)]
+    settings.FDBQUEUE = {
+        "ENGINE": "tests.pages.watched_engine",
+        "OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"},
+        "QUEUES": {name: {"kind": "fifo"} for name in names},
+    }
+    monkeypatch.setattr(sizes, "_AT_ONCE", 20)
+    watched_engine.transactions.clear()
+    watched_engine.writes.clear()
+    found = samples(bearer.get(ADDRESS))
+    assert len([name for name, _ in found if name == "fdbqueue_queues"]) == 50
+    assert (len(watched_engine.transactions), watched_engine.writes) == (3, [])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "Bearer", "Bearer ", "Bearer wrong-token-of-some-length", f"Basic {TOKEN}", TOKEN],
+)
+def test_nobody_reads_them_without_the_token(settings, queues, header):
+    """401, and no metrics; the answer is not kept."""
+    settings.FDBQUEUE_METRICS_TOKEN = TOKEN
+    answer = Client(headers={"Authorization": header} if header else {}).get(ADDRESS)
+    assert (answer.status_code, answer.content) == (401, b"")
+    assert answer["WWW-Authenticate"] == "Bearer"
+    assert "no-store" in answer["Cache-Control"]
+
+
+@pytest.mark.parametrize("token", [None, "", "short", 1234567890123456789])
+def test_a_missing_or_bad_token_lets_nobody_in(settings, queues, token):
+    """Not even who sends that very one."""
+    settings.FDBQUEUE_METRICS_TOKEN = token
+    client = Client(headers={"Authorization": f"Bearer {token or ''}"})
+    assert client.get(ADDRESS).status_code == 401
+
+
+def test_a_token_outside_ascii_is_just_wrong(settings, queues):
+    """No error, and no metrics."""
+    settings.FDBQUEUE_METRICS_TOKEN = TOKEN
+    client = Client(headers={"Authorization": "Bearer t\u00e4ken-of-some-length"})
+    assert client.get(ADDRESS).status_code == 401
+
+
+def test_users_need_the_permission_to_view_all_queues(queues, user_with):
+    """Who is logged in without it gets 403."""
+    for permissions, status in [((), 403), (("view_queue",), 200), (("pop_queue",), 403)]:
+        client = Client()
+        client.force_login(user_with(*permissions))
+        assert client.get(ADDRESS).status_code == status
+
+
+def test_only_reading_is_possible(queues, bearer):
+    """No other method is."""
+    assert bearer.post(ADDRESS).status_code == 405
+    assert bearer.head(ADDRESS).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["short", b"bytes-of-some-length", ""])
+def test_the_check_of_the_token(settings, token):
+    """A token that lets nobody in is reported; none at all is fine."""
+    settings.FDBQUEUE_METRICS_TOKEN = token
+    assert "fdbqueue_metrics.E001" in {message.id for message in run_checks()}
+    settings.FDBQUEUE_METRICS_TOKEN = None
+    assert "fdbqueue_metrics.E001" not in {message.id for message in run_checks()}
+
+
+def test_the_check_of_the_shared_folder(monkeypatch, tmp_path):
+    """A folder that is not there is reported: nothing would be measured."""
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "missing"))
+    assert "fdbqueue_metrics.E002" in {message.id for message in run_checks()}
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    assert "fdbqueue_metrics.E002" not in {message.id for message in run_checks()}
+
+
+def test_nothing_else_needs_prometheus(tmp_path):
+    """The package works, and its service is not observed, where the client is not installed."""
+    code = """
+import sys
+sys.modules["prometheus_client"] = None
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "rest_framework",
+                    "fdbqueue"],
+    FDBQUEUE={"OPTIONS": {"path": sys.argv[1]}, "QUEUES": {"mail": {"kind": "fifo"}}},
+)
+django.setup()
+import fdbqueue
+from fdbqueue.service import observing
+import fdbqueue.health.urls
+fdbqueue.queue("mail").push("x")
+print(fdbqueue.queue("mail").pop().value, observing._observers)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "queues.sqlite3")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("x ()\n", "")

@@ -1,0 +1,200 @@
+"""What can be said of the Dockerfile and docker-compose.yml where there is no Docker."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+from packaging.requirements import Requirement
+
+from tests.repository.compose import COMPOSE, ROOT, instructions, services, stages, text
+
+IGNORED = [line for line in text(".dockerignore").splitlines() if line]
+#: Services that run the project, and not FoundationDB.
+OURS = ["migrate", "web", "worker", "tests"]
+
+
+def test_the_composition_is_valid():
+    """It fits the schema of the Compose specification."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "check_jsonschema"),
+            *("--builtin-schema", "vendor.compose-spec", str(COMPOSE)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_docker_compose_reads_it():
+    """So does Docker Compose itself, where there is one."""
+    docker = shutil.which("docker")
+    if docker is None or _run(docker, "compose", "version").returncode:
+        pytest.skip("Docker Compose is not installed")
+    done = _run(docker, "compose", "--file", str(COMPOSE), "--profile", "tests", "config")
+    assert done.returncode == 0, done.stderr
+
+
+def test_hadolint_finds_nothing():
+    """The linter of Dockerfiles, where there is one."""
+    hadolint = shutil.which("hadolint")
+    if hadolint is None:
+        pytest.skip("hadolint is not installed")
+    done = _run(hadolint, "--no-color", str(ROOT / "Dockerfile"))
+    assert done.returncode == 0, done.stdout
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_one_version_of_foundationdb():
+    """The server, its tools, and the client library of the image are of one release."""
+    pattern = r"foundationdb/foundationdb:(\S+)"
+    found = {
+        name: set(re.findall(pattern, text(name))) for name in ["Dockerfile", "docker-compose.yml"]
+    }
+    (version,) = found["Dockerfile"]
+    assert found["docker-compose.yml"] == {version}
+    assert version in text("docs/deployment.md")
+
+
+def test_the_binding_is_of_the_same_series():
+    """A binding refuses an older client library: 7.3 is 7.3."""
+    (version,) = re.findall(r"foundationdb/foundationdb:(\d+\.\d+)\.", text("Dockerfile"))
+    lines = text("requirements.txt").splitlines()
+    assert any(line.startswith(f"foundationdb=={version}.") for line in lines)
+    (requirement,) = [one for one in _project()["dependencies"] if one.startswith("foundationdb")]
+    assert f"{version}.77" in Requirement(requirement).specifier
+
+
+def _project():
+    return tomllib.loads(text("pyproject.toml"))["project"]
+
+
+def test_one_version_of_python():
+    """The image's Python is one that the package is for."""
+    (version,) = re.findall(r"^FROM python:(\d\.\d+)-", text("Dockerfile"), re.MULTILINE)
+    assert f"Programming Language :: Python :: {version}" in _project()["classifiers"]
+
+
+def test_what_the_image_installs_is_pinned_and_enough():
+    """All that the package needs with its extras, each pinned in requirements.txt."""
+    (install,) = [rest for name, rest in stages()["web"] if name == "RUN" and "pip install" in rest]
+    words = shlex.split(install)
+    installed = {word.lower() for word in words[words.index("requirements.txt") + 1 :]}
+    extras = [one for group in _project()["optional-dependencies"].values() for one in group]
+    needed = {Requirement(one).name.lower() for one in [*_project()["dependencies"], *extras]}
+    assert needed | {"gunicorn", "whitenoise"} == installed
+    lines = text("requirements.txt").lower().replace("_", "-").splitlines()
+    pinned = {line.partition("==")[0] for line in lines}
+    assert installed <= pinned
+
+
+def test_every_file_that_is_copied_exists_and_is_not_ignored():
+    """Each source of each COPY, other than another image's."""
+    sources = []
+    for name, rest in instructions():
+        words = [word for word in rest.split() if not word.startswith("--")]
+        if name == "COPY" and "--from=" not in rest:
+            sources += words[:-1]
+    assert {"requirements.txt", "manage.py", "fdbqueue", "project"} <= set(sources)
+    for source in sources:
+        assert (ROOT / source).exists()
+        assert not [pattern for pattern in IGNORED if fnmatch.fnmatch(source, pattern)]
+
+
+@pytest.mark.parametrize("name", [".git", ".venv", "var", ".env", ".pytest_cache", ".mypy_cache"])
+def test_what_is_nobodys_business_stays_outside(name):
+    """Neither the history, nor what was installed, nor secrets and data get into an image."""
+    assert [pattern for pattern in IGNORED if fnmatch.fnmatch(name, pattern)]
+
+
+@pytest.mark.parametrize("stage", ["web", "tests"])
+def test_nobody_is_root(stage):
+    """The last user of each image is another one, by its number."""
+    users = [rest for name, rest in stages()[stage] if name == "USER"]
+    assert users[-1] == "10001"
+    assert "--uid 10001" in next(rest for name, rest in stages()[stage] if name == "RUN")
+
+
+def test_no_secret_is_in_the_files():
+    """The key is made in a volume, and the token comes from the environment."""
+    web = services()["web"]["environment"]
+    assert web["DJANGO_SECRET_KEY_FILE"].startswith("/app/var/")
+    assert web["FDBQUEUE_METRICS_TOKEN"] is None or web["FDBQUEUE_METRICS_TOKEN"] == ""
+    assert not [key for key in web if key in {"DJANGO_SECRET_KEY", "DJANGO_DEBUG"}]
+    assert ("ENV", "DJANGO_DEBUG=0 DJANGO_STATIC_ROOT=/app/static") in stages()["web"]
+    assert "SECRET_KEY=" not in text("Dockerfile") + text("docker-compose.yml")
+
+
+def test_every_service_reads_the_servers_cluster_file():
+    """The server writes it into a volume; the others have the volume where they look for it."""
+    found = services()
+    path = found["foundationdb"]["environment"]["FDB_CLUSTER_FILE"]
+    folder = str(Path(path).parent)
+    assert f"cluster:{folder}" in found["foundationdb"]["volumes"]
+    for name in [*OURS, "configure"]:
+        assert found[name]["environment"]["FDB_CLUSTER_FILE"] == path
+        assert any(one.startswith(f"cluster:{folder}") for one in found[name]["volumes"])
+
+
+def test_the_servers_address_is_the_one_in_the_cluster_file():
+    """It is fixed, and in the network's range."""
+    server = services()["foundationdb"]
+    address = server["networks"]["queues"]["ipv4_address"]
+    contents = server["environment"]["FDB_CLUSTER_FILE_CONTENTS"]
+    assert re.fullmatch(r"\w+:\w+@(.+):4500", contents)[1] == address
+    assert f"{address.rpartition('.')[0]}.0/24" == "10.79.0.0/24"
+
+
+def test_only_this_machine_reaches_the_ports():
+    """Nothing is published to others, and FoundationDB to nobody."""
+    ports = {name: one["ports"] for name, one in services().items() if "ports" in one}
+    assert ports == {"web": ["127.0.0.1:8000:8000"]}
+
+
+def test_the_tests_run_only_when_asked_for():
+    """They are in a profile, and insist on the cluster."""
+    found = services()
+    assert {name for name, one in found.items() if "profiles" in one} == {"tests"}
+    assert found["tests"]["environment"]["FDBQUEUE_REQUIRE_FDB"] == "1"
+
+
+def test_who_waits_for_whom():
+    """The database is configured, then migrated; then the server and the worker start."""
+    found = services()
+    assert set(found["configure"]["depends_on"]) == {"foundationdb"}
+    assert set(found["migrate"]["depends_on"]) == {"configure"}
+    for name in ["web", "worker"]:
+        conditions = {key: one["condition"] for key, one in found[name]["depends_on"].items()}
+        assert conditions == {
+            "foundationdb": "service_healthy",
+            "migrate": "service_completed_successfully",
+        }
+
+
+def test_the_commands_are_those_of_the_project():
+    """What the services run is there: manage.py's commands, the handler, gunicorn's settings."""
+    from django.core.management import get_commands
+    from django.utils.module_loading import import_string
+
+    for name in ["migrate", "worker"]:
+        command = services()[name]["command"]
+        assert command[:2] == ["python", "manage.py"]
+        assert command[2] in get_commands()
+    worker = services()["worker"]["command"]
+    assert callable(import_string(worker[worker.index("--handler") + 1]))
+    gunicorn = json.loads(next(rest for name, rest in stages()["web"] if name == "CMD"))
+    module = gunicorn[gunicorn.index("--config") + 1].removeprefix("python:")
+    assert (ROOT / module.replace(".", "/")).with_suffix(".py").exists()
