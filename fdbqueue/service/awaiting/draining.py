@@ -5,7 +5,7 @@ What takes several transactions goes on to its end when its task is cancelled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fdbqueue.exceptions import CorruptItem
@@ -37,16 +37,9 @@ class AwaitedDrains(AwaitedTakes):
         """Remove items for good by their ids, as :meth:`remove_many` does."""
         return await in_thread(self.remove_many, list(item_ids))
 
-    async def aclear_state(
-        self, state: str, *, on_removed: Callable[[int], None] = lambda _: None
-    ) -> int:
-        """Remove the items that are in a state, as :meth:`clear_state` does.
-
-        Args:
-            state: Which.
-            on_removed: Called after each transaction, in another thread.
-        """
-        return await in_thread(self.clear_state, state, on_removed=on_removed)
+    async def aclear_state(self, state: str) -> int:
+        """Remove the items that are in a state, as :meth:`clear_state` does."""
+        return await in_thread(self.clear_state, state)
 
     async def amove_many(
         self, target: Queue, count: int, *, end: End = "min", priority: Any = None

@@ -28,7 +28,7 @@ THREADS = 32
 
 
 def _new_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="fdbqueue")
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="fdbqueue-await")
 
 
 _pool = _new_pool()
