@@ -25,6 +25,7 @@ from fdbqueue.exceptions import (
 from fdbqueue.service import FifoQueue, PriorityQueue
 from fdbqueue.service.counters import Counts
 from fdbqueue.testing import FaultyDatabase
+from tests.django.open_files import open_files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -148,17 +149,6 @@ def test_the_file_is_closed(tmp_path, monkeypatch):
             assert any(str(tmp_path) in name for name in open_files())
         assert not any(str(tmp_path) in name for name in open_files())
     assert list(tmp_path.iterdir()) == []
-
-
-def open_files():
-    """Return the names of the files that this process has open."""
-    names = []
-    for link in Path("/proc/self/fd").iterdir():
-        try:
-            names.append(str(link.readlink()))
-        except OSError:  # it was the listing's own
-            continue
-    return names
 
 
 @testing.empty_queues()
