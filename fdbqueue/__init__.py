@@ -16,11 +16,26 @@ from fdbqueue.exceptions import FdbQueueError
 
 if TYPE_CHECKING:
     from fdbqueue import service
+    from fdbqueue.commits import push_batch_on_commit, push_on_commit
     from fdbqueue.service import Item, transactional
 
-__all__ = ["FdbQueueError", "Item", "queue", "service", "transactional"]
+__all__ = [
+    "FdbQueueError",
+    "Item",
+    "push_batch_on_commit",
+    "push_on_commit",
+    "queue",
+    "service",
+    "transactional",
+]
 
-_FROM_SERVICE = frozenset({"Item", "transactional"})
+#: Public names, and the modules they are imported from when they are asked for.
+_LAZY = {
+    "Item": "fdbqueue.service",
+    "push_batch_on_commit": "fdbqueue.commits",
+    "push_on_commit": "fdbqueue.commits",
+    "transactional": "fdbqueue.service",
+}
 
 
 def queue(name: str) -> service.Queue:
@@ -40,6 +55,6 @@ def queue(name: str) -> service.Queue:
 def __getattr__(name: str) -> Any:
     if name == "service":
         return importlib.import_module("fdbqueue.service")
-    if name in _FROM_SERVICE:
-        return getattr(importlib.import_module("fdbqueue.service"), name)
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

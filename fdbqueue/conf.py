@@ -165,9 +165,15 @@ def _setting() -> Any:
 
 
 def _forget(*, setting: str, **_: Any) -> None:
-    if setting == SETTING:
-        _catalog.cache_clear()
-        _api.cache_clear()
+    """Read the setting anew, and let go of the files of the one before."""
+    if setting != SETTING:
+        return
+    if _catalog.cache_info().currsize:
+        close = getattr(_catalog().database, "close", None)
+        if close is not None:  # who still uses it opens it again
+            close()
+    _catalog.cache_clear()
+    _api.cache_clear()
 
 
 setting_changed.connect(_forget)

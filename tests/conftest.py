@@ -12,6 +12,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import embedded
 
+pytest_plugins = ["fdbqueue.testing.pytest_plugin"]
 pytest.register_assert_rewrite("tests.concurrency.census", "tests.concurrency.machine")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fdbqueue.service.answers import Once
+from fdbqueue.service.awaiting.transactions import arun
 from fdbqueue.service.base import Queue
 from fdbqueue.service.batches import Batch
 from fdbqueue.service.batching import Batcher, Mover
@@ -32,6 +33,7 @@ __all__ = [
     "QueueSpec",
     "Undecodable",
     "Worker",
+    "arun",
     "run",
     "transactional",
 ]

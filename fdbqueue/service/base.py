@@ -8,16 +8,17 @@ and its effect is the caller's to commit, with whatever else that transaction wr
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, InvalidPriority
 from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once, Placed, packed_places, unpacked_places
+from fdbqueue.service.awaiting.pushing import AwaitedQueue
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.counters import Counts
-from fdbqueue.service.examining import Examining
 from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds, moment
 from fdbqueue.service.keyspace import ItemKeys
 from fdbqueue.service.leases import duration
@@ -27,6 +28,9 @@ from fdbqueue.service.recounting import recount
 from fdbqueue.service.transactions import run, run_stamped
 
 ORDERS = ("count", "commit")
+
+#: Pushes what was prepared, in the transaction it is given, or in one of its own for None.
+Prepared = Callable[[Any], list[Item]]
 
 
 class QueueOptions(TypedDict, total=False):
@@ -52,7 +56,7 @@ def _is_new(pushed: _Pushed) -> bool:
     return pushed.stamp is None
 
 
-class Queue(Examining):
+class Queue(AwaitedQueue):
     """What FIFO queues and priority queues have in common.
 
     Args:
@@ -160,6 +164,34 @@ class Queue(Examining):
             OutcomeUnknown: It is not known whether they were pushed; the same call under its
                 key finds out.
         """
+        return self.prepare_batch(pushes, once=once)(tr)
+
+    def prepare(self, push: Push, *, once: Once | str | None = None) -> Prepared:
+        """Check and encode a value now, to be pushed later.
+
+        What becomes of the value's object meanwhile changes nothing. A delay, and the time
+        at which the item says it was pushed, are counted from this call.
+
+        Args:
+            push: The value, with what belongs to it.
+            once: An idempotency key, as for :meth:`push`.
+
+        Returns:
+            What pushes it when it is called, once: with the transaction to take part in, or
+            None for one of its own. It returns a list of the one item.
+
+        Raises:
+            InvalidInput: The queue does not take it.
+        """
+        entries = [self._entry(push)]
+        call = self._push_call(once, "push", [push], entries)
+        return functools.partial(self._push, [push], entries, call)
+
+    def prepare_batch(self, pushes: Sequence[Push], *, once: Once | str | None = None) -> Prepared:
+        """Check and encode values now, to be pushed later in one transaction.
+
+        As :meth:`prepare` and :meth:`push_batch` say.
+        """
         pushes, entries = list(pushes), []
         for index, push in enumerate(pushes):
             try:
@@ -168,13 +200,12 @@ class Queue(Examining):
                 raise type(error)(**error.context, index=index) from error
         self._pusher.check_batch(entries)
         if not entries and once is None:
-            return []
+            return lambda _: []
         call = self._push_call(once, "push_batch", pushes, entries)
-        return self._push(pushes, entries, call, tr)
+        return functools.partial(self._push, pushes, entries, call)
 
     def _push_one(self, push: Push, once: Once | str | None, tr: Any) -> Item:
-        entries = [self._entry(push)]
-        return self._push([push], entries, self._push_call(once, "push", [push], entries), tr)[0]
+        return self.prepare(push, once=once)(tr)[0]
 
     def _push(
         self, pushes: Sequence[Push], entries: list[Entry], call: Call | None, tr: Any

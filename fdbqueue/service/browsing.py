@@ -27,7 +27,8 @@ T = TypeVar("T")
 #: One operation returns no more items than this.
 MAX_ITEMS = 10_000
 
-_ITERATION_ITEMS = 500
+#: Items are iterated over by pages of so many.
+ITERATION_ITEMS = 500
 #: So many items that are not there any more are passed by in search of the oldest.
 _MAX_GHOSTS = 2_000
 
@@ -214,7 +215,7 @@ class Browsing:
         the bounds and the state of :meth:`page`.
         """
         while True:
-            page = self.page(end=end, after=after, limit=_ITERATION_ITEMS, **bounds)
+            page = self.page(end=end, after=after, limit=ITERATION_ITEMS, **bounds)
             yield from page.items
             if page.cursor is None:
                 return

@@ -21,7 +21,7 @@ from fdbqueue.service.leases import MAX_SECONDS, Leases, reason_of, token_of
 from fdbqueue.service.reading import End, Loaded
 from fdbqueue.service.rounds import take
 from fdbqueue.service.transactions import run
-from fdbqueue.service.wants import Want
+from fdbqueue.service.wants import Effect, Want
 
 CONTENTION = ("strict", "relaxed")
 
@@ -147,9 +147,12 @@ class Consuming(Browsing):
             OutcomeUnknown: It is not known whether they were taken; the same call under its
                 key finds out.
         """
+        want = self._wanted_pop(count, end, once, self._remove)
+        return self._consume(want, wait, waits_while, tr)
+
+    def _wanted_pop(self, count: int, end: End, once: Once | str | None, effect: Effect) -> Want:
         self._check(count, end)
-        call = self._answers.call(once, "pop", end, count)
-        return self._consume(Want(end, count, self._remove, call), wait, waits_while, tr)
+        return Want(end, count, effect, self._answers.call(once, "pop", end, count))
 
     def _remove(self, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
         items = []
@@ -213,11 +216,14 @@ class Consuming(Browsing):
         transaction can write: some thousands. What is returned again under
         a key are the same tokens, whether the leases are still held or not.
         """
+        want = self._wanted_lease(count, end, seconds, once)
+        return self._consume(want, wait, waits_while, tr)
+
+    def _wanted_lease(self, count: int, end: End, seconds: float, once: Once | str | None) -> Want:
         effect = self._leases.effect(seconds)
         self._check(count, end)
         call = self._answers.call(once, "lease", end, count, float(seconds))
-        want = Want(end, count, effect, call, leases=True)
-        return self._consume(want, wait, waits_while, tr)
+        return Want(end, count, effect, call, leases=True)
 
     def ack(self, lease: Item | str, *, tr: Any = None) -> None:
         """Remove a leased item for good.
@@ -315,7 +321,7 @@ class Consuming(Browsing):
             yield item
         except BaseException as error:
             with contextlib.suppress(Exception):  # what the block raised matters more
-                self.nack(item, reason=f"{type(error).__name__}: {error}")
+                self.nack(item, reason=reason_for(error))
             raise
         self.ack(item)
 
@@ -332,24 +338,32 @@ class Consuming(Browsing):
         waits_while: Callable[[], bool] | None,
         tr: Any,
     ) -> list[Item]:
-        if wait is not None and not _is_number(wait, int | float, 0, math.inf):
-            raise InvalidInput(queue=self.name, wait=wait, allowed="a number of seconds")
+        deadline = self._deadline(wait)
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self.name, reason="a transaction cannot wait")
             return take(self._taker, tr, want)
-        verb = "lease" if want.leases else "pop"
-        deadline = time.monotonic() + min(wait or 0, MAX_SECONDS)
         while True:
             rung = self._crowd.bell.rung
-            items = observing.observed(verb, self.name, lambda: self._crowd.take(want))
-            if items or _is_answered(want.call):
+            items = self._take_together(want)
+            if items or is_answered(want.call):
                 return items
             if time.monotonic() >= deadline:
                 return self._found_empty(want, want.call)
             is_awake = self._crowd.bell.wait(rung, deadline, waits_while)
             if not is_awake or (waits_while is not None and not waits_while()):
                 return []
+
+    def _deadline(self, wait: float | None) -> float:
+        """Return when to give up waiting, by :func:`time.monotonic`."""
+        if wait is not None and not _is_number(wait, int | float, 0, math.inf):
+            raise InvalidInput(queue=self.name, wait=wait, allowed="a number of seconds")
+        return time.monotonic() + min(wait or 0, MAX_SECONDS)
+
+    def _take_together(self, want: Want) -> list[Item]:
+        """Take items in a transaction that other threads may share."""
+        verb = "lease" if want.leases else "pop"
+        return observing.observed(verb, self.name, lambda: self._crowd.take(want))
 
     def _found_empty(self, want: Want, call: Call | None) -> list[Item]:
         """Return that there is nothing; where that is an answer to be kept, look again."""
@@ -358,12 +372,18 @@ class Consuming(Browsing):
         return run(
             self.database,
             lambda tr: take(self._taker, tr, want),
-            wrote=lambda _: not _is_answered(call),
+            wrote=lambda _: not is_answered(call),
         )
 
 
-def _is_answered(call: Call | None) -> bool:
+def is_answered(call: Call | None) -> bool:
+    """Tell whether a call returned what was kept of an earlier one."""
     return call is not None and call.replayed
+
+
+def reason_for(error: BaseException) -> str:
+    """Return why an item was given up, for an error of who worked on it."""
+    return f"{type(error).__name__}: {error}"
 
 
 def _is_number(value: Any, kind: Any, least: float, most: float) -> bool:

@@ -123,6 +123,19 @@ class Leases:
                 tr[self._stock.keys.key(row.place)] = row.value
         tally.write(tr)
 
+    def give_back(self, tr: Any, tokens: Sequence[str]) -> None:
+        """Put leased items back to their places as they were, those that are still held."""
+        tally = self._stock.tally()
+        for token in tokens:
+            place, mark = self._parse(token)
+            hidden = self._stock.find(tr, State.LEASED, place)
+            if hidden is None or hidden.mark != mark:
+                continue
+            self._stock.reveal(tr, tally, hidden)
+            row = self._stock.returned(tr, hidden, hidden.attempts)
+            self._stock.put_back(tr, tally, hidden, row)
+        tally.write(tr)
+
     def extend(self, tr: Any, token: str, seconds: float) -> Item:
         """Let a lease run for so many seconds from now, and return its item.
 

@@ -21,7 +21,6 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.counters import HIGHEST, Tally, high_of
 from fdbqueue.service.items import Priority
 from fdbqueue.service.keyspace import MAX_KEY_BYTES, Place, State, random_suffix
-from fdbqueue.service.keyspace.meta import chunk_tail
 from fdbqueue.service.reading import MAX_RETURNED_BYTES, MAX_VALUE_BYTES, Row
 from fdbqueue.service.stock import Hidden, Stock
 from fdbqueue.service.transactions import run
@@ -215,10 +214,7 @@ class Pusher:
         return committed
 
     def _write(self, tr: Any, tally: Tally, entry: Entry, place: Place) -> None:
-        value, rest = entry.value[:MAX_VALUE_BYTES], entry.value[MAX_VALUE_BYTES:]
-        for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
-            piece = rest[start : start + MAX_VALUE_BYTES]
-            place.set(tr, self._stock.meta.chunk_prefix(), piece, chunk_tail(number))
+        value = self._stock.write_chunks(tr, place, entry.value)
         pushed_at = entry.pushed_at if self._codec.keeps_metadata else None
         if entry.until is None:
             place.set(tr, self._keys.key(b""), value)

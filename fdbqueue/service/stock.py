@@ -15,7 +15,7 @@ from fdbqueue.service.codecs import Codec
 from fdbqueue.service.counters import HIGHEST, Tally
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Place, Position, State
-from fdbqueue.service.keyspace.meta import META_TAIL, VALUE_TAIL, Kind
+from fdbqueue.service.keyspace.meta import META_TAIL, VALUE_TAIL, Kind, chunk_tail
 from fdbqueue.service.reading import (
     MAX_RETURNED_BYTES,
     MAX_VALUE_BYTES,
@@ -81,6 +81,23 @@ class Stock:
         if loaded.position.chunks > 1:
             tr.clear_range(*self.meta.chunks(loaded.row.place))
         tally.pops += 1
+
+    def restore(self, tr: Any, tally: Tally, loaded: Loaded) -> None:
+        """Put a popped item back as it was. The history counts it as taken all the same."""
+        place = Place(loaded.row.place)
+        place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
+        if loaded.has_attempts:
+            assert isinstance(loaded.item, Item)
+            self._write_attempts(tr, place.data, loaded.item.attempts)
+        tally.enter(tr, place, loaded.position.priority, loaded.pushed_at)
+
+    def write_chunks(self, tr: Any, place: Place, data: bytes) -> bytes:
+        """Write the chunks of a value but the first, and return that."""
+        rest = data[MAX_VALUE_BYTES:]
+        for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
+            piece = rest[start : start + MAX_VALUE_BYTES]
+            place.set(tr, self.meta.chunk_prefix(), piece, chunk_tail(number))
+        return data[:MAX_VALUE_BYTES]
 
     def lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> None:
         """Hide a ready item for as long as it is leased."""
@@ -173,9 +190,12 @@ class Stock:
             return hidden.row
         row = self.with_attempts(hidden.row, attempts)
         if row is None and attempts:
-            tr[self.meta.attempts(hidden.row.place)] = attempts.to_bytes(4, "big")
-            tr[self.meta.retried] = b""
+            self._write_attempts(tr, hidden.row.place, attempts)
         return row or hidden.row
+
+    def _write_attempts(self, tr: Any, place: bytes, attempts: int) -> None:
+        tr[self.meta.attempts(place)] = attempts.to_bytes(4, "big")
+        tr[self.meta.retried] = b""
 
     def with_attempts(self, row: Row, attempts: int) -> Row | None:
         """Return a row whose value holds the attempts, None where it cannot."""

@@ -8,6 +8,8 @@ within five seconds.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import math
 import threading
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fdbqueue.service.awaiting.threads import in_thread
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.stock import Stock
 from fdbqueue.service.transactions import run
@@ -42,6 +45,8 @@ class Bell:
     def forget(self) -> None:
         """Start anew, in a forked process."""
         self._changed = threading.Condition()
+        #: What wakes those who wait in event loops.
+        self._wakes: set[Callable[[], None]] = set()
         self._rung = 0
         self._waiting = 0
         self._watch: Any = None
@@ -82,6 +87,39 @@ class Bell:
         finally:
             if entered:
                 self._leave(arms)
+
+    async def wait_in_loop(self, seen: int, deadline: float) -> None:
+        """Do as :meth:`wait` does, in an event loop and without a thread.
+
+        A cancelled wait ends at once, unless it is setting the watch that all share.
+        """
+        woken = asyncio.Event()
+        wake = functools.partial(_wake, asyncio.get_running_loop(), woken)
+        with self._changed:
+            if self._rung != seen:
+                return
+            self._waiting += 1
+            self._wakes.add(wake)
+            arms = self._watch is None and not self._is_arming
+            self._is_arming = self._is_arming or arms
+        try:
+            if arms:
+                await in_thread(self._arm)
+            while self._rung == seen:
+                woken.clear()
+                remaining = min(deadline, self._look_at) - time.monotonic()
+                if remaining <= 0:
+                    return
+                timer = asyncio.get_running_loop().call_later(remaining, woken.set)
+                try:
+                    if self._rung == seen:  # it wakes nobody who has not cleared the event
+                        await woken.wait()
+                finally:
+                    timer.cancel()
+        finally:
+            with self._changed:
+                self._wakes.discard(wake)
+            self._leave(arms)
 
     def _sleep(self, seen: int, deadline: float, waits_while: Callable[[], bool] | None) -> bool:
         longest = math.inf if waits_while is None else _ASKED_SECONDS
@@ -143,11 +181,16 @@ class Bell:
                 self._ring()
             else:
                 self._look_at = min(self._look_at, time.monotonic() + _RETRY_SECONDS)
-                self._changed.notify_all()
+                self._wake_all()
 
     def _ring(self) -> None:
         self._rung += 1
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         self._changed.notify_all()
+        for wake in self._wakes:
+            wake()
 
     def _leave(self, armed: bool) -> None:
         with self._changed:
@@ -159,3 +202,8 @@ class Bell:
                 watch, self._watch = self._watch, None
         if watch is not None:
             watch.cancel()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed with somebody waiting
+        loop.call_soon_threadsafe(woken.set)

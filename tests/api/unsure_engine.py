@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fdbqueue.engines import embedded
-from tests.contract.unsure import Unsure
+from fdbqueue.testing import FaultyDatabase
+from tests.contract.unsure import unsure_database
 
 
-def open(path: Any) -> Unsure:
+def open(path: Any) -> FaultyDatabase:
     """Return the embedded engine's database, its commits not saying what they did."""
-    return Unsure(embedded.open(path), embedded.FDBError(1031))
+    return unsure_database(embedded.open(path), 1031)

@@ -11,7 +11,7 @@ from fdbqueue.service import Batcher, Counts, FifoQueue, PriorityQueue
 from fdbqueue.service.keyspace import MetaKeys
 from fdbqueue.service.keyspace.jobs import JobKeys
 from tests.concurrency.census import assert_counted
-from tests.contract.unsure import Unsure
+from tests.contract.unsure import unsure_database
 
 OWNER = bytes(range(16))
 
@@ -163,7 +163,7 @@ def test_an_item_that_cannot_be_decoded(fifo, database):
 
 def test_an_outcome_that_is_not_known(kind, database, subspace, engine):
     """A lease and its acknowledgement take effect once, whatever the commit says."""
-    unsure = kind.open(Unsure(database, engine.error(1021)), subspace)
+    unsure = kind.open(unsure_database(database, 1021), subspace)
     queue = kind.open(database, subspace)
     values = [kind.value(text) for text in "abc"]
     queue.push_many(kind.pairs(values, [kind.priorities[0]] * 3))
@@ -344,7 +344,7 @@ def test_an_unknown_outcome_with_a_timeout_is_told(database, subspace, engine):
     """A lease whose commit timed out may be held: it comes back by its time."""
     queue = FifoQueue(database, subspace)
     queue.push_many("ab")
-    unsure = FifoQueue(Unsure(database, engine.error(1031)), subspace)
+    unsure = FifoQueue(unsure_database(database, 1031), subspace)
     with pytest.raises(OutcomeUnknown):
         unsure.lease_batch(2, seconds=0)
     assert [item.value for item in queue.pop_many(2)] == ["a", "b"]

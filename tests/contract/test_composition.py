@@ -7,7 +7,7 @@ import pytest
 import fdbqueue
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import FifoQueue, run
-from tests.contract.unsure import Unsure
+from tests.contract.unsure import unsure_database
 
 
 def stored(database, key):
@@ -128,7 +128,7 @@ def test_what_cannot_be_retried_is_refused(wrong):
 @pytest.mark.parametrize("order", ["count", "commit"])
 def test_an_unknown_outcome_is_found_out(engine, subspace, code, order):
     """Where a commit took effect without saying so, its call returns what it did, once."""
-    queue = FifoQueue(Unsure(engine.database, engine.error(code)), subspace, order=order)
+    queue = FifoQueue(unsure_database(engine.database, code), subspace, order=order)
     pushed = [queue.push("first"), queue.push("second")]
     assert [item.id for item in FifoQueue(engine.database, subspace)] == [
         item.id for item in pushed
@@ -152,14 +152,14 @@ def test_a_function_of_the_callers_takes_effect_once(engine, subspace):
         tr[key] = (count + 1).to_bytes(4, "big")
         return count + 1
 
-    unsure = Unsure(engine.database, engine.error(1021))
+    unsure = unsure_database(engine.database, 1021)
     assert [increment(unsure) for _ in range(3)] == [1, 2, 3]
     assert stored(engine.database, key) == bytes([0, 0, 0, 3])
 
 
 def test_a_timeout_while_committing_says_that_the_outcome_is_unknown(engine, subspace):
     """What a timed out commit did cannot be found out in the time there was."""
-    queue = FifoQueue(Unsure(engine.database, engine.error(1031)), subspace)
+    queue = FifoQueue(unsure_database(engine.database, 1031), subspace)
     with pytest.raises(OutcomeUnknown) as caught:
         queue.push("once")
     assert caught.value.context == {"fdb_code": 1031}

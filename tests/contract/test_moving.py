@@ -9,7 +9,7 @@ import pytest
 from fdbqueue.exceptions import CorruptItem, InvalidInput, InvalidPriority, ValueTooLarge
 from fdbqueue.service import FifoQueue, Mover, PriorityQueue
 from tests.concurrency.census import assert_counted
-from tests.contract.unsure import Unsure
+from tests.contract.unsure import unsure_database
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_attempts_are_kept(database, subspace):
 
 def test_an_outcome_that_is_not_known(kind, queue, subspace, database, engine):
     """Moved once, whatever the commit says."""
-    unsure = Unsure(database, engine.error(1021))
+    unsure = unsure_database(database, 1021)
     source, target = kind.open(unsure, subspace["from"]), kind.open(unsure, subspace["to"])
     assert source.move_many(target, 3) == 3
     assert queue.size() == 1
@@ -113,7 +113,7 @@ def test_what_does_not_fit_stays(database, subspace):
 def test_moves_that_make_no_sense(database, subspace, engine):
     """They are refused before anything is read."""
     fifo = FifoQueue(database, subspace["q"])
-    other = FifoQueue(Unsure(database, engine.error(1021)), subspace["o"])
+    other = FifoQueue(unsure_database(database, 1021), subspace["o"])
     ints = PriorityQueue(database, subspace["i"])
     blobs = FifoQueue(database, subspace["b"], codec="bytes")
     for target, priority in ((fifo, None), (other, None), (ints, None), (blobs, None), (blobs, 1)):

@@ -10,7 +10,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidPriority, InvalidValue, PushInterrupted, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue
-from tests.contract.unsure import Unsure
+from tests.contract.unsure import unsure_database
 
 
 class Counting:
@@ -170,7 +170,7 @@ def test_an_error_of_the_source_says_how_many_were_pushed_before_it(database, su
 
 def test_an_unknown_outcome_says_how_many_may_be_in(engine, subspace):
     """Of the items of a commit whose outcome is unknown nothing is claimed."""
-    queue = FifoQueue(Unsure(engine.database, engine.error(1031)), subspace, codec="bytes")
+    queue = FifoQueue(unsure_database(engine.database, 1031), subspace, codec="bytes")
     with pytest.raises(PushInterrupted) as caught:
         queue.push_many([bytes(90_000)] * 15)
     assert caught.value.context["pushed"] == 0

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
 
-class Unsure:
-    """A database whose commits take effect and report that it is not known."""
+from fdbqueue.testing import FaultyDatabase
 
-    def __init__(self, database, error):
-        self._database = database
-        self._error = error
 
-    def create_transaction(self):
-        transaction = self._database.create_transaction()
-        commit = transaction.commit
-        outer = self
-
-        class Commit:
-            def wait(self):
-                commit().wait()
-                if transaction.get_committed_version() != -1:  # it has written
-                    raise outer._error
-
-        class Wrapped:
-            def commit(self):
-                return Commit()
-
-            def __getattr__(self, name):
-                return getattr(transaction, name)
-
-            def __getitem__(self, key):
-                return transaction[key]
-
-            def __setitem__(self, key, value):
-                transaction[key] = value
-
-        return Wrapped()
+def unsure_database(database: Any, code: int) -> FaultyDatabase:
+    """Return a database whose commits all take effect, and report with a code that they may not."""
+    faulty = FaultyDatabase(database)
+    faulty.fail_commits(took_effect=True, code=code, times=math.inf)
+    return faulty

@@ -13,7 +13,7 @@ from fdbqueue import service
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import FifoQueue, Worker, run, transactions
 from project.logs import FactsFormatter
-from tests.contract.unsure import Unsure
+from tests.contract.unsure import unsure_database
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
@@ -114,7 +114,7 @@ def test_what_the_dead_took_is_told_when_it_goes_back(fifo, clock, caplog):
 
 def test_an_outcome_that_stays_unknown_is_told(engine, subspace, caplog):
     """With the code of what kept it from being found out."""
-    fifo = FifoQueue(Unsure(engine.database, engine.error(1031)), subspace)
+    fifo = FifoQueue(unsure_database(engine.database, 1031), subspace)
     with pytest.raises(OutcomeUnknown):
         fifo.push("a")
     text = "the outcome of a commit stays unknown"

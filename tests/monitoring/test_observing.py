@@ -10,7 +10,7 @@ import pytest
 from fdbqueue.exceptions import CorruptItem, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Batcher, FifoQueue, Mover, observing, run
 from fdbqueue.service.observing import Observer
-from tests.contract.unsure import Unsure
+from tests.contract.unsure import unsure_database
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_conflicts_are_told_by_their_code(notes, database, subspace):
 
 def test_an_unknown_outcome_is_told(notes, engine, subspace):
     """The commit that timed out by its code, and the push by its error."""
-    fifo = FifoQueue(Unsure(engine.database, engine.error(1031)), subspace, name="unsure")
+    fifo = FifoQueue(unsure_database(engine.database, 1031), subspace, name="unsure")
     with pytest.raises(OutcomeUnknown):
         fifo.push("a")
     assert notes.codes == [1031]

@@ -1,16 +1,23 @@
 """The public API as users write it; only type-checked, never run."""
 
+# ruff: noqa: F841  # the names are there for their types
+
 from __future__ import annotations
 
 import datetime
+import unittest
+from collections.abc import Callable
 from typing import Any
 
 from fdb.subspace_impl import Subspace
 
 import fdbqueue
+from fdbqueue import testing
 from fdbqueue.engines import embedded, foundationdb
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service import (
+    Batch,
+    Catalog,
     FifoQueue,
     Item,
     Once,
@@ -18,6 +25,7 @@ from fdbqueue.service import (
     PriorityQueue,
     Push,
     Queue,
+    arun,
     run,
     transactional,
 )
@@ -94,3 +102,72 @@ def move(tr: Any, source: FifoQueue, target: PriorityQueue) -> bool:
 
 moved: bool = move(database, queue, queue)  # type: ignore[arg-type]  # a Queue is neither kind
 also: int = run(database, lambda tr: len(tr[b"key"]))
+
+prepared: Callable[[Any], list[Item]] = queue.prepare(Push("x"), once="key")
+fdbqueue.push_on_commit("mail", {"to": "a"}, using="default", once=Once("key"), delay=1.5)
+fdbqueue.push_on_commit(queue, "x", 6.4, not_before=later, robust=True)
+fdbqueue.push_batch_on_commit("mail", [Push("x")], using=None, once="key")
+fdbqueue.push_on_commit("mail", "x", tr=1)  # type: ignore[call-arg]  # it has its own
+
+
+async def awaited(target: PriorityQueue) -> None:
+    """Await each operation."""
+    pushed: Item = await queue.apush("x", priority=1, delay=0.5, not_before=None, once="key")
+    count: int = await queue.apush_many([("x", 6.4)], delay=0.5)
+    batch: list[Item] = await queue.apush_batch([Push("x")], once=Once("key"))
+    one: Item | None = await queue.apop(wait=20)
+    one = await queue.apop_min(wait=20) or await queue.apop_max(wait=None)
+    many: list[Item] = await queue.apop_many(10, end="max", wait=1.5, once="key")
+    leased: Item | None = await queue.alease(seconds=30, wait=1)
+    leased = await queue.alease_min() or await queue.alease_max(seconds=1)
+    many = await queue.alease_many(10, end="min", seconds=30, wait=1, once="key")
+    await queue.aack(pushed)
+    held: int = await queue.aack_many(many)
+    await queue.anack(pushed.lease or "", delay=1, reason="busy")
+    extended: Item = await queue.aextend(pushed, 60)
+    async with queue.aleased(end="max", seconds=60, wait=1) as work:
+        worked_on: Item | None = work
+    peeked: Item | None = await queue.apeek() or await queue.apeek_min() or await queue.apeek_max()
+    many = await queue.apeek_many(10, end="max")
+    found: Item = await queue.aget("id")
+    page: Page = await queue.apage(limit=10, state="dead")
+    ids: list[str] = [item.id async for item in queue]
+    ids += [item.id async for item in queue.aiterate(end="max", state="dead")]
+    size: int = await queue.asize()
+    counts: Counts = await queue.acounts()
+    levels: list[tuple[int | float, int]] = await queue.aby_priority(after=1)
+    oldest: datetime.datetime | None = await queue.aoldest()
+    minutes: list[Minute] = await queue.ahistory(60)
+    items: Batch = await queue.alease_batch(10, end="max", seconds=60, owner=None)
+    await queue.aack_batch(items)
+    await queue.areturn_batch(items)
+    count = await queue.asettle_batch(b"owner", ["id"]) + await queue.aremove_many(["id"])
+    count += await queue.aclear_state("dead") + await queue.aredrive(["id"], limit=1)
+    count += await queue.amove_many(target, 10, end="max", priority=1)
+    await queue.abury("id", reason="bad")
+    there: bool = await queue.await_for_items(1.5)
+    await queue.aclear()
+    counts = await queue.arecount()
+    swept: int = await queue.asweep()
+    moved: bool = await arun(database, lambda tr: move(tr, FifoQueue(tr, Subspace()), target))
+    await queue.apop(tr=1)  # type: ignore[call-arg]  # no transaction can be taken part in
+    wrong: int = await queue.apop()  # type: ignore[assignment]  # it is an item, or None
+
+
+with testing.empty_queues({"mail": {"kind": "fifo"}}) as catalog:
+    own_catalog: Catalog = catalog
+    found_values: list[Any] = testing.values("mail", state="dead", end="max")
+    found_values = testing.values(queue)
+with testing.unknown_outcome(took_effect=True, stays_unknown=False) as faulty:
+    happened: int = faulty.happened
+with testing.engine_unavailable() as away, testing.time_ahead(60):
+    away.is_available = True
+faulty_database = testing.FaultyDatabase(database)
+faulty_database.fail_commits(took_effect=False, code=1021, times=3)
+FifoQueue(faulty_database, Subspace(("F",)))
+
+
+class Tests(testing.EmptyQueuesMixin, unittest.TestCase):
+    """A test case."""
+
+    fdbqueue_queues = {"mail": {"kind": "fifo"}}  # noqa: RUF012  # as users write it

@@ -25,7 +25,7 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
 from tests.contract.test_contention import fill, numbers
-from tests.contract.unsure import Unsure
+from tests.contract.unsure import unsure_database
 from tests.engines.children import wait_until
 
 MILLION = 1_000_000
@@ -779,7 +779,7 @@ def test_of_two_transactions_with_the_same_call_one_is_committed(
 def test_the_same_call_finds_out_what_became_of_one(kind, engine, subspace, operation):
     """After a commit that took effect without saying so it returns what that did, once."""
     queue = kind.open(engine.database, subspace)
-    unsure = kind.open(Unsure(engine.database, engine.error(1031)), subspace)
+    unsure = kind.open(unsure_database(engine.database, 1031), subspace)
     fill(kind, queue, 4)
     calls = {
         "push": lambda queue, once: queue.push(kind.value("a"), kind.priorities[0], once=once),
@@ -801,7 +801,7 @@ def test_the_same_call_finds_out_what_became_of_one(kind, engine, subspace, oper
 @pytest.mark.parametrize("code", [1021, 1039])
 def test_what_one_call_finds_out_itself_was_not_replayed(kind, engine, subspace, code):
     """It did it, in an earlier attempt; and returns what it did."""
-    queue = kind.open(Unsure(engine.database, engine.error(code)), subspace)
+    queue = kind.open(unsure_database(engine.database, code), subspace)
     once = Once("push")
     item = queue.push(kind.value("a"), kind.priorities[0], once=once)
     assert not once.replayed

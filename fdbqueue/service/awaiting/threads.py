@@ -1,0 +1,113 @@
+"""The threads in which transactions run that event loops await.
+
+There are at most 32 in a process, made as they are needed; what finds none waits for its
+turn, in the order it came. No call that waits for items has one, so as many tasks as one
+likes may wait. Calls see the context variables of their task.
+
+A task cancelled before its call has begun has not made it. One cancelled later waits until
+the call is over, for a commit under way cannot be taken back: then ``CancelledError`` is
+raised. It has an attribute ``outcome_known``: True where nothing was changed for certain,
+False where the call was made, or may have been.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+#: Threads that pop share one transaction, and a cluster's commits go on side by side.
+THREADS = 32
+
+
+def _new_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="fdbqueue-await")
+
+
+_pool = _new_pool()
+
+
+def _forget() -> None:
+    global _pool  # noqa: PLW0603  # a forked process has none of the threads
+    _pool = _new_pool()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class Ended(Generic[T]):
+    """A call that is over, or was never begun, and whether its task was cancelled meanwhile.
+
+    Attributes:
+        begun: Whether it was made.
+        cancelled: What is to be raised, None where the task was not cancelled.
+        error: What it raised, None where it returned.
+    """
+
+    def __init__(
+        self, future: asyncio.Future[T] | None, cancelled: asyncio.CancelledError | None
+    ) -> None:
+        self.begun = future is not None
+        self.cancelled = cancelled
+        self.error = None if future is None else future.exception()
+        self._future = future
+
+    def result(self) -> T:
+        """Return what it returned, or raise what it raised; not where the task was cancelled."""
+        assert self._future is not None
+        return self._future.result()
+
+
+async def end_of(
+    call: Callable[[], T],
+    *,
+    always: bool = False,
+    on_cancel: Callable[[], None] = lambda: None,
+) -> Ended[T]:
+    """Make a call in a thread, and return once it is over, however often the task is cancelled.
+
+    Args:
+        call: The call.
+        always: Whether to make it although the task was cancelled before it has begun.
+        on_cancel: Called in the event loop when the task is cancelled.
+    """
+    job = _pool.submit(contextvars.copy_context().run, call)
+    future: asyncio.Future[T] = asyncio.wrap_future(job)
+    cancelled = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])  # which leaves it alone when this task is cancelled
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+            on_cancel()
+            if not always and job.cancel():
+                return Ended(None, cancelled)
+    return Ended(future, cancelled)
+
+
+async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a thread of the pool, and return what it returns.
+
+    Raises:
+        CancelledError: The task was cancelled. The call is over, or was never begun.
+    """
+    ended = await end_of(functools.partial(function, *args, **kwargs))
+    if ended.cancelled is not None:
+        raise stopped(ended, outcome_known=not ended.begun)
+    return ended.result()
+
+
+def stopped(ended: Ended[Any], *, outcome_known: bool) -> asyncio.CancelledError:
+    """Return the error to raise in a task that was cancelled."""
+    error = ended.cancelled
+    assert error is not None
+    error.outcome_known = outcome_known  # type: ignore[attr-defined]
+    error.__cause__ = ended.error
+    return error

@@ -1,0 +1,181 @@
+"""A database whose commits fail when they are told to, and that can be made unavailable.
+
+It goes around any database object, and raises the engine's own errors; transactions behave in
+all else as those of the database do.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from fdbqueue.exceptions import EngineUnavailable
+
+#: The client does not know whether the commit took effect; it may ask.
+UNKNOWN_RESULT = 1021
+#: The transaction's time was over while it was committing, and nothing more can be asked.
+TIMED_OUT = 1031
+
+_NOT_RETRYABLE = 2000
+_WRITES = frozenset(
+    [
+        "add",
+        "append_if_fits",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "byte_max",
+        "byte_min",
+        "clear",
+        "clear_range",
+        "clear_range_startswith",
+        "compare_and_clear",
+        "max",
+        "min",
+        "set",
+        "set_versionstamped_key",
+        "set_versionstamped_value",
+    ]
+)
+
+
+@dataclass
+class _Fault:
+    code: int
+    took_effect: bool
+    times: float
+
+
+class FaultyDatabase:
+    """A database object around another, that fails as it is told to.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+
+    Attributes:
+        is_available: False makes ``create_transaction()`` raise ``EngineUnavailable``.
+        happened: How many commits have failed.
+    """
+
+    def __init__(self, database: Any) -> None:
+        self.is_available = True
+        self.happened = 0
+        self._database = database
+        self._fault: _Fault | None = None
+        self._mutex = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def fail_commits(
+        self, *, took_effect: bool, code: int = UNKNOWN_RESULT, times: float = 1
+    ) -> None:
+        """Let the next commits fail that have something to write, whoever makes them.
+
+        Args:
+            took_effect: Whether they take effect before they fail.
+            code: What they fail with: FoundationDB's code of the error.
+            times: How many; ``math.inf`` for all.
+        """
+        self._fault = _Fault(code, took_effect, times)
+
+    def create_transaction(self) -> Any:
+        """Return a new transaction.
+
+        Raises:
+            EngineUnavailable: The database was made unavailable.
+        """
+        if not self.is_available:
+            raise EngineUnavailable(reason="a test made it unavailable")
+        return _Transaction(self, self._database.create_transaction())
+
+    def error(self, code: int) -> Exception:
+        """Return the engine's own error of a code."""
+        try:  # each engine has its own class: let it raise one
+            self._database.create_transaction().on_error(_NOT_RETRYABLE).wait()
+        except Exception as error:  # noqa: BLE001  # of a class that is not known here
+            made: Exception = type(error)(code)
+            return made
+        raise AssertionError("the engine retries an error that it must not retry")
+
+    def take_fault(self) -> _Fault | None:
+        """Return what shall become of a commit, and count it."""
+        with self._mutex:
+            fault = self._fault
+            if fault is None or fault.times < 1:
+                return None
+            fault.times -= 1
+            self.happened += 1
+            return fault
+
+    def return_fault(self, fault: _Fault) -> None:
+        """Let another commit have the fault: this one came to nothing by itself."""
+        with self._mutex:
+            fault.times += 1
+            self.happened -= 1
+
+
+class _Transaction:
+    """A transaction whose commit may fail; all else is the transaction's own."""
+
+    def __init__(self, faulty: FaultyDatabase, transaction: Any) -> None:
+        self._faulty = faulty
+        self._transaction = transaction
+        self._has_written = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _WRITES:
+            self._has_written = True
+        return getattr(self._transaction, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._transaction[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._has_written = True
+        self._transaction[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        self._has_written = True
+        del self._transaction[key]
+
+    def reset(self) -> None:
+        """Start anew."""
+        self._has_written = False
+        self._transaction.reset()
+
+    def on_error(self, error: Any) -> Any:
+        """Prepare the next attempt, as the engine does."""
+        self._has_written = False
+        return self._transaction.on_error(error)
+
+    def commit(self) -> Any:
+        """Commit or fail; the future tells which."""
+        fault = self._faulty.take_fault() if self._has_written else None
+        if fault is None:
+            return self._transaction.commit()
+        return _Commit(self._faulty, self._transaction, fault)
+
+
+class _Commit:
+    """The future of a commit that fails."""
+
+    def __init__(self, faulty: FaultyDatabase, transaction: Any, fault: _Fault) -> None:
+        self._faulty = faulty
+        self._transaction = transaction  # held until its future is read
+        self._fault = fault
+        self._future = transaction.commit() if fault.took_effect else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._future, name)
+
+    def wait(self) -> None:
+        """Raise the fault; or what the commit itself fails with, then the fault is the next's."""
+        if self._future is not None:
+            try:
+                self._future.wait()
+            except BaseException:
+                self._faulty.return_fault(self._fault)
+                raise
+        raise self._faulty.error(self._fault.code)

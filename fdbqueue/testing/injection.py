@@ -1,0 +1,87 @@
+"""Faults in the engine of the project's setting, for the length of a block or a function."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from django.conf import settings
+from django.test.utils import TestContextDecorator, override_settings
+
+from fdbqueue import conf
+from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
+
+
+class _Injection(TestContextDecorator):
+    """The same queues, by a setting whose engine can fail.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+
+    def __enter__(self) -> FaultyDatabase:  # type: ignore[override]  # Django says: apps
+        return self.enable()
+
+    def enable(self) -> FaultyDatabase:
+        """Begin, and return the database that fails."""
+        options = {"database": conf.database()}
+        setting = {**settings.FDBQUEUE, "ENGINE": "fdbqueue.testing.engine", "OPTIONS": options}
+        self._override = override_settings(**{conf.SETTING: setting})
+        self._override.enable()
+        database: FaultyDatabase = conf.database()
+        self._inject(database)
+        self._database = database
+        return database
+
+    def disable(self) -> None:
+        """Go back to the setting."""
+        self._override.disable()
+
+    def _inject(self, database: FaultyDatabase) -> None:
+        raise NotImplementedError
+
+
+class unknown_outcome(_Injection):  # noqa: N801  # as override_settings
+    """Leave the outcome of the next commit unknown, as a lost connection does.
+
+    It befalls the next commit that has something to write, whichever thread makes it. Call
+    ``fdbqueue.queue()`` within: a queue object made before knows nothing of it.
+
+    As long as the outcome can be found out, fdbqueue does that, and nothing of it is seen:
+    a function under ``transactional`` runs again only if it has to. With ``stays_unknown``
+    it cannot, and the operation raises ``OutcomeUnknown``.
+
+    Args:
+        took_effect: Whether the commit takes effect.
+        stays_unknown: Whether nobody can find out.
+
+    Raises:
+        AssertionError: At the end, where there was no such commit: the test tests nothing.
+    """
+
+    def __init__(self, *, took_effect: bool, stays_unknown: bool = False) -> None:
+        super().__init__()
+        self._took_effect = took_effect
+        self._code = TIMED_OUT if stays_unknown else UNKNOWN_RESULT
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super().__exit__(exc_type, exc_value, traceback)
+        if exc_type is None and not self._database.happened:
+            raise AssertionError("nothing was committed, so no outcome was unknown")
+
+    def _inject(self, database: FaultyDatabase) -> None:
+        database.fail_commits(took_effect=self._took_effect, code=self._code)
+
+
+class engine_unavailable(_Injection):  # noqa: N801  # as override_settings
+    """Make the engine unavailable: whatever needs it raises ``EngineUnavailable``.
+
+    Call ``fdbqueue.queue()`` within: a queue object made before knows nothing of it.
+    """
+
+    def _inject(self, database: FaultyDatabase) -> None:
+        database.is_available = False

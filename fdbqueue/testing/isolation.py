@@ -1,0 +1,140 @@
+"""Queues of a test's own: empty at its beginning, and gone at its end."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import unittest
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fdb.tuple
+from django.conf import settings
+from django.test.utils import TestContextDecorator, override_settings
+
+from fdbqueue import conf
+from fdbqueue.service import Catalog
+from fdbqueue.service.transactions import error_code
+
+#: All keys of tests start with this, and a random text.
+PREFIX = "fdbqueue-test"
+
+
+class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
+    """Give a test empty queues of its own, in place of those of the project's setting.
+
+    On the embedded engine they are in a file in a temporary directory; on any other, where
+    the project's own are, under a random prefix that is cleared at the end. A queue with a
+    ``subspace`` of its own is moved under that prefix, too. It overrides ``FDBQUEUE``, so
+    call ``fdbqueue.queue()`` within: a queue object made before is one of the project's.
+
+    Args:
+        queues: The setting's ``QUEUES`` for the test; None for the project's.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+
+    def __init__(self, queues: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._queues = queues
+
+    def __enter__(self) -> Catalog:  # type: ignore[override]  # Django says: apps
+        return self.enable()
+
+    def enable(self) -> Catalog:
+        """Begin, and return the catalog of the queues."""
+        self._prefix = (PREFIX, secrets.token_hex(8))
+        self._folder: Path | None = None
+        setting = getattr(settings, conf.SETTING, {})
+        self._override = override_settings(**{conf.SETTING: self._moved(setting)})
+        self._override.enable()
+        try:
+            self._catalog = conf.catalog()
+        except BaseException:
+            self._restore()
+            raise
+        return self._catalog
+
+    def disable(self) -> None:
+        """Remove the queues, and go back to those of the setting."""
+        try:
+            database = self._catalog.database
+            if self._folder is None:
+                _clear(database, fdb.tuple.pack(self._prefix))
+            else:
+                database.close()
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
+        self._override.disable()
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+
+    def _moved(self, setting: Any) -> dict[str, Any]:
+        moved = {**setting, "PREFIX": self._prefix, "QUEUES": self._moved_queues(setting)}
+        if setting.get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED:
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}-"))
+            moved["OPTIONS"] = {"path": self._folder / "queues.sqlite3", "durability": "normal"}
+        return moved
+
+    def _moved_queues(self, setting: Any) -> dict[str, Any]:
+        queues = setting.get("QUEUES", {}) if self._queues is None else self._queues
+        moved = {}
+        for name, options in queues.items():
+            moved[name] = dict(options)
+            if options.get("subspace") is not None:
+                moved[name]["subspace"] = (*self._prefix, "subspace", *options["subspace"])
+        return moved
+
+
+class EmptyQueuesMixin(unittest.TestCase):
+    """Give each test of a test case empty queues of its own.
+
+        class SignUpTests(EmptyQueuesMixin, TestCase):
+            ...
+
+    They are there from before ``setUp`` until all is torn down. ``setUpClass`` and
+    ``setUpTestData`` have others, which are as empty and which no test sees.
+
+    Attributes:
+        fdbqueue_queues: The setting's ``QUEUES`` for the tests; None for the project's.
+    """
+
+    fdbqueue_queues: ClassVar[Mapping[str, Any] | None] = None
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Keep what the class sets up away from the project's queues."""
+        isolation = empty_queues(cls.fdbqueue_queues)
+        isolation.enable()
+        cls.addClassCleanup(isolation.disable)
+        super().setUpClass()
+
+    def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+        """Run the test with empty queues."""
+        with empty_queues(self.fdbqueue_queues):
+            return super().run(result)
+
+    def debug(self) -> None:
+        """Run the test with empty queues, collecting no errors."""
+        with empty_queues(self.fdbqueue_queues):
+            super().debug()
+
+
+def _clear(database: Any, prefix: bytes) -> None:
+    """Clear all keys with a prefix, the receipts included: so by no operation that leaves one."""
+    transaction = database.create_transaction()
+    while True:
+        try:
+            transaction.clear_range(prefix, prefix + b"\xff\xff")
+            transaction.commit().wait()
+            return
+        except Exception as error:
+            code = error_code(error)
+            if code is None:
+                raise
+            transaction.on_error(code).wait()

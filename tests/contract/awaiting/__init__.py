@@ -1,0 +1,1 @@
+"""The operations for event loops."""

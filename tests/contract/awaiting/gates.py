@@ -1,0 +1,77 @@
+"""A database whose commits stop at a gate, so that a test can do something meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+DEADLINE_SECONDS = 60
+
+
+class Gated:
+    """A database object around another, whose commits stop at its gate when that is shut.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        after: Whether they stop after they have taken effect, and not before.
+
+    Attributes:
+        reached: Set when a commit has come to the gate.
+    """
+
+    def __init__(self, database: Any, *, after: bool) -> None:
+        self.reached = threading.Event()
+        self.after = after
+        self._database = database
+        self._open = threading.Event()
+        self._open.set()
+
+    def shut(self) -> None:
+        """Let commits stop from now on."""
+        self.reached.clear()
+        self._open.clear()
+
+    def open(self) -> None:
+        """Let them go on, those that have stopped too."""
+        self._open.set()
+
+    def pass_through(self) -> None:
+        """Return when the gate is open."""
+        if not self._open.is_set():
+            self.reached.set()
+            assert self._open.wait(DEADLINE_SECONDS), "nobody opened the gate"
+
+    def create_transaction(self) -> Any:
+        """Return a transaction whose commit may stop."""
+        return _Transaction(self, self._database.create_transaction())
+
+
+class _Transaction:
+    def __init__(self, gate: Gated, transaction: Any) -> None:
+        self._gate = gate
+        self._transaction = transaction
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._transaction[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._transaction[key] = value
+
+    def commit(self) -> Any:
+        return _Commit(self._gate, self._transaction)
+
+
+class _Commit:
+    def __init__(self, gate: Gated, transaction: Any) -> None:
+        self._gate = gate
+        self._transaction = transaction
+
+    def wait(self) -> None:
+        if not self._gate.after:
+            self._gate.pass_through()
+        self._transaction.commit().wait()
+        if self._gate.after:
+            self._gate.pass_through()

@@ -1,0 +1,523 @@
+"""Tasks that are cancelled: nothing is lost, and nothing goes on behind their backs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+
+import pytest
+
+from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
+from fdbqueue.service import FifoQueue, Push, arun
+from fdbqueue.service.awaiting.threads import THREADS
+from fdbqueue.testing import FaultyDatabase
+from tests.concurrency.census import assert_counted
+from tests.concurrency.kinds import KINDS
+from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated
+
+LONG_SECONDS = 60
+#: Who is cancelled is back before this, or was not: an unasked look comes after five seconds.
+SOON_SECONDS = 4
+
+
+def values(items):
+    """Return the values of items."""
+    return [item.value for item in items]
+
+
+async def happens(event):
+    """Wait for what happens in another thread."""
+    assert await asyncio.to_thread(event.wait, DEADLINE_SECONDS)
+
+
+async def at_the_gate(gated, operation):
+    """Return the task of an operation whose commit has come to the gate."""
+    gated.shut()
+    task = asyncio.ensure_future(operation)
+    await happens(gated.reached)
+    return task
+
+
+async def cancelled_at_the_gate(gated, operation, times=1):
+    """Cancel an operation in the middle of its commit, and return its CancelledError.
+
+    It must not end before its commit does.
+    """
+    caught = []
+
+    async def watch():
+        try:
+            await operation
+        except asyncio.CancelledError as error:
+            caught.append(error)
+
+    task = await at_the_gate(gated, watch())
+    for _ in range(times):
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=0.01)
+        assert not done
+    gated.open()
+    await task
+    (error,) = caught
+    return error
+
+
+# Waiting
+
+
+@pytest.mark.parametrize("operation", ["apop", "apop_max", "alease", "alease_max"])
+def test_a_cancelled_wait_ends_at_once(observed, subspace, in_loop, operation):
+    """Nothing is taken, the watch is gone, and the next item is for somebody else."""
+    queue = FifoQueue(observed, subspace)
+
+    async def work():
+        task = asyncio.ensure_future(getattr(queue, operation)(wait=LONG_SECONDS))
+        await happens(observed.watching)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=SOON_SECONDS)
+        assert done
+        assert task.cancelled()
+
+    in_loop(work())
+    assert all(watch.is_ready() for watch in observed.watches)
+    queue.push("x")
+    assert queue.pop().value == "x"
+
+
+def test_a_wait_that_is_cancelled_says_that_nothing_was_taken(observed, subspace, in_loop):
+    """``outcome_known`` is True."""
+    queue = FifoQueue(observed, subspace)
+    known = []
+
+    async def wait():
+        try:
+            await queue.apop(wait=LONG_SECONDS)
+        except asyncio.CancelledError as error:
+            known.append(error.outcome_known)
+            raise
+
+    async def work():
+        task = asyncio.ensure_future(wait())
+        await happens(observed.watching)
+        task.cancel()
+        await asyncio.wait([task])
+
+    in_loop(work())
+    assert known == [True]
+
+
+def test_the_others_go_on_waiting(observed, subspace, in_loop):
+    """Whoever had set the watch may leave; a push wakes those who stay."""
+    queue = FifoQueue(observed, subspace)
+
+    async def work():
+        tasks = [asyncio.ensure_future(queue.apop(wait=LONG_SECONDS)) for _ in range(3)]
+        await happens(observed.watching)
+        tasks[0].cancel()
+        await asyncio.wait([tasks[0]])
+        await queue.apush_many("ab")
+        assert sorted(values(await asyncio.gather(*tasks[1:]))) == ["a", "b"]
+
+    in_loop(work())
+
+
+def test_a_timeout_around_a_wait_loses_nothing(fifo, in_loop):
+    """``asyncio.wait_for`` cancels what it waits for."""
+
+    async def work():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(fifo.apop(wait=LONG_SECONDS), 0.05)
+        await fifo.apush("x")
+        assert (await asyncio.wait_for(fifo.apop(wait=LONG_SECONDS), LONG_SECONDS)).value == "x"
+
+    in_loop(work())
+
+
+def test_waiting_for_items_can_be_cancelled(observed, subspace, in_loop):
+    """At once; uncancelled, it tells whether there may be an item."""
+    queue = FifoQueue(observed, subspace)
+
+    async def work():
+        assert not await queue.await_for_items(0.01)
+        task = asyncio.ensure_future(queue.await_for_items(LONG_SECONDS))
+        other = asyncio.ensure_future(queue.await_for_items(LONG_SECONDS))
+        await happens(observed.watching)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=SOON_SECONDS)
+        assert done
+        await queue.apush("x")
+        assert await other
+
+    in_loop(work())
+
+
+# Taking
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_a_cancelled_pop_puts_its_items_back(kind, gated, subspace, in_loop, end):
+    """At their places, as they were, the counts included; later pushes are behind them."""
+    queue = kind.open(gated, subspace)
+    priority = kind.priorities[-1]
+    before = queue.push_batch([Push(kind.value(text), priority) for text in "abc"])
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.apop_many(3, end=end))
+        assert error.outcome_known
+        assert (await queue.apush(kind.value("d"), priority)).id
+
+    in_loop(work())
+    held = assert_counted(queue)["ready"]
+    assert held[:3] == before
+    assert kind.text(held[3].value) == "d"
+
+
+def test_a_push_goes_behind_what_may_come_back(database, subspace, in_loop):
+    """Also while the items of a pop are gone and the queue is empty."""
+    gated = Gated(database, after=True)
+    queue, other = FifoQueue(gated, subspace), FifoQueue(database, subspace)
+    queue.push_many("abc")
+    in_loop(queue.apop_many(2))
+    queue.push("d")
+
+    async def work():
+        task = await at_the_gate(gated, queue.apop_many(2))
+        other.push("e")
+        task.cancel()
+        gated.open()
+        await asyncio.wait([task])
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == ["c", "d", "e"]
+
+
+@pytest.mark.parametrize("codec", ["json", "bytes"])
+def test_long_and_retried_items_come_back_whole(gated, subspace, in_loop, codec):
+    """All chunks of their values, and their attempts, wherever these are kept."""
+    queue = FifoQueue(gated, subspace, codec=codec, max_value_bytes=1_000_000)
+    texts = ["x" * 250_000, "short", "y" * 100_000]
+    queue.push_many([text.encode() if codec == "bytes" else text for text in texts])
+    for _ in range(2):
+        for item in queue.lease_many(3):
+            queue.nack(item)
+    before = list(queue.peek_many(3))
+    assert [item.attempts for item in before] == [2, 2, 2]
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.apop_many(3))
+        assert error.outcome_known
+
+    in_loop(work())
+    assert queue.peek_many(3) == before
+    assert_counted(queue)
+    assert queue.pop_many(3) == before
+    assert not any(assert_counted(queue).values())
+
+
+@pytest.mark.parametrize("kind", KINDS[::2], ids=str)
+def test_a_cancelled_lease_gives_its_items_back(kind, gated, subspace, in_loop):
+    """At their places, with no attempt counted."""
+    queue = kind.open(gated, subspace, max_attempts=2)
+    queue.push_batch([Push(kind.value(text), kind.priorities[0]) for text in "abc"])
+    queue.nack(queue.lease())
+    before = list(queue)
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.alease_many(2))
+        assert error.outcome_known
+
+    in_loop(work())
+    assert assert_counted(queue)["ready"] == before
+    assert queue.peek_many(3) == before
+
+
+def test_a_cancelled_batch_is_put_back(gated, subspace, in_loop):
+    """It is nobody's, and its items are as they were."""
+    queue = FifoQueue(gated, subspace)
+    before = queue.push_batch([Push("a"), Push("b")])
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.alease_batch(2))
+        assert error.outcome_known
+
+    in_loop(work())
+    assert assert_counted(queue)["ready"] == before
+
+
+def test_a_lease_that_ran_out_meanwhile_is_left_alone(database, subspace, in_loop):
+    """Whoever has the item by then keeps it."""
+    gated = Gated(database, after=True)
+    queue, other = FifoQueue(gated, subspace), FifoQueue(database, subspace)
+    queue.push("x")
+
+    async def work():
+        task = await at_the_gate(gated, queue.alease(seconds=0))
+        theirs = other.lease(seconds=LONG_SECONDS)
+        task.cancel()
+        gated.open()
+        await asyncio.wait([task])
+        other.ack(theirs)
+
+    in_loop(work())
+    assert not any(assert_counted(queue).values())
+
+
+@pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
+def test_what_a_key_has_taken_stays_taken(gated, subspace, in_loop, operation):
+    """A cancelled call under a key can be made again, and returns the same items."""
+    queue = FifoQueue(gated, subspace)
+    queue.push_many("ab")
+
+    async def work():
+        operate = getattr(queue, operation)
+        error = await cancelled_at_the_gate(gated, operate(1, once="key"))
+        assert not error.outcome_known
+        assert values(await operate(1, once="key")) == ["a"]
+        assert values(await operate(1)) == ["b"]
+
+    in_loop(work())
+
+
+def test_a_task_may_be_cancelled_again_and_again(gated, subspace, in_loop):
+    """It waits for the outcome all the same, and nothing is lost."""
+    queue = FifoQueue(gated, subspace)
+    queue.push("x")
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.apop(), times=5)
+        assert error.outcome_known
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == ["x"]
+
+
+def test_items_that_cannot_be_put_back_are_not_lost_silently(database, subspace, in_loop, caplog):
+    """Their ids are logged, with the reason, and the outcome is not known."""
+    faulty = FaultyDatabase(database)
+    gated = Gated(faulty, after=True)
+    queue = FifoQueue(gated, subspace, name="mail")
+    item = queue.push("secret")
+
+    async def work():
+        task = await at_the_gate(gated, queue.apop())
+        faulty.is_available = False
+        task.cancel()
+        gated.open()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    in_loop(work())
+    (record,) = caplog.records
+    assert (record.levelname, record.name) == ("ERROR", "fdbqueue.service.awaiting.taking")
+    assert item.id in record.getMessage()
+    assert "mail" in record.getMessage()
+    assert "secret" not in record.getMessage()
+    assert record.exc_info[0] is EngineUnavailable
+    assert record.exc_info[1] is not None
+
+
+@pytest.mark.parametrize("code", [1031, 2101])
+def test_an_error_and_a_cancelled_task(database, subspace, in_loop, code):
+    """The error is the cause; only after an unknown outcome may items be gone."""
+    faulty = FaultyDatabase(database)
+    gated = Gated(faulty, after=False)
+    queue = FifoQueue(gated, subspace)
+    queue.push("x")
+
+    async def work():
+        faulty.fail_commits(took_effect=False, code=code)
+        error = await cancelled_at_the_gate(gated, queue.apop())
+        assert error.outcome_known == (code != 1031)
+        assert isinstance(error.__cause__, OutcomeUnknown) == (code == 1031)
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == ["x"]
+
+
+def test_no_item_is_lost_whenever_tasks_are_cancelled(database, subspace, in_loop):
+    """Poppers, some cancelled at any moment: each item is had once, or still there."""
+    queue = FifoQueue(database, subspace)
+    dice = random.Random(7)
+    got = []
+
+    async def pop():
+        got.append((await queue.apop(wait=LONG_SECONDS)).value)
+
+    async def work():
+        pushed = 0
+        for _ in range(30):
+            tasks = [asyncio.ensure_future(pop()) for _ in range(8)]
+            pushed += await queue.apush_many(range(pushed, pushed + 6))
+            for _ in range(dice.randrange(20)):
+                await asyncio.sleep(0)
+            if dice.random() < 0.5:
+                await asyncio.sleep(dice.random() * 0.01)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        return pushed
+
+    pushed = in_loop(work())
+    left = values(assert_counted(queue)["ready"])
+    assert sorted(got + left) == list(range(pushed))
+    assert got
+    assert left
+
+
+# Blocks
+
+
+def test_a_cancelled_block_gives_its_item_up(fifo, in_loop):
+    """As one that raises: an attempt is counted, and the item is back."""
+
+    async def hold(held):
+        async with fifo.aleased() as item:
+            assert item.value == "x"
+            held.set()
+            await asyncio.sleep(LONG_SECONDS)
+
+    async def work():
+        await fifo.apush("x")
+        held = asyncio.Event()
+        task = asyncio.ensure_future(hold(held))
+        await held.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    in_loop(work())
+    (item,) = assert_counted(fifo)["ready"]
+    assert item.attempts == 1
+
+
+def test_a_block_cancelled_while_it_gives_up_has_given_up(gated, subspace, in_loop):
+    """The item is not left leased."""
+    queue = FifoQueue(gated, subspace)
+
+    async def hold():
+        with contextlib.suppress(ZeroDivisionError):
+            async with queue.aleased():
+                gated.shut()
+                raise ZeroDivisionError
+
+    async def work():
+        await queue.apush("x")
+        task = asyncio.ensure_future(hold())
+        await happens(gated.reached)
+        task.cancel()
+        gated.open()
+        await asyncio.wait([task])
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == ["x"]
+
+
+# What changes something else
+
+
+def test_a_cancelled_push_is_over_when_it_ends(gated, subspace, in_loop):
+    """It has pushed once, does not say so, and the same call under a key finds out."""
+    queue = FifoQueue(gated, subspace)
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.apush("x", once="key"))
+        assert not error.outcome_known
+        assert await queue.asize() == 1
+        await queue.apush("x", once="key")
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == ["x"]
+
+
+def test_a_cancelled_acknowledgement_is_over_when_it_ends(gated, subspace, in_loop):
+    """The lease is not held any more."""
+    queue = FifoQueue(gated, subspace)
+    queue.push("x")
+
+    async def work():
+        item = await queue.alease()
+        await cancelled_at_the_gate(gated, queue.aack(item))
+        with pytest.raises(LeaseLost):
+            await queue.aack(item)
+
+    in_loop(work())
+
+
+def test_what_has_not_begun_is_not_done(database, subspace, in_loop):
+    """A call that waits for a thread is taken back when its task is cancelled."""
+    queue = FifoQueue(database, subspace)
+    opened, all_busy = threading.Event(), threading.Barrier(THREADS + 1)
+
+    def occupy(tr):
+        all_busy.wait(DEADLINE_SECONDS)
+        opened.wait(DEADLINE_SECONDS)
+
+    async def work():
+        busy = [asyncio.ensure_future(arun(database, occupy)) for _ in range(THREADS)]
+        await asyncio.to_thread(all_busy.wait, DEADLINE_SECONDS)
+        known = []
+
+        async def push():
+            try:
+                await queue.apush("x")
+            except asyncio.CancelledError as error:
+                known.append(error.outcome_known)
+
+        task = asyncio.ensure_future(push())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=SOON_SECONDS)
+        opened.set()
+        await asyncio.gather(*busy)
+        assert known == [True]
+
+    in_loop(work())
+    assert queue.size() == 0
+
+
+def test_a_long_push_stops_between_two_transactions(gated, subspace, in_loop):
+    """The cause of the cancellation says how many are in, and these are."""
+    queue = FifoQueue(gated, subspace)
+    read = []
+
+    def source():
+        for number in range(100):
+            read.append(number)
+            yield "x" * 90_000
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.apush_many(source()))
+        assert not error.outcome_known
+        assert isinstance(error.__cause__, PushInterrupted)
+        assert error.__cause__.context["pushed"] == await queue.asize()
+
+    in_loop(work())
+    assert 0 < queue.size() < len(read) < 100
+
+
+# Many
+
+
+def test_200_tasks_wait_without_threads(database, subspace, in_loop):
+    """They starve neither one another nor anything else, and each gets an item of its own."""
+    queue, other = FifoQueue(database, subspace["a"]), FifoQueue(database, subspace["b"])
+
+    async def work():
+        waiting = [asyncio.ensure_future(queue.apop(wait=LONG_SECONDS)) for _ in range(200)]
+        for number in range(20):
+            await other.apush(number)
+            assert (await other.apop()).value == number
+        assert not any(task.done() for task in waiting)
+        for number in range(200):
+            await queue.apush(number)
+        found = await asyncio.gather(*waiting)
+        assert sorted(values(found)) == list(range(200))
+
+    in_loop(work())
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith("fdbqueue-await")]
+    assert ours
+    assert len(ours) <= THREADS

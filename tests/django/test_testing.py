@@ -1,0 +1,462 @@
+"""What a project's own tests are given: empty queues, faults, values, time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.test import SimpleTestCase, TestCase, override_settings
+
+import fdbqueue
+from fdbqueue import conf, testing
+from fdbqueue.exceptions import (
+    ConfigurationError,
+    EngineUnavailable,
+    OutcomeUnknown,
+    QueueNotFound,
+)
+from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service.counters import Counts
+from fdbqueue.testing import FaultyDatabase
+from tests.django.open_files import open_files
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def project(settings, setting, empty_queues):
+    """A project's own setting, with something in its queues; on a cluster, a place in it."""
+    if not os.environ.get("FDB_CLUSTER_FILE"):
+        settings.FDBQUEUE = setting
+    else:
+        prefix = (*settings.FDBQUEUE["PREFIX"], "project")
+        queues = {**setting["QUEUES"], "legacy": {**setting["QUEUES"]["legacy"]}}
+        queues["legacy"]["subspace"] = (*prefix, "P")
+        settings.FDBQUEUE = {**settings.FDBQUEUE, "PREFIX": prefix, "QUEUES": queues}
+    fdbqueue.queue("mail").push("the project's")
+    fdbqueue.queue("legacy").push(b"the project's")
+    return settings.FDBQUEUE
+
+
+def temporary(catalog):
+    """Return the folder of the embedded engine's file, None on a cluster."""
+    path = getattr(catalog.database, "path", None)
+    return None if path is None else Path(path).parent
+
+
+def under(database, prefix):
+    """Return the keys under a prefix."""
+    import fdb.tuple
+
+    begin = fdb.tuple.pack(prefix)
+    return [row.key for row in database.create_transaction().get_range(begin, begin + b"\xff\xff")]
+
+
+# Empty queues
+
+
+def test_a_block_has_queues_of_its_own(project):
+    """Empty, described as the project's, and gone afterwards; the project's are untouched."""
+    with testing.empty_queues() as catalog:
+        assert conf.catalog() is catalog
+        assert testing.values("mail") == testing.values("legacy") == []
+        assert isinstance(fdbqueue.queue("quakes"), PriorityQueue)
+        assert fdbqueue.queue("quakes").priority_type == "float"
+        for name, value in (("mail", "x"), ("legacy", b"x"), ("user-1", "x")):
+            fdbqueue.queue(name).push(value)
+        assert catalog.names() == sorted([*catalog.plain_names(), "user-1"])
+        prefix, folder = django_settings.FDBQUEUE["PREFIX"], temporary(catalog)
+    assert testing.values("mail") == ["the project's"]
+    assert testing.values("legacy") == [b"the project's"]
+    assert "user-1" not in conf.catalog().names()
+    assert project == django_settings.FDBQUEUE
+    assert prefix[0] == "fdbqueue-test"
+    if folder is None:
+        assert under(conf.database(), prefix) == []
+    else:
+        assert not folder.exists()
+
+
+def test_blocks_share_nothing(project):
+    """Also one in another."""
+    with testing.empty_queues():
+        fdbqueue.queue("mail").push("outer")
+        with testing.empty_queues():
+            assert testing.values("mail") == []
+            fdbqueue.queue("mail").push("inner")
+        assert testing.values("mail") == ["outer"]
+    with testing.empty_queues():
+        assert testing.values("mail") == []
+
+
+def test_a_block_may_have_other_queues(project):
+    """Those it names, and no others."""
+    with testing.empty_queues({"only": {"kind": "fifo", "subspace": ("P",)}}) as catalog:
+        assert catalog.names() == ["only"]
+        fdbqueue.queue("only").push("x")
+        with pytest.raises(QueueNotFound):
+            fdbqueue.queue("mail")
+    assert testing.values("legacy") == [b"the project's"]
+
+
+def test_the_queues_are_gone_after_an_error(project):
+    """Whatever the block raises."""
+    folders = []
+
+    def fail():
+        with testing.empty_queues() as catalog:
+            folders.append(temporary(catalog))
+            fdbqueue.queue("mail").push(1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    (folder,) = folders
+    assert folder is None or not folder.exists()
+    assert testing.values("mail") == ["the project's"]
+
+
+def test_a_wrong_setting_is_an_error_and_stays_as_it_was(project):
+    """The block is not entered, and nothing is left."""
+    with pytest.raises(ConfigurationError), testing.empty_queues({"mail": {"kind": "x"}}):
+        pytest.fail("it was entered")
+    assert project == django_settings.FDBQUEUE
+
+
+def test_an_engine_of_the_projects_own_is_used_as_it_is(setting, tmp_path):
+    """Under a prefix that is cleared at the end, the receipts included."""
+    own = {**setting, "ENGINE": "tests.django.own_engine", "OPTIONS": {"folder": tmp_path}}
+    with override_settings(FDBQUEUE=own):
+        with testing.empty_queues() as catalog:
+            fdbqueue.queue("mail").push("x")
+            assert catalog.database.path == str(tmp_path / "own.sqlite3")
+        assert under(conf.database(), ("fdbqueue-test",)) == []
+
+
+def test_the_file_is_closed(tmp_path, monkeypatch):
+    """Nothing of the temporary folder is open any more."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    setting = {"OPTIONS": {"path": tmp_path / "q"}, "QUEUES": {"mail": {"kind": "fifo"}}}
+    with override_settings(FDBQUEUE=setting):
+        with testing.empty_queues():
+            fdbqueue.queue("mail").push("x")
+            assert any(str(tmp_path) in name for name in open_files())
+        assert not any(str(tmp_path) in name for name in open_files())
+    assert list(tmp_path.iterdir()) == []
+
+
+@testing.empty_queues()
+def test_a_function_may_be_decorated():
+    """It runs with empty queues, each time."""
+    assert testing.values("mail") == []
+    fdbqueue.queue("mail").push("x")
+
+
+test_it_runs_again = test_a_function_may_be_decorated
+
+
+def test_a_coroutine_may_be_decorated(project):
+    """It has the queues until it is done."""
+
+    @testing.empty_queues()
+    async def work():
+        await fdbqueue.queue("mail").apush("x")
+        await asyncio.sleep(0)
+        return testing.values("mail")
+
+    assert asyncio.run(work()) == ["x"]
+    assert testing.values("mail") == ["the project's"]
+
+
+@testing.empty_queues()
+class Decorated(SimpleTestCase):
+    """A test case may be decorated."""
+
+    def setUp(self):
+        """Push what would be there twice if the tests shared it."""
+        fdbqueue.queue("mail").push("x")
+
+    def test_one(self):
+        """Only what this test has set up is there."""
+        assert testing.values("mail") == ["x"]
+
+    def test_another(self):
+        """Likewise."""
+        assert testing.values("mail") == ["x"]
+
+
+class Mixed(testing.EmptyQueuesMixin, TestCase):
+    """A test case with the mixin, which also keeps what the class sets up apart."""
+
+    @classmethod
+    def setUpTestData(cls):
+        """Push once for the class."""
+        fdbqueue.queue("mail").push("of the class")
+
+    def setUp(self):
+        """Push, without calling the parent's."""
+        fdbqueue.queue("mail").push("x")
+
+    def tearDown(self):
+        """The queues are still there."""
+        assert testing.values("mail")[0] == "x"
+
+    def test_one(self):
+        """Only what this test has set up is there, not what the class did."""
+        fdbqueue.queue("mail").push("y")
+        assert testing.values("mail") == ["x", "y"]
+
+    def test_another(self):
+        """Likewise."""
+        assert testing.values("mail") == ["x"]
+
+    async def test_async(self):
+        """Also in a coroutine."""
+        assert (await fdbqueue.queue("mail").apop()).value == "x"
+        await fdbqueue.queue("mail").apush("x")
+
+
+class MixedWithQueues(testing.EmptyQueuesMixin, SimpleTestCase):
+    """A test case that names its queues."""
+
+    fdbqueue_queues = {"only": {"kind": "priority"}}  # noqa: RUF012  # as users write it
+
+    def test_they_are_there(self):
+        """And no others."""
+        assert conf.catalog().names() == ["only"]
+
+
+def test_the_mixin_leaves_the_project_alone(project):
+    """Under unittest's own runner, and when it debugs."""
+    loader = unittest.defaultTestLoader
+
+    class Case(testing.EmptyQueuesMixin, SimpleTestCase):
+        def test(self):
+            assert testing.values("mail") == []
+            fdbqueue.queue("mail").push("x")
+
+    result = loader.loadTestsFromTestCase(Case).run(unittest.TestResult())
+    assert (result.testsRun, result.failures, result.errors) == (1, [], [])
+    loader.loadTestsFromTestCase(Case).debug()
+    assert testing.values("mail") == ["the project's"]
+
+
+#: As in the tests of this repository.
+WARNINGS = ("-W", "error", "-W", "ignore:_SixMetaPathImporter:ImportWarning")
+
+PLUGIN = """
+import fdbqueue
+from fdbqueue import testing
+
+
+def test_empty(empty_queues):
+    fdbqueue.queue("mail").push("x")
+    assert empty_queues.queue("mail").size() == 1
+
+
+def test_empty_again(empty_queues):
+    assert testing.values("mail") == []
+
+
+def test_nothing_is_done_unasked():
+    assert testing.values("mail") == ["the project's"]
+"""
+
+
+def test_the_plugin_is_one_line(tmp_path, setting):
+    """A project's ``conftest.py`` names it; only tests that ask for queues have their own."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["fdbqueue.testing.pytest_plugin"]\n')
+    (tmp_path / "test_it.py").write_text(PLUGIN)
+    (tmp_path / "site_settings.py").write_text(
+        "SECRET_KEY = 'x'\n"
+        f"FDBQUEUE = {{'OPTIONS': {{'path': {str(tmp_path / 'q')!r}}},"
+        " 'QUEUES': {'mail': {'kind': 'fifo'}}}\n"
+    )
+    with override_settings(
+        FDBQUEUE={"OPTIONS": {"path": tmp_path / "q"}, "QUEUES": {"mail": {"kind": "fifo"}}}
+    ):
+        fdbqueue.queue("mail").push("the project's")
+    answer = subprocess.run(
+        [*(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"), *WARNINGS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={
+            **{name: value for name, value in os.environ.items() if name != "FDB_CLUSTER_FILE"},
+            "DJANGO_SETTINGS_MODULE": "site_settings",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}",
+        },
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "3 passed" in answer.stdout
+
+
+def test_pytest_is_not_needed():
+    """Importing the helpers loads no pytest, and using them neither."""
+    code = "import sys, fdbqueue.testing; print('pytest' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert answer.stdout.strip() == "False"
+
+
+# What is in them
+
+
+@testing.empty_queues({"quakes": {"kind": "priority"}})
+def test_values_are_in_their_order():
+    """From either end, in each state, by name or by queue."""
+    queue = fdbqueue.queue("quakes")
+    queue.push_many([("b", 2), ("a", 1), ("c", 3)])
+    queue.push("later", 0, delay=60)
+    assert testing.values("quakes") == testing.values(queue) == ["a", "b", "c"]
+    assert testing.values("quakes", end="max") == ["c", "b", "a"]
+    assert testing.values(queue, state="delayed") == ["later"]
+    with pytest.raises(QueueNotFound):
+        testing.values("nope")
+
+
+# Faults
+
+
+def run_counted(database, runs):
+    """Push in a transaction of the caller's, noting each run."""
+
+    @fdbqueue.transactional
+    def work(tr):
+        runs.append(1)
+        fdbqueue.queue("mail").push("x", tr=tr)
+
+    work(database)
+
+
+@pytest.mark.parametrize(("took_effect", "expected"), [(True, 1), (False, 2)])
+def test_an_outcome_that_can_be_found_out(empty_queues, took_effect, expected):
+    """The effect is there once; the function runs again only where it was not there."""
+    runs = []
+    with testing.unknown_outcome(took_effect=took_effect) as database:
+        run_counted(conf.database(), runs)
+    assert database.happened == 1
+    assert len(runs) == expected
+    assert testing.values("mail") == ["x"]
+
+
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_an_outcome_that_stays_unknown(empty_queues, took_effect):
+    """The caller is told so, and it is one or the other."""
+    with testing.unknown_outcome(took_effect=took_effect, stays_unknown=True):
+        with pytest.raises(OutcomeUnknown):
+            fdbqueue.queue("mail").push("x")
+        fdbqueue.queue("mail").push("the next one is fine")
+    assert ("x" in testing.values("mail")) == took_effect
+    assert "the next one is fine" in testing.values("mail")
+
+
+def test_a_fault_that_befell_nothing_is_a_mistake(empty_queues):
+    """A test without a commit has tested nothing; what it raises itself is more important."""
+    with (
+        pytest.raises(AssertionError, match="nothing was committed"),
+        testing.unknown_outcome(took_effect=True),
+    ):
+        fdbqueue.queue("mail").peek()
+    with pytest.raises(ZeroDivisionError), testing.unknown_outcome(took_effect=True):
+        fdbqueue.queue("mail").push(1 / 0)
+
+
+def test_reads_use_no_fault_up(empty_queues):
+    """Only a commit that has something to write fails."""
+    with testing.unknown_outcome(took_effect=True, stays_unknown=True) as database:
+        queue = fdbqueue.queue("mail")
+        assert (queue.peek(), queue.size(), queue.pop()) == (None, 0, None)
+        assert database.happened == 0
+        with pytest.raises(OutcomeUnknown):
+            queue.push("x")
+
+
+def test_an_engine_may_be_unavailable(empty_queues):
+    """Whatever needs it says so, and afterwards all is there."""
+    fdbqueue.queue("mail").push("x")
+    with testing.engine_unavailable():
+        for operation in ("pop", "peek", "size", "lease"):
+            with pytest.raises(EngineUnavailable):
+                getattr(fdbqueue.queue("mail"), operation)()
+    assert testing.values("mail") == ["x"]
+
+
+def test_faults_may_be_put_in_one_another(empty_queues):
+    """And by hand, in the middle of a block."""
+    unknown = testing.unknown_outcome(took_effect=True, stays_unknown=True)
+    with unknown, testing.engine_unavailable() as database:
+        with pytest.raises(EngineUnavailable):
+            fdbqueue.queue("mail").push("x")
+        database.is_available = True
+        with pytest.raises(OutcomeUnknown):
+            fdbqueue.queue("mail").push("y")
+        fdbqueue.queue("mail").push("z")
+    assert testing.values("mail") == ["y", "z"]
+
+
+@testing.empty_queues()
+@testing.engine_unavailable()
+def test_faults_may_decorate():
+    """A function, and a coroutine likewise."""
+    with pytest.raises(EngineUnavailable):
+        fdbqueue.queue("mail").push("x")
+
+
+def test_faults_need_no_django(database, subspace):
+    """They go around any database object, for as many commits as one likes."""
+    faulty = FaultyDatabase(database)
+    queue = FifoQueue(faulty, subspace)
+    faulty.fail_commits(took_effect=True, code=1031, times=math.inf)
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknown):
+            queue.push("x")
+    assert faulty.happened == 3
+    faulty.fail_commits(took_effect=True, times=0)
+    queue.push("y")
+    assert testing.values(queue) == ["x", "x", "x", "y"]
+
+
+def test_a_commit_that_fails_by_itself_leaves_the_fault_to_the_next(engine, prefix):
+    """A conflict is a conflict; only what would have succeeded is made uncertain."""
+    faulty = FaultyDatabase(engine.database)
+    transaction, other = faulty.create_transaction(), engine.database.create_transaction()
+    transaction[prefix].wait()
+    transaction[prefix] = b"mine"
+    other[prefix] = b"theirs"
+    other.commit().wait()
+    faulty.fail_commits(took_effect=True)
+    with pytest.raises(engine.error) as caught:
+        transaction.commit().wait()
+    assert (caught.value.code, faulty.happened) == (1020, 0)
+    transaction.on_error(caught.value.code).wait()
+    transaction[prefix] = b"mine"
+    with pytest.raises(engine.error) as caught:
+        transaction.commit().wait()
+    assert (caught.value.code, faulty.happened) == (1021, 1)
+    assert bytes(engine.database.create_transaction()[prefix]) == b"mine"
+
+
+# Time
+
+
+def test_time_may_be_set_ahead(empty_queues):
+    """What is delayed comes, leases run out, and afterwards the clock is right again."""
+    mail = fdbqueue.queue("mail")
+    mail.push("later", delay=3_600)
+    with testing.time_ahead(3_000), testing.time_ahead(601):
+        leased = mail.lease(seconds=60)
+        assert leased.value == "later"
+    assert mail.counts() == Counts(ready=0, leased=1, delayed=0, dead=0)
+    with testing.time_ahead(3_600):
+        assert mail.lease() is None
+    with testing.time_ahead(3_700):
+        assert mail.lease().attempts == 1
