@@ -25,7 +25,7 @@ from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.writes import Mutation
 from fdbqueue.exceptions import EngineUnavailable
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MAX_GROUP_BYTES = 16_000_000
 _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
@@ -211,7 +211,7 @@ class Committer:
             connection.execute("COMMIT" if accepted else "ROLLBACK")
             failure = None
         except sqlite3.Error as error:
-            _log.error("a commit failed", exc_info=error, extra={"path": self._store.path})
+            logger.error("a commit failed", exc_info=error, extra={"path": self._store.path})
             cause = error
             if failure == 1020 or connection.in_transaction or _is_unwritten(error):
                 failure = 1510

@@ -19,7 +19,7 @@ from fdbqueue.engines.embedded.errors import FDBError
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _call(callback: Callable[[Any], object], future: Any) -> None:
@@ -27,7 +27,7 @@ def _call(callback: Callable[[Any], object], future: Any) -> None:
     try:
         callback(future)
     except Exception:  # noqa: BLE001  # it is no concern of who completed the future
-        _log.exception("a callback of a future failed")
+        logger.exception("a callback of a future failed")
 
 
 def _put_place(ready: queue.SimpleQueue[int], place: int, _: Any) -> None:

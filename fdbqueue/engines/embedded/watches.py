@@ -28,7 +28,7 @@ from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
@@ -58,7 +58,7 @@ class Bells:
             self._look()
         except OSError:
             self._changed_at = -1
-            _log.exception("the watching processes cannot be found")
+            logger.exception("the watching processes cannot be found")
         for name, pipe in list(self._pipes.items()):
             try:
                 os.write(pipe, b"!")
@@ -94,7 +94,7 @@ class Bells:
                     self._drop(name)
                 else:
                     self._changed_at = -1
-                    _log.warning("a watching process cannot be woken", exc_info=error)
+                    logger.warning("a watching process cannot be woken", exc_info=error)
 
     def _drop(self, name: str) -> None:
         pipe = self._pipes.pop(name, None)
