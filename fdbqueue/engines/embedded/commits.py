@@ -211,7 +211,7 @@ class Committer:
             connection.execute("COMMIT" if accepted else "ROLLBACK")
             failure = None
         except sqlite3.Error as error:
-            logger.error("a commit failed", exc_info=error, extra={"path": self._store.path})
+            logger.exception("a commit failed", extra={"path": self._store.path})
             cause = error
             if failure == 1020 or connection.in_transaction or _is_unwritten(error):
                 failure = 1510

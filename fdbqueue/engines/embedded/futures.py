@@ -26,7 +26,7 @@ def _call(callback: Callable[[Any], object], future: Any) -> None:
     """Run a callback; as with the binding, what it raises is reported and goes no further."""
     try:
         callback(future)
-    except Exception:  # noqa: BLE001  # it is no concern of who completed the future
+    except Exception:  # it is no concern of who completed the future
         logger.exception("a callback of a future failed")
 
 
