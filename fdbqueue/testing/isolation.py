@@ -49,8 +49,7 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
         self._prefix = (PREFIX, secrets.token_hex(8))
         self._folder: Path | None = None
         setting = getattr(settings, conf.SETTING, {})
-        self._override = override_settings(**{conf.SETTING: self._moved(setting)})
-        self._override.enable()
+        self._set(self._moved(setting))
         try:
             self._catalog = conf.catalog()
         except BaseException:
@@ -69,8 +68,15 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
         finally:
             self._restore()
 
-    def _restore(self) -> None:
+    def _set(self, setting: dict[str, Any]) -> None:
+        self._override = override_settings(**{conf.SETTING: setting})
+        self._override.enable()
+
+    def _reset(self) -> None:
         self._override.disable()
+
+    def _restore(self) -> None:
+        self._reset()
         if self._folder is not None:
             shutil.rmtree(self._folder)
 

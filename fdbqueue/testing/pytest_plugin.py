@@ -1,4 +1,4 @@
-"""A fixture for pytest; no test is changed that does not ask for it.
+"""Fixtures for pytest; no test is changed that does not ask for one.
 
 In the root ``conftest.py``::
 
@@ -7,16 +7,51 @@ In the root ``conftest.py``::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from fdbqueue import testing
+from fdbqueue import conf
 from fdbqueue.service import Catalog
+from fdbqueue.testing.isolation import empty_queues as isolation
+
+
+class _ByFixture(isolation):
+    """Queues of a test's own, by pytest-django's ``settings``.
+
+    That undoes all that is set through it at its own end, in the order opposite to that it was
+    set in. An override of another's in the midst of these must not end before.
+    """
+
+    def __init__(self, queues: Mapping[str, Any] | None, fixture: Any) -> None:
+        super().__init__(queues)
+        self._fixture = fixture
+
+    def _set(self, setting: dict[str, Any]) -> None:
+        setattr(self._fixture, conf.SETTING, setting)
+
+    def _reset(self) -> None:
+        """Leave it to the fixture."""
 
 
 @pytest.fixture
-def empty_queues() -> Iterator[Catalog]:
+def fdbqueue_queues() -> Mapping[str, Any] | None:
+    """The setting's ``QUEUES`` for ``empty_queues``; None for the project's. Define it anew."""
+    return None
+
+
+@pytest.fixture
+def empty_queues(
+    request: pytest.FixtureRequest, fdbqueue_queues: Mapping[str, Any] | None
+) -> Iterator[Catalog]:
     """The project's queues, empty, and the test's own; the value is their catalog."""
-    with testing.empty_queues() as catalog:
+    fixture = None
+    if request.config.pluginmanager.has_plugin("django"):
+        fixture = request.getfixturevalue("settings")
+    if type(fixture).__module__.startswith("pytest_django"):
+        own: isolation = _ByFixture(fdbqueue_queues, fixture)
+    else:
+        own = isolation(fdbqueue_queues)
+    with own as catalog:
         yield catalog

@@ -251,6 +251,8 @@ def test_the_mixin_leaves_the_project_alone(project):
 WARNINGS = ("-W", "error", "-W", "ignore:_SixMetaPathImporter:ImportWarning")
 
 PLUGIN = """
+import pytest
+
 import fdbqueue
 from fdbqueue import testing
 
@@ -266,13 +268,52 @@ def test_empty_again(empty_queues):
 
 def test_nothing_is_done_unasked():
     assert testing.values("mail") == ["the project's"]
+
+
+class TestOthers:
+    @pytest.fixture
+    def fdbqueue_queues(self):
+        return {"only": {"kind": "fifo"}}
+
+    def test_the_queues_may_be_others(self, empty_queues):
+        assert empty_queues.names() == ["only"]
+"""
+
+#: pytest-django's fixture, before and after the queues.
+BESIDE_DJANGOS = """
+
+@pytest.mark.parametrize("again", range(2))
+def test_settings_before(settings, empty_queues, again):
+    assert testing.values("mail") == []
+    fdbqueue.queue("mail").push("x")
+    settings.USE_TZ = False
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"MAX_LIMIT": 7}}
+    assert testing.values("mail") == ["x"]
+
+
+@pytest.mark.parametrize("again", range(2))
+def test_settings_after(empty_queues, settings, again):
+    assert testing.values("mail") == []
+    fdbqueue.queue("mail").push("x")
+    settings.USE_TZ = False
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"MAX_LIMIT": 7}}
+    assert testing.values("mail") == ["x"]
+
+
+def test_all_is_as_it_was():
+    from django.conf import settings
+
+    assert settings.USE_TZ
+    assert "API" not in settings.FDBQUEUE
+    assert testing.values("mail") == ["the project's"]
 """
 
 
-def test_the_plugin_is_one_line(tmp_path, setting):
-    """A project's ``conftest.py`` names it; only tests that ask for queues have their own."""
+@pytest.mark.parametrize("has_djangos", [False, True])
+def test_the_plugin_is_one_line(tmp_path, has_djangos):
+    """With pytest-django or without; only tests that ask for queues have their own."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["fdbqueue.testing.pytest_plugin"]\n')
-    (tmp_path / "test_it.py").write_text(PLUGIN)
+    (tmp_path / "test_it.py").write_text(PLUGIN + (BESIDE_DJANGOS if has_djangos else ""))
     (tmp_path / "site_settings.py").write_text(
         "SECRET_KEY = 'x'\n"
         f"FDBQUEUE = {{'OPTIONS': {{'path': {str(tmp_path / 'q')!r}}},"
@@ -282,8 +323,14 @@ def test_the_plugin_is_one_line(tmp_path, setting):
         FDBQUEUE={"OPTIONS": {"path": tmp_path / "q"}, "QUEUES": {"mail": {"kind": "fifo"}}}
     ):
         fdbqueue.queue("mail").push("the project's")
+    plugins = () if has_djangos else ("-p", "no:django")
     answer = subprocess.run(
-        [*(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"), *WARNINGS, str(tmp_path)],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"),
+            *WARNINGS,
+            *plugins,
+            str(tmp_path),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -295,7 +342,7 @@ def test_the_plugin_is_one_line(tmp_path, setting):
         },
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "3 passed" in answer.stdout
+    assert f"{9 if has_djangos else 4} passed" in answer.stdout
 
 
 def test_pytest_is_not_needed():
