@@ -21,6 +21,8 @@ class Measuring(Observer):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         names = ("queue", "operation")
+        #: Looking these up costs several times what counting does.
+        self._known: dict[tuple[str, str], tuple[Histogram, Counter]] = {}
         self._seconds = Histogram(
             "fdbqueue_operation_seconds",
             "How long operations on queues took, retries included, waiting for items not.",
@@ -50,9 +52,13 @@ class Measuring(Observer):
     def operation(self, done: Operation) -> None:
         """Note an operation."""
         labels = label_of(done.queue), done.verb
-        self._seconds.labels(*labels).observe(done.seconds)
-        if done.items:
-            self._items.labels(*labels).inc(done.items)
+        known = self._known.get(labels)
+        if known is None:
+            known = self._seconds.labels(*labels), self._items.labels(*labels)
+            self._known[labels] = known
+        seconds, items = known
+        seconds.observe(done.seconds)
+        items.inc(done.items)
         if done.error is not None:
             self._failures.labels(*labels, _name(done.error)).inc()
 

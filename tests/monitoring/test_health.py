@@ -42,6 +42,7 @@ def failing(settings):
 @pytest.mark.parametrize("address", [LIVE, READY])
 def test_all_is_well(queues, anybody, address):
     """Whoever asks is told so, and nothing else."""
+    queues.reach()  # the first time a file is made, which may take long
     answer = anybody.get(address)
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
     assert anybody.head(address).status_code == 200
@@ -112,6 +113,7 @@ def test_no_answer_is_kept(queues, anybody, address):
 @pytest.mark.parametrize("address", [LIVE, READY])
 def test_nobody_has_to_log_in(queues, settings, anybody, address):
     """Also where the project wants everybody to."""
+    queues.reach()
     login = "django.contrib.auth.middleware.LoginRequiredMiddleware"
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, login]
     assert anybody.get(address).status_code == 200
@@ -125,7 +127,7 @@ def test_nothing_is_written_and_one_key_is_read(settings, tmp_path, anybody):
         "ENGINE": "tests.pages.watched_engine",
         "OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"},
     }
-    conf.catalog()
+    conf.catalog().reach()
     watched_engine.reads.clear()
     watched_engine.writes.clear()
     assert anybody.get(READY).status_code == 200

@@ -6,14 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fdb.tuple
 import pytest
 from django.core.checks import run_checks
 from django.test import Client
+from fdb.subspace_impl import Subspace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.metrics import sizes
+from fdbqueue.service import FifoQueue, run
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS, TOKEN = "/metrics/", "a-token-of-some-length"
@@ -133,36 +136,34 @@ def test_failures_are_counted_by_their_code(queues, bearer):
     assert growth(bearer, fail, "fdbqueue_operation_failures_total", **labels) == 1
 
 
-def test_conflicts_are_counted(queues, bearer):
+def test_conflicts_are_counted(queues, bearer, settings):
     """By FoundationDB's code, retried or not."""
-    from fdbqueue.service import run
+    key = fdb.tuple.pack((*settings.FDBQUEUE["PREFIX"], "key"))
 
     def conflict():
         runs = []
 
         def change(tr):
-            runs.append(tr[b"fdbqueue-test"].wait())
+            runs.append(tr[key].wait())
             if len(runs) == 1:
-                run(queues.database, lambda other: other.set(b"fdbqueue-test", b"theirs"))
-            tr.clear(b"fdbqueue-test")
+                run(queues.database, lambda other: other.set(key, b"theirs"))
+            tr.clear(key)
 
         run(queues.database, change)
 
     assert growth(bearer, conflict, "fdbqueue_engine_errors_total", code="1020") == 1
 
 
-def test_queues_that_the_setting_does_not_know_share_a_label(queues, bearer):
+def test_queues_that_the_setting_does_not_know_share_a_label(queues, bearer, settings):
     """A program may make any number of them."""
-    from fdb.subspace_impl import Subspace
-
-    from fdbqueue.service import FifoQueue
-
-    space = Subspace(("fdbqueue-test", "own"))
+    space = Subspace((*settings.FDBQUEUE["PREFIX"], "own"))
     own = FifoQueue(queues.database, space, name="my own")
     labels = {"queue": "other", "operation": "push"}
-    grown = growth(bearer, lambda: own.push("x"), "fdbqueue_operation_seconds_count", **labels)
-    own.clear()
-    assert grown == 1
+
+    def push():
+        own.push("x")
+
+    assert growth(bearer, push, "fdbqueue_operation_seconds_count", **labels) == 1
 
 
 def test_openmetrics_for_who_asks_for_it(queues, bearer):

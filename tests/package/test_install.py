@@ -124,7 +124,9 @@ def test_health_needs_nothing_else(site):
     code = """
 import django; django.setup()
 from django.test import RequestFactory
+import fdbqueue
 from fdbqueue.health.urls import urlpatterns
+fdbqueue.queue("quakes").size()  # a file may have to be made
 for pattern in urlpatterns:
     print(pattern.callback(RequestFactory().get("/")).status_code)
 """
