@@ -57,6 +57,12 @@ if _engine in _ours and os.environ.get("FDB_CLUSTER_FILE"):
         "ENGINE": "fdbqueue.engines.foundationdb",
         "OPTIONS": {{"cluster_file": os.environ["FDB_CLUSTER_FILE"]}},
         "PREFIX": ("fdbqueue-test", "{prefix}"),
+        "QUEUES": {{
+            name: {{**options, "subspace": ("fdbqueue-test", "{prefix}", *options["subspace"])}}
+            if "subspace" in options
+            else options
+            for name, options in FDBQUEUE.get("QUEUES", {{}}).items()
+        }},
     }}
 elif _engine == "fdbqueue.engines.foundationdb":
     FDBQUEUE = {{
@@ -145,4 +151,5 @@ def _environment(base: Path, module: str, prefix: str) -> dict[str, str]:
         "PYTHONPATH": str(installed),
         "PYTHONWARNINGS": "error,ignore::ImportWarning",
         "PYTHONUNBUFFERED": "1",
+        "FDBQUEUE_PATH": "",  # the demo project's file is in its folder
     }

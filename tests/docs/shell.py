@@ -39,7 +39,7 @@ class Step(NamedTuple):
     @property
     def may_fail(self) -> bool:
         """Does the documentation show an error, and so a status other than 0?"""
-        return "Error" in self.shown or "^C" in self.shown
+        return any(sign in self.shown for sign in ("Error", "ERROR ", "^C"))
 
 
 def steps(session: str) -> list[Step]:

@@ -90,7 +90,7 @@ def test_ctrl_c_is_pressed_when_what_stands_before_it_is_printed(run):
     run(
         "```console\n$ echo 1 | python manage.py queue_push mail --verbosity 0\n...\n"
         "$ python manage.py queue_drain mail --handler builtins.print --follow\n"
-        "Item(value=1, ...)\n^CCommandError: Interrupted. 1 items are handled, 0 failed.\n```\n"
+        "Item(value=1, ...)\n^C...CommandError: Interrupted. 1 items are handled, 0 failed.\n```\n"
     )
 
 
@@ -118,6 +118,8 @@ def test_what_is_wrong_in_a_shell_ends_it(run):
         ("a\nb", "a...", True),
         ("at 2026-11-21T03:12:44.251094Z", "at 2020-01-01T00:00:00Z", True),
         ("at 2026-11-21 03:12:44", "at noon", False),
+        ("for 12s, 3.4 ms", "for 4h, 12.0 ms", True),
+        ("for 12s", "for 12 sheep", False),
         ('"IcAZmZmZmZmaFAGK6Ip64BLc0K"', '"FQEBCF7MemwH8xOTchMtvRknhCudzkMA"', True),
         ("antidisestablishmentarianism", "pseudopseudohypoparathyroidism", False),
         ("http://127.0.0.1:41234/", "http://127.0.0.1:8000/", True),
