@@ -79,6 +79,8 @@ class Runner:
                 raise Failure(f"{place}: {error}") from error
         if self._waiting:
             raise Failure(f"{self._page.path}: no block runs {self._waiting}")
+        if self._servers:
+            self._look_at_addresses()
 
     def close(self) -> None:
         """End every process, and forget what was pushed."""
@@ -197,6 +199,16 @@ class Runner:
             time.sleep(0.05)
         if step.shown and not is_as_shown(log.read_text(), step.shown + "..."):
             raise Failure(f"{command} printed\n{log.read_text()}\nwhere is shown\n{step.shown}")
+
+    def _look_at_addresses(self) -> None:
+        """Ask for each page that the text sends its reader to."""
+        for address in re.findall(rf"<(http://{re.escape(_ADDRESS)}/[^>]*)>", self._page.text):
+            try:
+                with urllib.request.urlopen(self._here(address), timeout=DEADLINE_SECONDS):
+                    pass
+            except urllib.error.HTTPError as error:
+                with contextlib.closing(error):
+                    raise Failure(f"{self._page.path}: {address} answers {error.code}") from error
 
     def _here(self, text: str) -> str:
         """Return a text with the address that servers have here."""

@@ -103,6 +103,12 @@ def test_a_server_runs_to_the_end_of_the_page(run):
     )
 
 
+def test_an_address_that_is_not_there_is_a_failure(run):
+    """Where a page runs a server, the addresses that its text names are asked for."""
+    with pytest.raises(Failure, match="answers 404"):
+        run("```console\n$ python manage.py runserver\n```\n<http://127.0.0.1:8000/none/>\n")
+
+
 def test_what_is_wrong_in_a_shell_ends_it(run):
     """A step in which the shell itself ends is a failure, not a wait."""
     with pytest.raises(Failure, match="has ended"):
