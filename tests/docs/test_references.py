@@ -13,6 +13,7 @@ from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import embedded, foundationdb
 from fdbqueue.management import exits
 from fdbqueue.service import QueueSpec
+from tests.docs import reference
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 
@@ -134,3 +135,8 @@ def test_the_commands_are_all_there():
     shown = {code(row["command"]).split()[0] for row in table(page, "command")}
     commands = (ROOT / "fdbqueue" / "management" / "commands").glob("queue_*.py")
     assert shown == {path.stem for path in commands}
+
+
+def test_the_rest_reference_is_that_of_the_schema():
+    """``make reference`` would write the page as it is."""
+    assert reference.TARGET.read_text(encoding="utf-8") == reference.written()
