@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -26,8 +27,7 @@ def links(page: Page) -> Iterator[str]:
 def anchors(page: Page) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     found: set[str] = set()
-    tokens = page.tokens
-    for token, inline in zip(tokens, tokens[1:], strict=False):
+    for token, inline in itertools.pairwise(page.tokens):
         if token.type == "heading_open":
             text = "".join(child.content for child in inline.children or [])
             anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
@@ -48,9 +48,10 @@ def wrong(page: Page) -> Iterator[str]:
             continue
         if not file.exists() or not file.is_relative_to(ROOT):
             yield target
-        elif parts.fragment and file.suffix == ".md":
-            if parts.fragment not in anchors(Page(str(file.relative_to(ROOT)))):
-                yield target
+            continue
+        is_page = bool(parts.fragment) and file.suffix == ".md"
+        if is_page and parts.fragment not in anchors(Page(str(file.relative_to(ROOT)))):
+            yield target
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.path)
