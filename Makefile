@@ -5,7 +5,7 @@ PORT ?= 8000
 FUZZ_SECONDS ?= 300
 export PORT
 
-.PHONY: help install run test soak fuzz schema messages pictures lint bench clean
+.PHONY: help install run test soak fuzz coverage reference schema messages pictures lint bench clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,15 @@ soak: install ## Run the long tests of faults and concurrency.
 
 fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
 	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)
+
+coverage: install ## Run the tests, or ARGS, and say what of fdbqueue/ they do not reach.
+	rm -rf var/coverage && mkdir -p var/coverage
+	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/python -m coverage run -m pytest $(ARGS)
+	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/python -m coverage combine --quiet
+	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/python -m coverage report
+
+reference: install ## Write docs/rest-reference.md anew from docs/openapi.yaml.
+	$(BIN)/python -m tests.docs.reference
 
 schema: install ## Write the OpenAPI schema anew.
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml

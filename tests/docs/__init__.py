@@ -1,0 +1,1 @@
+"""The documentation: each of its code blocks is run, and what it says is compared."""

@@ -1,0 +1,38 @@
+"""What the documentation shows of an output, and whether an output is that.
+
+``...`` stands for any text, a moment for any moment, an age or a duration for any other, an id
+or token for any other, and one or more spaces for any number of spaces. Progress bars are left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?")
+#: Twenty or more characters of URL-safe base64, letters of both cases or digits among them.
+_TOKEN = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}={0,2}(?![\w-])")
+#: ``12s`` and ``3m``, as the commands print ages; ``24.8 ms``.
+_AGE = re.compile(r"(?<![\w.])\d+[smhd](?!\w)|(?<![\w.])\d+\.\d ms\b")
+#: A progress bar, as far as it is the terminal's last.
+_BAR = re.compile(r"^.*\d+%\|.*\]\n", re.MULTILINE)
+_PORT = re.compile(r"127\.0\.0\.1:\d+")
+
+
+def _spaced(text: str) -> str:
+    text = _BAR.sub("", _PORT.sub("127.0.0.1:8000", text))
+    return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
+
+
+def _plain(text: str) -> str:
+    return _AGE.sub("<age>", _TOKEN.sub("<token>", _MOMENT.sub("<moment>", text)))
+
+
+def is_as_shown(printed: str, shown: str) -> bool:
+    """Tell whether a program printed what the documentation shows."""
+    printed, shown = _spaced(printed), _spaced(shown)
+    return _is_kept(printed, shown) or _is_kept(_plain(printed), _plain(shown))
+
+
+def _is_kept(printed: str, shown: str) -> bool:
+    pattern = ".*".join(map(re.escape, shown.split("...")))
+    return bool(re.fullmatch(pattern, printed, re.DOTALL))

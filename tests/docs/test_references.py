@@ -1,0 +1,142 @@
+"""The reference tables say what the code says, and leave nothing out."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+from fdbqueue import conf, exceptions
+from fdbqueue.api import errors as api_errors
+from fdbqueue.engines import embedded, foundationdb
+from fdbqueue.management import exits
+from fdbqueue.service import QueueSpec
+from tests.docs import reference
+from tests.docs.blocks import ROOT, Page
+from tests.docs.tables import code, table
+
+SETTINGS, ERRORS = Page("docs/settings.md"), Page("docs/errors.md")
+
+
+def classes(kind=exceptions.FdbQueueError):
+    """Return an error's class and those below it, as they are declared."""
+    below = [sub for sub in kind.__subclasses__() if sub.__module__ == exceptions.__name__]
+    return [kind, *(one for sub in below for one in classes(sub))]
+
+
+def value_of(cell):
+    """Return the value that a cell of defaults states."""
+    return eval(cell.strip("`").replace(",", "") if cell[0].isdigit() else cell.strip("`"))
+
+
+def test_the_settings_keys_are_all_there():
+    """Each key of ``FDBQUEUE`` has a row."""
+    rows = table(SETTINGS, "key", "type", "what", "default", "check")
+    assert {code(row["key"]) for row in rows} == conf._KEYS
+
+
+def test_the_options_of_queues_are_all_there():
+    """Each has a row with its default, its choices and its range."""
+    rows = {code(row["option"]): row for row in table(SETTINGS, "option", "type")}
+    assert rows.keys() == conf._OPTIONS
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(QueueSpec)
+        if field.default is not dataclasses.MISSING and field.name != "subspace"
+    }
+    for option, default in defaults.items():
+        assert value_of(rows[option]["default"]) == default, option
+    for option, choices in conf._CHOICES.items():
+        assert tuple(re.findall(r'"(\w+)"', rows[option]["type"])) == choices
+    for option, numbers in conf._RANGES.items():
+        assert f"{numbers.least:,} to {numbers.most:,}" in rows[option]["type"]
+        assert ("`None`" in rows[option]["type"]) == numbers.none_is_valid
+
+
+def test_the_keys_of_the_api_are_all_there():
+    """Each has a row with its default and its range."""
+    rows = {code(row["key of `API`"]): row for row in table(SETTINGS, "key of `API`")}
+    assert rows.keys() == conf._API_KEYS
+    for field in dataclasses.fields(conf.ApiOptions):
+        assert value_of(rows[field.name.upper()]["default"]) == field.default
+    for key, numbers in conf._API_RANGES.items():
+        assert f"{numbers.least:,} to {numbers.most:,}" in rows[key]["type"]
+
+
+@pytest.mark.parametrize("engine", [embedded, foundationdb], ids=lambda engine: engine.__name__)
+def test_the_options_of_engines_are_all_there(engine):
+    """Each argument of ``open()`` has a row with its default."""
+    rows = [row for row in table(SETTINGS, "engine") if code(row["engine"]) == engine.__name__]
+    parameters = inspect.signature(engine.open).parameters
+    assert [code(row["option"]) for row in rows] == list(parameters)
+    for row, parameter in zip(rows, parameters.values(), strict=True):
+        if parameter.default is inspect.Parameter.empty:
+            assert row["default"] == "must be given"
+        else:
+            assert value_of(row["default"]) == parameter.default
+
+
+def test_the_checks_are_all_there():
+    """Each id that the code can report has a row, and each option names one that there is."""
+    rows = {code(row["id"]) for row in table(SETTINGS, "id")}
+    sources = "".join(path.read_text() for path in (ROOT / "fdbqueue").rglob("*.py"))
+    assert rows == set(re.findall(r'"(fdbqueue\.[EW]\d{3})"', sources))
+    named = set(re.findall(r"\| ((?:E\d{3}(?:, )?)+) \|", SETTINGS.text))
+    assert {f"fdbqueue.{check}" for cell in named for check in cell.split(", ")} <= rows
+
+
+def test_the_errors_are_all_there():
+    """Each class has a row: its code, its status, its exit code, whether to try again, its text."""
+    rows = {code(row["class"]): row for row in table(ERRORS, "class")}
+    assert list(rows) == [kind.__name__ for kind in classes()]
+    for kind in classes():
+        row = rows[kind.__name__]
+        assert code(row["code"]) == kind.code
+        assert int(row["HTTP"]) == api_errors.handle(kind(), {}).status_code
+        assert int(row["exit"]) == exits.exit_code(kind())
+        assert row["retryable"] == ("yes" if kind.retryable else "")
+        assert row["text"] == str(kind())
+
+
+def test_the_tree_of_errors_is_that_of_the_code():
+    """The drawing has each class under its base."""
+    (drawing,) = [block.text for block in ERRORS.blocks if block.kind == "text"]
+    drawn = [
+        (line.index(line.strip("│├└─ \n")), line.strip("│├└─ ")) for line in drawing.splitlines()
+    ]
+    depths = [
+        (len(kind.__mro__) - len(exceptions.FdbQueueError.__mro__), kind.__name__)
+        for kind in classes()
+    ]
+    assert [(indent // 4, name) for indent, name in drawn] == depths
+
+
+@pytest.mark.parametrize("number", [1031, 2101, 1036, 1510])
+def test_foundationdbs_errors_have_the_status_that_is_said(number):
+    """Over REST and as an exit code."""
+    (row,) = [row for row in table(ERRORS, "code", "name") if row["code"] == str(number)]
+    response = api_errors.handle(embedded.FDBError(number), {})
+    assert row["HTTP"] == f"{response.status_code} `{response.data['code']}`"
+    assert int(row["exit"]) == exits.exit_code(embedded.FDBError(number))
+
+
+def test_the_exit_codes_are_all_there():
+    """Each that a command can end with has a row."""
+    rows = {int(row["code"]) for row in table(Page("docs/commands.md"), "code", "meaning")}
+    codes = {exits.FAILED, exits.USAGE, exits.NO_SUCH_QUEUE, exits.UNAVAILABLE, exits.INTERRUPTED}
+    assert rows == {0, *codes}
+
+
+def test_the_commands_are_all_there():
+    """Each has a row in the first table, and a section that it leads to."""
+    page = Page("docs/commands.md")
+    shown = {code(row["command"]).split()[0] for row in table(page, "command")}
+    commands = (ROOT / "fdbqueue" / "management" / "commands").glob("queue_*.py")
+    assert shown == {path.stem for path in commands}
+
+
+def test_the_rest_reference_is_that_of_the_schema():
+    """``make reference`` would write the page as it is."""
+    assert reference.TARGET.read_text(encoding="utf-8") == reference.written()
