@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?")
-#: Twenty or more characters of URL-safe base64, letters of both cases or digits among them.
-_TOKEN = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}={0,2}(?![\w-])")
+#: Twenty or more characters of URL-safe base64, digits or twice a change of case among them.
+_TOKEN = re.compile(
+    r"(?<![\w-])(?=[\w-]*(?:\d|[a-z][A-Z][\w-]*[a-z][A-Z]))(?=[\w-]*[A-Za-z])"
+    r"[\w-]{20,}={0,2}(?![\w-])"
+)
 #: ``12s`` and ``3m``, as the commands print ages; ``24.8 ms``.
 _AGE = re.compile(r"(?<![\w.])\d+[smhd](?!\w)|(?<![\w.])\d+\.\d ms\b")
 #: A progress bar, as far as it is the terminal's last.

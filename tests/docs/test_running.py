@@ -127,6 +127,7 @@ def test_what_is_wrong_in_a_shell_ends_it(run):
         ("for 12s, 3.4 ms", "for 4h, 12.0 ms", True),
         ("for 12s", "for 12 sheep", False),
         ('"IcAZmZmZmZmaFAGK6Ip64BLc0K"', '"FQEBCF7MemwH8xOTchMtvRknhCudzkMA"', True),
+        ("IcAYZmZmFQEBpvJElMBC_sVefZzcLNybEg", "IcAYZmZmFQEBpvJElMBC_sVefZzcLNy-Eg", True),
         ("antidisestablishmentarianism", "pseudopseudohypoparathyroidism", False),
         ("http://127.0.0.1:41234/", "http://127.0.0.1:8000/", True),
     ],
