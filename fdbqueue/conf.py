@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -114,6 +115,7 @@ def catalog() -> Catalog:
     Raises:
         ConfigurationError: The setting is wrong; it names the first problem.
     """
+    _look_again()
     return _catalog()
 
 
@@ -123,7 +125,7 @@ def database() -> Any:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    return _catalog().database
+    return catalog().database
 
 
 def api() -> ApiOptions:
@@ -132,6 +134,7 @@ def api() -> ApiOptions:
     Raises:
         ConfigurationError: The setting is wrong.
     """
+    _look_again()
     return _api()
 
 
@@ -162,6 +165,25 @@ def _catalog() -> Catalog:
 
 def _setting() -> Any:
     return getattr(settings, SETTING, {})
+
+
+_NEVER = object()
+#: The setting as it was when it was last looked at.
+_seen: Any = _NEVER
+_looking = threading.Lock()
+
+
+def _look_again() -> None:
+    """Forget what was made of the setting where it is another by now, whoever has changed it."""
+    global _seen  # noqa: PLW0603  # a process has one setting
+    setting = getattr(settings, SETTING, None)
+    if setting is _seen:
+        return
+    with _looking:
+        if setting is not _seen:
+            _catalog.cache_clear()
+            _api.cache_clear()
+            _seen = setting
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -83,6 +83,7 @@ class Bell:
                 self._is_arming = self._is_arming or arms
             if arms:
                 self._arm()
+                arms = False  # who has set the watch says so; somebody may set the next by now
             return self._sleep(seen, deadline, waits_while)
         finally:
             if entered:
@@ -105,6 +106,7 @@ class Bell:
         try:
             if arms:
                 await in_thread(self._arm)
+                arms = False
             while self._rung == seen:
                 woken.clear()
                 remaining = min(deadline, self._look_at) - time.monotonic()

@@ -50,6 +50,9 @@ class _Fault:
 class FaultyDatabase:
     """A database object around another, that fails as it is told to.
 
+    Its transactions are objects around the database's: the binding's own decorator,
+    ``fdb.transactional``, does not take them.
+
     Args:
         database: Anything with ``create_transaction()``.
 
@@ -92,8 +95,9 @@ class FaultyDatabase:
 
     def error(self, code: int) -> Exception:
         """Return the engine's own error of a code."""
+        transaction = self._database.create_transaction()
         try:  # each engine has its own class: let it raise one
-            self._database.create_transaction().on_error(_NOT_RETRYABLE).wait()
+            transaction.on_error(_NOT_RETRYABLE).wait()
         except Exception as error:  # noqa: BLE001  # of a class that is not known here
             made: Exception = type(error)(code)
             return made

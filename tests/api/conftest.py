@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import fdb.tuple
 import pytest
 from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
-from fdbqueue import conf, service
+from fdbqueue import service
 from tests.concurrency.clock import Clock
 
 QUEUES = {
@@ -28,27 +25,16 @@ QUEUES = {
 }
 
 
-def _engine(tmp_path: Path) -> dict[str, Any]:
-    cluster_file = os.environ.get("FDB_CLUSTER_FILE")
-    if cluster_file:
-        return {
-            "ENGINE": "fdbqueue.engines.foundationdb",
-            "OPTIONS": {"cluster_file": cluster_file},
-        }
-    return {"OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"}}
+@pytest.fixture
+def fdbqueue_queues() -> dict[str, Any]:
+    """QUEUES, for ``empty_queues``."""
+    return QUEUES
 
 
 @pytest.fixture
-def queues(settings: Any, tmp_path: Path) -> Iterator[service.Catalog]:
+def queues(empty_queues: service.Catalog) -> service.Catalog:
     """The catalog of QUEUES: on a cluster if there is one, under a prefix of its own."""
-    prefix = ("fdbqueue-test", secrets.token_hex(8))
-    settings.FDBQUEUE = {**_engine(tmp_path), "PREFIX": prefix, "QUEUES": QUEUES}
-    catalog = conf.catalog()
-    yield catalog
-    everything = fdb.tuple.range(prefix)
-    service.run(catalog.database, lambda tr: tr.clear_range(everything.start, everything.stop))
-    if hasattr(catalog.database, "close"):
-        catalog.database.close()
+    return empty_queues
 
 
 @pytest.fixture

@@ -183,6 +183,22 @@ def test_the_rest_api_and_the_commands_hear_of_it(one, other, admin_user, capsys
         assert "extra" not in capsys.readouterr().out
 
 
+def test_a_change_that_nobody_tells_of_is_noticed(one, other, settings):
+    """Whoever takes the setting away, or puts another in its place."""
+    settings.FDBQUEUE = one
+    fdbqueue.queue("mail").push("x")
+    del settings.FDBQUEUE
+    for ask in (conf.catalog, conf.api):
+        with pytest.raises(ConfigurationError):
+            ask()
+    holder = SimpleNamespace(FDBQUEUE=other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conf, "settings", holder)
+        assert conf.catalog().names() == ["extra", "mail"]
+        holder.FDBQUEUE = one
+        assert fdbqueue.queue("mail").pop().value == "x"
+
+
 def test_other_settings_change_nothing(one):
     """The catalog stays as it is, and so do its queues."""
     with override_settings(FDBQUEUE=one):

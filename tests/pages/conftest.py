@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import fdb.tuple
@@ -14,7 +12,6 @@ from django.test import Client
 
 import fdbqueue
 from fdbqueue import conf
-from fdbqueue.service.transactions import run
 from tests.pages import watched_engine
 
 QUEUES = {
@@ -29,24 +26,16 @@ QUEUES = {
 Rows = list[tuple[bytes, bytes]]
 
 
+@pytest.fixture
+def fdbqueue_queues() -> dict[str, Any]:
+    """QUEUES, for ``empty_queues``."""
+    return QUEUES
+
+
 @pytest.fixture(autouse=True)
-def setting(settings, tmp_path, db) -> Iterator[dict[str, Any]]:
+def setting(empty_queues, settings, db) -> dict[str, Any]:
     """Queues on a file of the test's own, or on the cluster there is, emptied at the end."""
-    cluster_file = os.environ.get("FDB_CLUSTER_FILE")
-    engine: dict[str, Any] = {
-        "ENGINE": "fdbqueue.engines.embedded",
-        "OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"},
-    }
-    if cluster_file:
-        engine = {
-            "ENGINE": "fdbqueue.engines.foundationdb",
-            "OPTIONS": {"cluster_file": cluster_file},
-        }
-    prefix = ("fdbqueue-test", secrets.token_hex(8))
-    settings.FDBQUEUE = {**engine, "PREFIX": prefix, "QUEUES": QUEUES}
-    database = conf.database()
-    yield settings.FDBQUEUE
-    run(database, lambda tr: tr.clear_range(*everything(prefix)))
+    return settings.FDBQUEUE
 
 
 @pytest.fixture
