@@ -31,11 +31,12 @@ soak: install ## Run the long tests of faults and concurrency.
 fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
 	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)
 
+coverage: export COVERAGE_FILE := $(CURDIR)/var/coverage/data
 coverage: install ## Run the tests, or ARGS, and say what of fdbqueue/ they do not reach.
 	rm -rf var/coverage && mkdir -p var/coverage
-	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/python -m coverage run -m pytest $(ARGS)
-	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/python -m coverage combine --quiet
-	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/python -m coverage report
+	$(BIN)/python -m coverage run -m pytest $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 reference: install ## Write docs/rest-reference.md anew from docs/openapi.yaml.
 	$(BIN)/python -m tests.docs.reference
