@@ -10,6 +10,7 @@ from benchmarks.measure import Line
 from benchmarks.plan import Plan
 from benchmarks.queues import Load
 
+EAGER = "recipe at once"
 _NO_BAR = ("no bar", "no bar")
 
 
@@ -19,8 +20,8 @@ def backoff(plan: Plan) -> Iterator[Line]:
     for kind, name in (("fifo", "FIFO"), ("priority", "priority")):
         eager, patient = Load(kind, "eager recipe"), Load(kind, "recipe")
         cases += [
-            Case(f"{name} pop, recipe at once", eager, patient, "recipe with pauses", _NO_BAR),
-            Case(f"{name} pop", Load(kind), eager, "recipe at once", _NO_BAR),
+            Case(f"{name} pop", eager, patient, "recipe with pauses", _NO_BAR, EAGER),
+            Case(f"{name} pop", Load(kind), eager, EAGER, _NO_BAR),
         ]
     yield from measured(plan, *SIXTY_FOUR, tuple(cases))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from benchmarks.catalog import Benchmark
 from benchmarks.clients import Clients, Run
-from benchmarks.measure import Line, line_of
+from benchmarks.measure import OURS, Line, line_of
 from benchmarks.plan import Plan
 from benchmarks.queues import Load
 
@@ -23,20 +23,21 @@ RECIPE = Load(method="recipe")
 PRIORITY_RECIPE = Load(method="recipe", kind="priority")
 LAYER = Load(method="layer")
 
-OURS = Load()
-OURS_PRIORITY = Load(kind="priority")
+POP = Load()
+PRIORITY_POP = Load(kind="priority")
 RELAXED = {"contention": "relaxed"}
 BY_COMMIT = {"order": "commit"}
 
 
 class Case(NamedTuple):
-    """A load of ours beside another; the bar is for the embedded engine and for a cluster."""
+    """A load beside another; the bar is for the embedded engine and for a cluster."""
 
     name: str
     ours: Load
     peer: Load
     peer_name: str
     bars: tuple[str, str]
+    our_name: str = OURS
 
 
 _BARS = ("at least 5", "at least 10")
@@ -47,9 +48,9 @@ _LEASE = ("at least 0.5", "at least 0.5")
 def contention(plan: Plan) -> Iterator[Line]:
     """Sixty-four poppers in four processes."""
     cases = (
-        Case("FIFO pop", OURS, RECIPE, "recipe", _BARS),
-        Case("priority pop", OURS_PRIORITY, PRIORITY_RECIPE, "recipe", _BARS),
-        Case("FIFO pop", OURS, LAYER, "high-contention layer", _NO_LOSS),
+        Case("FIFO pop", POP, RECIPE, "recipe", _BARS),
+        Case("priority pop", PRIORITY_POP, PRIORITY_RECIPE, "recipe", _BARS),
+        Case("FIFO pop", POP, LAYER, "high-contention layer", _NO_LOSS),
         Case("FIFO pop, relaxed", Load(options=RELAXED), RECIPE, "recipe", _BARS),
         Case(
             "priority pop, relaxed",
@@ -72,8 +73,8 @@ def contention(plan: Plan) -> Iterator[Line]:
 
 def shapes(plan: Plan) -> Iterator[Line]:
     """One popper; sixteen in one process; sixteen processes."""
-    alone = (Case("FIFO pop", OURS, RECIPE, "recipe", ("no bar", "at least 0.9")),)
-    many = (Case("FIFO pop", OURS, RECIPE, "recipe", _NO_LOSS),)
+    alone = (Case("FIFO pop", POP, RECIPE, "recipe", ("no bar", "at least 0.9")),)
+    many = (Case("FIFO pop", POP, RECIPE, "recipe", _NO_LOSS),)
     yield from measured(plan, 1, 1, alone)
     yield from measured(plan, 1, 16, many)
     yield from measured(plan, 16, 1, many)
@@ -85,9 +86,9 @@ def leases(plan: Plan) -> Iterator[Line]:
     acked_priority = Load("priority", "lease+ack")
     no_bar = ("no bar", "no bar")
     cases = (
-        Case("FIFO lease", Load(method="lease"), OURS, "pop", _LEASE),
-        Case("priority lease", Load("priority", "lease"), OURS_PRIORITY, "pop", _LEASE),
-        Case("FIFO lease and ack", acked, OURS, "pop", no_bar),
+        Case("FIFO lease", Load(method="lease"), POP, "pop", _LEASE),
+        Case("priority lease", Load("priority", "lease"), PRIORITY_POP, "pop", _LEASE),
+        Case("FIFO lease and ack", acked, POP, "pop", no_bar),
         Case("FIFO lease and ack", acked, RECIPE, "recipe's pop", no_bar),
         Case("priority lease and ack", acked_priority, PRIORITY_RECIPE, "recipe's pop", no_bar),
     )
@@ -119,6 +120,7 @@ def _line(plan: Plan, clients: Clients, case: Case, name: str, at: int | None) -
         our_latency=Run.latency([ours for ours, _ in runs]),
         peer_latency=Run.latency([peer for _, peer in runs]),
         at=at,
+        our_name=case.our_name,
     )
 
 

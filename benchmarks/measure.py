@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 Operation = Callable[[], object]
 
+OURS = "fdbqueue"
 _COMPARISONS = {"at least": operator.ge, "at most": operator.le}
 
 
@@ -44,7 +45,8 @@ class Line:
     ``ours`` and ``peer`` are in ``unit``; ``ratio`` is ours to the peer's, the median of
     the rounds' ratios; ``bar`` is what it shall be, ``at least`` or ``at most``. The
     latencies are there where many operated at once. ``at`` is how large or how many, where
-    lines differ in that alone. ``note`` says what must be known to judge it.
+    lines differ in that alone. ``note`` says what must be known to judge it. ``our_name`` is
+    another where two others are compared.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Line:
     peer_latency: Latency | None = None
     at: int | None = None
     note: str = ""
+    our_name: str = OURS
 
     @property
     def is_met(self) -> bool | None:

@@ -50,7 +50,7 @@ class Plan:
 
     def turns(self, usual: int) -> int:
         """Return how often to run each operation in a round."""
-        return self.sized(usual, usual, 2)
+        return self.sized(usual, usual // 4, 2)
 
     def sized(self, full: Any, quick: Any, tiny: Any) -> Any:
         """Return what is meant for this scale."""
