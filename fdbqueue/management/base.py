@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import functools
+import gc
 import os
 import select
 import sys
@@ -61,6 +62,8 @@ class QueueCommand(BaseCommand):
         """Run the command, and give each error its exit code."""
         self.verbosity: int = options["verbosity"]
         self.written = 0  # lines
+        if self._from_shell:
+            gc.freeze()  # Django is here for good: the collector went through it all again
         try:
             return super().execute(*args, **options)
         except CommandError:
