@@ -7,6 +7,9 @@ export PORT
 
 ENGINE ?= embedded
 RESULTS = benchmarks/results/$(ENGINE).ndjson
+# The same where an fsync is free, which shows what the rest costs.
+MEMORY ?= /dev/shm
+IN_MEMORY = benchmarks/results/memory.ndjson
 
 .PHONY: help install run test soak fuzz schema messages pictures lint bench figures plots clean
 
@@ -59,6 +62,9 @@ figures: install ## Measure all on ENGINE anew for docs/benchmarks.md; nothing e
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS) $(ARGS)
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS) $(ARGS) \
 		growth-million commands-million
+	if [ $(ENGINE) = embedded ] && [ -d $(MEMORY) ]; then rm -f $(IN_MEMORY); \
+		$(BIN)/python -m benchmarks --folder $(MEMORY) --save $(IN_MEMORY) $(ARGS) \
+			sqlite threads recipe libraries contention counters; fi
 	$(MAKE) plots
 
 plots: install ## Write the plots and tables of docs/benchmarks.md from the stored results.

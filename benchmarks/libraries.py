@@ -208,6 +208,8 @@ def libraries(plan: Plan) -> Iterator[Line]:
 
 
 def _lines(plan: Plan, ours: Library, peer: Library, described: _Peer) -> Iterator[Line]:
+    for one in (ours, peer):  # what is done once only
+        one.take_all(one.push_for(plan.sized(0.1, 0.1, 0.01), 1).count, 1)
     for threads in THREADS:
         rounds = [_round(plan, (ours, peer), threads) for _ in range(plan.rounds(ROUNDS))]
         for name, pairs in (

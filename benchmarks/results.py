@@ -1,4 +1,7 @@
-"""The stored lines of whole runs: ``benchmarks/results/ENGINE.ndjson``."""
+"""The stored lines of whole runs: ``benchmarks/results/*.ndjson``.
+
+``embedded`` is on a disk, ``memory`` the same engine with its files in memory.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class Results:
     """What was measured on one engine: of a line that was measured again, the last.
 
     Attributes:
-        engine: The engine's name.
+        engine: The engine's name, or ``memory``.
         machine: What it was measured on; empty where nothing was.
         lines: The lines, in the order of their first measurement.
     """

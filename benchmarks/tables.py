@@ -16,13 +16,16 @@ from benchmarks.results import Record, Results
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 _PLACE = re.compile(
-    r"(<!-- results: (?P<what>[\w -]+?) (?P<engine>embedded|cluster) -->\n).*?(<!-- end -->)",
+    r"(<!-- results: (?P<what>[\w -]+?) (?P<engine>embedded|memory|cluster) -->\n)"
+    r".*?(<!-- end -->)",
     re.DOTALL,
 )
 _HEAD = ("", "ours", "the other", "ratio (lowest to highest)", "bar")
 _PERCENTILES = ("p50", "p90", "p99", "max")
 #: What is worse than a peer and has no bar is told of below this.
 _LOSS = 0.95
+#: A machine with a higher load has other work.
+_BUSY = 0.7
 #: Peers that are ours in another way, or ours at another size.
 _OURSELVES = re.compile(r"items|queues|thread|pop|one by one|not counted|bar|records")
 
@@ -48,8 +51,8 @@ def _body(what: str, results: Results) -> str:
 
 
 def _nothing(engine: str) -> str:
-    where = "a cluster" if engine == "cluster" else "the embedded engine"
-    return f"*No such run on {where} is stored.*"
+    where = {"cluster": "on a cluster", "memory": "in memory"}.get(engine, "on a disk")
+    return f"*No such run {where} is stored.*"
 
 
 def _table(lines: Iterable[Record]) -> str:
@@ -112,6 +115,8 @@ def _is_lost(line: Record) -> bool:
 def _machine(results: Results) -> str:
     of = results.machine
     length = "" if results.is_whole else " A **quick** run, which says less."
+    if of["load"] > _BUSY:
+        length += " Others were at work on the machine: **these figures are not final**."
     cluster = (
         f" FoundationDB {of['foundationdb']}, storage engine `{of['storage']}`, processes:"
         f" {of['processes']}."

@@ -56,7 +56,7 @@ def test_the_page_is_as_its_results(page: str):
 
 def test_every_place_of_the_page_is_filled(page: str):
     """Each mark for results has its end, and each benchmark of the stored run is shown."""
-    places = re.findall(r"<!-- results: (.+?) (?:embedded|cluster) -->", page)
+    places = re.findall(r"<!-- results: (.+?) (?:embedded|memory|cluster) -->", page)
     assert len(places) == page.count("<!-- end -->") > 0
     shown = {name for place in places for name in place.split()}
     results = Results.read("embedded")
