@@ -5,7 +5,14 @@ PORT ?= 8000
 FUZZ_SECONDS ?= 300
 export PORT
 
-.PHONY: help install run test soak fuzz coverage reference schema messages pictures lint bench clean
+ENGINE ?= embedded
+RESULTS = benchmarks/results/$(ENGINE).ndjson
+# The same where an fsync is free, which shows what the rest costs.
+MEMORY ?= /dev/shm
+IN_MEMORY = benchmarks/results/memory.ndjson
+
+.PHONY: help install run test soak fuzz coverage reference schema messages pictures lint bench \
+	figures plots clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +67,20 @@ lint: install ## Check style and types.
 
 bench: install ## Measure, in ratios to peers and limits.
 	$(BIN)/python -m benchmarks $(ARGS)
+
+figures: install ## Measure all on ENGINE anew for docs/benchmarks.md; nothing else should run.
+	rm -f $(RESULTS)
+	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS) $(ARGS)
+	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS) $(ARGS) \
+		growth-million commands-million
+	if [ $(ENGINE) = embedded ] && [ -d $(MEMORY) ]; then rm -f $(IN_MEMORY); \
+		$(BIN)/python -m benchmarks --folder $(MEMORY) --save $(IN_MEMORY) $(ARGS) \
+			sqlite threads recipe libraries contention counters; fi
+	$(MAKE) plots
+
+plots: install ## Write the plots and tables of docs/benchmarks.md from the stored results.
+	$(BIN)/python -m benchmarks.plot
+	$(BIN)/python -m benchmarks.tables
 
 clean: ## Remove what was installed and the demo's data.
 	rm -rf $(VENV) var

@@ -1,57 +1,120 @@
-"""Run the benchmarks: ``python -m benchmarks [--json] [--quick] [--folder DIR] [NAME...]``."""
+"""Measure: ours, the peer or limit, and the ratio, in one run. See docs/benchmarks.md."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from benchmarks import commands, contention, costs, embedded, http, pages
+from benchmarks import (
+    backoff,
+    commands,
+    contention,
+    costs,
+    growth,
+    http,
+    latency,
+    libraries,
+    pages,
+    sqlite,
+)
+from benchmarks.catalog import Benchmark
+from benchmarks.machine import described
 from benchmarks.measure import Line
-from benchmarks.plan import Plan
+from benchmarks.plan import ENGINES, SCALES, Plan
 
-BENCHMARKS = {
-    **embedded.BENCHMARKS,
-    **costs.BENCHMARKS,
-    **contention.BENCHMARKS,
-    **http.BENCHMARKS,
-    **commands.BENCHMARKS,
-    **pages.BENCHMARKS,
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for module in (
+        sqlite,
+        costs,
+        libraries,
+        latency,
+        contention,
+        backoff,
+        growth,
+        http,
+        commands,
+        pages,
+    )
+    for benchmark in module.BENCHMARKS
 }
 
 
 def main() -> None:
-    """Run those that were named, or all, and print a line for each measurement."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--quick", action="store_true", help="one short round of each")
-    parser.add_argument(
-        "--folder", type=Path, help="where the files are made; its disk is what is measured"
-    )
+    """Run those that were named, or all that are not long, and print their lines."""
+    parser = _parser()
     arguments = parser.parse_args()
+    if arguments.list:
+        for benchmark in BENCHMARKS.values():
+            print(benchmark)
+        return
     unknown = set(arguments.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    # What is started must not find a cluster that was not asked for.
     cluster_file = os.environ.get("FDB_CLUSTER_FILE") or None
-    for name in arguments.names or BENCHMARKS:
-        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            for line in BENCHMARKS[name](Plan(Path(folder), cluster_file, arguments.quick)):
-                print(json.dumps(line.as_dict()) if arguments.json else _text(line), flush=True)
+    if arguments.engine == "embedded":
+        os.environ.pop("FDB_CLUSTER_FILE", None)
+        cluster_file = None
+    elif cluster_file is None:
+        parser.error("--engine cluster: FDB_CLUSTER_FILE must name the cluster's file")
+    for record, text in _records(arguments, cluster_file):
+        line = json.dumps(record)
+        print(line if arguments.json else text, flush=True)
+        if arguments.save:
+            with arguments.save.open("a", encoding="utf-8") as stream:
+                stream.write(line + "\n")
 
 
-def _text(line: Line) -> str:
-    text = (
-        f"{line.name:32} {line.ours:12,.2f} {line.unit:3}"
-        f" {line.peer_name:24} {line.peer:12,.2f}"
-        f"  ratio {line.ratio:5.2f} ({line.lowest_ratio:.2f} to"
-        f" {line.highest_ratio:.2f}), {line.bar}"
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="those of --list")
+    parser.add_argument("--list", action="store_true", help="say which there are")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="add the JSON to a file, too")
+    parser.add_argument(
+        "--engine", choices=ENGINES, default="embedded", help="cluster: that of FDB_CLUSTER_FILE"
     )
-    if line.our_latency:
-        text += f"\n{'':32} {line.our_latency}; {line.peer_name}: {line.peer_latency}"
-    return text
+    parser.add_argument(
+        "--folder", type=Path, help="where the files are made; its disk is what is measured"
+    )
+    scale = parser.add_mutually_exclusive_group()
+    quick = scale.add_argument
+    quick("--quick", action="store_const", const="quick", dest="scale", help="shorter, says less")
+    quick("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
+    return parser
+
+
+def _records(
+    arguments: argparse.Namespace, cluster_file: str | None
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield what is printed: the machine, then each line, as a record and as a text."""
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        plan = Plan(Path(folder), cluster_file, arguments.scale)
+        machine = described(plan)
+    yield {"machine": machine}, ", ".join(f"{key} {value}" for key, value in machine.items())
+    for benchmark in BENCHMARKS.values():
+        is_named = benchmark.name in arguments.names
+        if not is_named and (arguments.names or benchmark.is_long):
+            continue
+        if plan.engine not in benchmark.engines:
+            if is_named:
+                sys.exit(f"{benchmark.name}: there is nothing to measure on a {plan.engine}.")
+            continue
+        for line in _lines(benchmark, arguments.folder, plan):
+            tags = {"benchmark": benchmark.name, "engine": plan.engine, "scale": plan.scale}
+            yield {**tags, **line.as_dict()}, str(line)
+
+
+def _lines(benchmark: Benchmark, where: Path | None, plan: Plan) -> Iterator[Line]:
+    with tempfile.TemporaryDirectory(dir=where) as folder:
+        yield from benchmark.run(Plan(Path(folder), plan.cluster_file, plan.scale))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The commands that move many items, as processes: their rates, at two sizes, and their memory.
 
-On the embedded engine, records of the size of the sample data's earthquakes. What starting
+Records of the size of the sample data's earthquakes. What starting
 Python and Django takes is measured by a command that does nothing, and left out.
 """
 
@@ -9,25 +9,35 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import fdb.tuple
+
+from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, line_of
-from benchmarks.plan import Plan
+from benchmarks.plan import Plan, clear
 
 ROOT = Path(__file__).resolve().parent.parent
 EARTHQUAKES = ROOT / "project" / "sample_data" / "earthquakes.ndjson"
-FEW, MANY = 10_000, 1_000_000
+FEW, MANY, MILLION = 10_000, 100_000, 1_000_000
 ROUNDS = 3
 RATE_BAR = 20_000
 MEMORY_BAR_MB = 150
-#: Pushed again and again, for a rate that starting the process does not blur.
-_ROUNDS_OF_FEW = 5
+#: What starting a process takes varies by more.
+_LEAST_SECONDS = 0.001
+
+
+class Moved(NamedTuple):
+    """How fast a command moved items, and its most memory."""
+
+    items_a_second: float
+    megabytes: float
 
 
 class Commands:
@@ -35,103 +45,98 @@ class Commands:
 
     Args:
         folder: Where the engine's file is, and the others.
+        prefix: Where the queue is in the engine.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, prefix: str) -> None:
         self.folder = folder
         self._environment = {
             **os.environ,
-            "DJANGO_SETTINGS_MODULE": "project.settings",
+            "DJANGO_SETTINGS_MODULE": "benchmarks.command_settings",
             "FDBQUEUE_PATH": str(folder / "queues.sqlite3"),
+            "FDBQUEUE_BENCHMARKS_PREFIX": prefix,
         }
-        self._environment.pop("FDB_CLUSTER_FILE", None)
 
     def run(self, *arguments: str) -> tuple[float, float]:
-        """Return the seconds a command took, and the most memory of any so far, in megabytes."""
+        """Return the seconds a command took, and its most memory in megabytes.
+
+        Raises:
+            CalledProcessError: It failed.
+        """
+        command = [sys.executable, "manage.py", *arguments, "--verbosity=0"]
         began = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "manage.py", *arguments, "--verbosity=0"],
-            cwd=ROOT,
-            env=self._environment,
-            stdout=subprocess.DEVNULL,
-            check=True,
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL
         )
+        _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began
-        return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1_024
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        return seconds, used.ru_maxrss / (1_048_576 if sys.platform == "darwin" else 1_024)
 
     def idle_seconds(self) -> float:
         """Return how long a command takes that does nothing."""
-        return statistics.median(self.run("queue_push", "mail", os.devnull)[0] for _ in range(3))
+        return self.run("queue_push", "mail", os.devnull)[0]
 
-    def push(self, file: Path) -> tuple[float, float]:
-        """Push a file into the queue of earthquakes."""
-        return self.run("queue_push", "quakes", str(file), "--priority-field", "magnitude")
-
-    def drain(self) -> tuple[float, float]:
-        """Drain that queue to a file."""
-        output = self.folder / "drained.ndjson"
-        return self.run("queue_drain", "quakes", "--output", str(output), "--force")
+    def rates(self, file: Path, items: int, idle: float) -> dict[str, Moved]:
+        """Push a file of so many earthquakes into a queue, and drain that to another file."""
+        output = str(self.folder / "drained.ndjson")
+        verbs = {
+            "push": ("queue_push", "quakes", str(file), "--priority-field", "magnitude"),
+            "drain": ("queue_drain", "quakes", "--output", output, "--force"),
+        }
+        found = {}
+        for verb, arguments in verbs.items():
+            seconds, megabytes = self.run(*arguments)
+            found[verb] = Moved(items / max(seconds - idle, _LEAST_SECONDS), megabytes)
+        return found
 
 
 def commands(plan: Plan) -> Iterator[Line]:
-    """Push and drain ten thousand records and a million, and how much memory that takes."""
-    runner = Commands(plan.folder)
-    few = _file(plan.folder / "few.ndjson", FEW)
-    many_items = FEW * 10 if plan.quick else MANY
+    """Push and drain ten thousand records and a hundred thousand, and the memory that takes."""
+    yield from _measured(plan, *plan.sized((FEW, MANY), (FEW // 2, MANY // 5), (10, 20)))
+
+
+def million(plan: Plan) -> Iterator[Line]:
+    """Push and drain ten thousand records and a million, and the memory that takes."""
+    yield from _measured(plan, *plan.sized((FEW, MILLION), (FEW, MILLION), (10, 30)))
+
+
+def _measured(plan: Plan, few_items: int, many_items: int) -> Iterator[Line]:
+    prefix = os.urandom(8).hex()
+    try:
+        yield from _lines(plan, Commands(plan.folder, prefix), few_items, many_items)
+    finally:
+        if plan.cluster_file:  # a file's folder is removed with it
+            clear(plan.open(), fdb.tuple.pack(("fdbqueue-benchmarks", prefix)))
+
+
+def _lines(plan: Plan, runner: Commands, few_items: int, many_items: int) -> Iterator[Line]:
+    """Push and drain both files again and again; a drain empties what a push has filled."""
+    few = _file(plan.folder / "few.ndjson", few_items)
     many = _file(plan.folder / "many.ndjson", many_items)
-    for verb, prepare, measured in (
-        ("push", _nothing, runner.push),
-        ("drain", runner.push, lambda _: runner.drain()),
-    ):
-        rounds: list[tuple[float, float]] = []
-        memory = 0.0
-        for _ in range(plan.rounds(ROUNDS)):
-            idle = runner.idle_seconds()
-            small = _rate_of_few(runner, few, prepare, measured, idle)
-            prepare(many)
-            seconds, memory = measured(many)
-            rounds.append((many_items / (seconds - idle), small))
-            runner.run("queue_purge", "quakes", "--no-input")
+    rates: dict[str, list[tuple[float, float]]] = {"push": [], "drain": []}
+    memory = dict.fromkeys(rates, 0.0)
+    times = plan.sized(3, 2, 1)
+    for _ in range(plan.rounds(ROUNDS)):
+        idle = statistics.median(runner.idle_seconds() for _ in range(times))
+        small = [runner.rates(few, few_items, idle) for _ in range(times)]
+        large = runner.rates(many, many_items, idle)
+        for verb, moved in large.items():
+            fews = statistics.median(one[verb].items_a_second for one in small)
+            rates[verb].append((moved.items_a_second, fews))
+            memory[verb] = max(memory[verb], moved.megabytes)
+    for verb, pairs in rates.items():
+        title = f"queue_{verb}, {many_items:,} records"
+        described = {"unit": "/s", "at": many_items}
         yield line_of(
-            f"queue_{verb}, {many_items:,} records",
-            rounds,
-            peer_name=f"{FEW:,} records",
-            unit="/s",
-            bar="at least 0.8",
+            title, pairs, peer_name=f"{few_items:,} records", bar="at least 0.8", **described
         )
-        yield line_of(
-            f"queue_{verb}, items a second",
-            [(rate, RATE_BAR) for rate, _ in rounds],
-            peer_name="bar",
-            unit="/s",
-            bar="at least 1.0",
-        )
-        yield line_of(
-            f"queue_{verb}, memory",
-            [(memory, MEMORY_BAR_MB)],
-            peer_name="bar",
-            unit="MB",
-            bar="at most 1.0",
-        )
-
-
-def _rate_of_few(
-    runner: Commands,
-    file: Path,
-    prepare: Callable[[Path], object],
-    measured: Callable[[Path], tuple[float, float]],
-    idle: float,
-) -> float:
-    rates = []
-    for _ in range(_ROUNDS_OF_FEW):
-        prepare(file)
-        rates.append(FEW / (measured(file)[0] - idle))
-        runner.run("queue_purge", "quakes", "--no-input")
-    return statistics.median(rates)
-
-
-def _nothing(_: Path) -> None:
-    """Prepare nothing."""
+        against_bar = [(rate, RATE_BAR) for rate, _ in pairs]
+        yield line_of(title, against_bar, peer_name="bar", bar="at least 1.0", **described)
+        used = [(memory[verb], MEMORY_BAR_MB)]
+        yield line_of(f"{title}, memory", used, peer_name="bar", unit="MB", bar="at most 1.0")
 
 
 def _file(path: Path, count: int) -> Path:
@@ -144,4 +149,7 @@ def _file(path: Path, count: int) -> Path:
     return path
 
 
-BENCHMARKS = {"commands": commands}
+BENCHMARKS = (
+    Benchmark("commands", commands),
+    Benchmark("commands-million", million, is_long=True),
+)

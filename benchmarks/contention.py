@@ -1,7 +1,6 @@
 """Many poppers of one queue: ours beside the recipe and FoundationDB's own layer.
 
-On the embedded engine, or on a cluster where ``FDB_CLUSTER_FILE`` names its file. Each
-round fills a queue for ours and one for the peer, and all poppers of both are checked: no
+Each round fills a queue for ours and one for the peer, and all poppers of both are checked: no
 item may be taken twice or be gone.
 """
 
@@ -10,31 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchmarks.measure import Line, line_of
+from benchmarks.catalog import Benchmark
+from benchmarks.clients import Clients, Run
+from benchmarks.measure import OURS, Line, line_of
 from benchmarks.plan import Plan
-from benchmarks.poppers import Poppers, Run
 from benchmarks.queues import Load
 
 ROUNDS = 3
+#: Processes, and threads in each.
+SIXTY_FOUR = 4, 16
 
 RECIPE = Load(method="recipe")
 PRIORITY_RECIPE = Load(method="recipe", kind="priority")
 LAYER = Load(method="layer")
 
-OURS = Load()
-OURS_PRIORITY = Load(kind="priority")
-OURS_RELAXED = Load(options={"contention": "relaxed"})
-OURS_BY_COMMIT = Load(options={"order": "commit"})
+POP = Load()
+PRIORITY_POP = Load(kind="priority")
+RELAXED = {"contention": "relaxed"}
+BY_COMMIT = {"order": "commit"}
 
 
 class Case(NamedTuple):
-    """A load of ours beside another; the bar is for the embedded engine and for a cluster."""
+    """A load beside another; the bar is for the embedded engine and for a cluster."""
 
     name: str
     ours: Load
     peer: Load
     peer_name: str
     bars: tuple[str, str]
+    our_name: str = OURS
 
 
 _BARS = ("at least 5", "at least 10")
@@ -45,51 +48,84 @@ _LEASE = ("at least 0.5", "at least 0.5")
 def contention(plan: Plan) -> Iterator[Line]:
     """Sixty-four poppers in four processes."""
     cases = (
-        Case("FIFO pop", OURS, RECIPE, "recipe", _BARS),
-        Case("priority pop", OURS_PRIORITY, PRIORITY_RECIPE, "recipe", _BARS),
-        Case("FIFO pop", OURS, LAYER, "high-contention layer", _NO_LOSS),
-        Case("FIFO pop, relaxed", OURS_RELAXED, RECIPE, "recipe", _BARS),
-        Case("FIFO pop, order=commit", OURS_BY_COMMIT, RECIPE, "recipe", _BARS),
+        Case("FIFO pop", POP, RECIPE, "recipe", _BARS),
+        Case("priority pop", PRIORITY_POP, PRIORITY_RECIPE, "recipe", _BARS),
+        Case("FIFO pop", POP, LAYER, "high-contention layer", _NO_LOSS),
+        Case("FIFO pop, relaxed", Load(options=RELAXED), RECIPE, "recipe", _BARS),
+        Case(
+            "priority pop, relaxed",
+            Load("priority", options=RELAXED),
+            PRIORITY_RECIPE,
+            "recipe",
+            _BARS,
+        ),
+        Case("FIFO pop, order=commit", Load(options=BY_COMMIT), RECIPE, "recipe", _BARS),
+        Case(
+            "priority pop, order=commit",
+            Load("priority", options=BY_COMMIT),
+            PRIORITY_RECIPE,
+            "recipe",
+            _BARS,
+        ),
     )
-    yield from _measure(plan, 4, 16, cases)
+    yield from measured(plan, *SIXTY_FOUR, cases)
 
 
 def shapes(plan: Plan) -> Iterator[Line]:
     """One popper; sixteen in one process; sixteen processes."""
-    alone = (Case("FIFO pop", OURS, RECIPE, "recipe", ("no bar", "at least 0.9")),)
-    many = (Case("FIFO pop", OURS, RECIPE, "recipe", _NO_LOSS),)
-    yield from _measure(plan, 1, 1, alone)
-    yield from _measure(plan, 1, 16, many)
-    yield from _measure(plan, 16, 1, many)
+    alone = (Case("FIFO pop", POP, RECIPE, "recipe", ("no bar", "at least 0.9")),)
+    many = (Case("FIFO pop", POP, RECIPE, "recipe", _NO_LOSS),)
+    yield from measured(plan, 1, 1, alone)
+    yield from measured(plan, 1, 16, many)
+    yield from measured(plan, 16, 1, many)
 
 
 def leases(plan: Plan) -> Iterator[Line]:
     """Leases, and leases with their acks, beside pops, by sixty-four."""
-    lease, acked = Load(method="lease"), Load(method="lease+ack")
+    acked = Load(method="lease+ack")
+    acked_priority = Load("priority", "lease+ack")
+    no_bar = ("no bar", "no bar")
     cases = (
-        Case("FIFO lease", lease, OURS, "pop", _LEASE),
-        Case("FIFO lease and ack", acked, OURS, "pop", ("no bar", "no bar")),
+        Case("FIFO lease", Load(method="lease"), POP, "pop", _LEASE),
+        Case("priority lease", Load("priority", "lease"), PRIORITY_POP, "pop", _LEASE),
+        Case("FIFO lease and ack", acked, POP, "pop", no_bar),
+        Case("FIFO lease and ack", acked, RECIPE, "recipe's pop", no_bar),
+        Case("priority lease and ack", acked_priority, PRIORITY_RECIPE, "recipe's pop", no_bar),
     )
-    yield from _measure(plan, 4, 16, cases)
+    yield from measured(plan, *SIXTY_FOUR, cases)
 
 
-def _measure(plan: Plan, processes: int, threads: int, cases: tuple[Case, ...]) -> Iterator[Line]:
-    with Poppers(plan, processes, threads) as poppers:
+def measured(
+    plan: Plan,
+    processes: int,
+    threads: int,
+    cases: tuple[Case, ...],
+    *,
+    at: int | None = None,
+) -> Iterator[Line]:
+    """Yield the line of each case, with so many clients."""
+    with Clients(plan, processes, threads) as clients:
         for case in cases:
-            yield _line(plan, poppers, case, f"{case.name}, {processes} x {threads}")
+            yield _line(plan, clients, case, f"{case.name}, {processes} x {threads}", at)
 
 
-def _line(plan: Plan, poppers: Poppers, case: Case, name: str) -> Line:
-    runs = [(poppers.run(case.ours), poppers.run(case.peer)) for _ in range(plan.rounds(ROUNDS))]
+def _line(plan: Plan, clients: Clients, case: Case, name: str, at: int | None) -> Line:
+    runs = [(clients.run(case.ours), clients.run(case.peer)) for _ in range(plan.rounds(ROUNDS))]
     return line_of(
         name,
-        [(ours.pops_a_second, peer.pops_a_second) for ours, peer in runs],
+        [(ours.a_second, peer.a_second) for ours, peer in runs],
         peer_name=case.peer_name,
         unit="/s",
         bar=plan.bar(*case.bars),
         our_latency=Run.latency([ours for ours, _ in runs]),
         peer_latency=Run.latency([peer for _, peer in runs]),
+        at=at,
+        our_name=case.our_name,
     )
 
 
-BENCHMARKS = {"contention": contention, "shapes": shapes, "leases": leases}
+BENCHMARKS = (
+    Benchmark("contention", contention),
+    Benchmark("shapes", shapes),
+    Benchmark("leases", leases),
+)

@@ -1,7 +1,6 @@
 """What an operation costs one client alone: beside the recipe's, and beside a simpler one.
 
-On the embedded engine, or on a cluster where ``FDB_CLUSTER_FILE`` names its file. The two
-of a line run by turns, so that both meet the same disk and the same cluster.
+The two of a line run by turns, so that both meet the same disk and the same cluster.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, Operation, compare_by_turns
 from benchmarks.plan import Plan
 from benchmarks.queues import Load, Ours, Peer, queue_of
@@ -63,14 +63,14 @@ def _compare(
     plan: Plan, name: str, verb: str, loads: tuple[Load, Load], *, peer_name: str, bar: str
 ) -> Line:
     """Compare one verb of two queues, in a database and subspaces of their own."""
-    database, rounds = plan.open(), plan.rounds(ROUNDS)
+    database, rounds, turns = plan.open(), plan.rounds(ROUNDS), plan.turns(TURNS)
     with plan.subspace(database) as one, plan.subspace(database) as other:
         ours, peer = (
-            VERBS[verb](queue_of(database, subspace, load), rounds * TURNS)
+            VERBS[verb](queue_of(database, subspace, load), rounds * turns)
             for subspace, load in zip((one, other), loads, strict=True)
         )
         return compare_by_turns(
-            name, ours, peer, peer_name=peer_name, bar=bar, rounds=rounds, turns=TURNS
+            name, ours, peer, peer_name=peer_name, bar=bar, rounds=rounds, turns=turns
         )
 
 
@@ -96,4 +96,8 @@ VERBS: dict[str, Callable[[Any, int], Operation]] = {
     f"pop of {MANY}": _pop_many,
 }
 
-BENCHMARKS = {"recipe": recipe, "counters": counters, "taking": taking}
+BENCHMARKS = (
+    Benchmark("recipe", recipe),
+    Benchmark("counters", counters),
+    Benchmark("taking", taking),
+)

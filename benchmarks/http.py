@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, compare
 from benchmarks.plan import Plan
 from benchmarks.queues import SMALL
@@ -25,7 +26,7 @@ from tests.live.server import THREADS, WORKERS, Server
 
 BATCH, FILL = 100, 500
 REQUESTS = 200
-ROUNDS = 25
+ROUNDS = 15
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 _WORKER = re.compile(rb"\r\nx-worker: (\d+)", re.IGNORECASE)
 _NOTHING = b'{"items":[]}'
@@ -159,10 +160,10 @@ def _client(plan: Plan) -> Iterator[Client]:
 
 def requests(plan: Plan) -> Iterator[Line]:
     """Requests a second, beside a bare view with the same users."""
-    rounds = plan.rounds(ROUNDS)
+    rounds, count = plan.rounds(ROUNDS), plan.sized(REQUESTS, REQUESTS, 8)
     with _client(plan) as client:
         client.fill("quakes", 1_000)
-        client.fill("mail", rounds * REQUESTS)
+        client.fill("mail", rounds * count)
         bare, peek = client.request("/bare/"), client.request("/api/queues/quakes/peek/?end=max")
         bodies = {
             "peek": peek,
@@ -172,8 +173,8 @@ def requests(plan: Plan) -> Iterator[Line]:
         for verb, request in bodies.items():
             yield compare(
                 f"HTTP {verb}",
-                lambda request=request: client.rate(request, REQUESTS),
-                lambda: client.rate(bare, REQUESTS),
+                lambda request=request: client.rate(request, count),
+                lambda: client.rate(bare, count),
                 peer_name="bare DRF view",
                 unit="/s",
                 bar="at least 0.6" if verb == "peek" else "no bar",
@@ -182,8 +183,8 @@ def requests(plan: Plan) -> Iterator[Line]:
         without_users = client.request("/open/")
         yield compare(
             "HTTP peek",
-            lambda: client.rate(peek, REQUESTS),
-            lambda: client.rate(without_users, REQUESTS),
+            lambda: client.rate(peek, count),
+            lambda: client.rate(without_users, count),
             peer_name="bare view without users",
             unit="/s",
             bar="no bar",
@@ -193,9 +194,10 @@ def requests(plan: Plan) -> Iterator[Line]:
 
 def batches(plan: Plan) -> Iterator[Line]:
     """Items a second in batches of 100, beside one by one."""
-    rounds, times = plan.rounds(ROUNDS), REQUESTS // 10
+    rounds, count = plan.rounds(ROUNDS), plan.sized(REQUESTS, REQUESTS, 8)
+    times = plan.sized(REQUESTS // 10, REQUESTS // 10, 8)
     with _client(plan) as client:
-        client.fill("mail", rounds * (REQUESTS + times * BATCH))
+        client.fill("mail", rounds * (count + times * BATCH))
         path, items = "/api/queues/mail", [{"value": SMALL}] * BATCH
         for verb, many, one in (
             ("pop", {"limit": BATCH}, {}),
@@ -205,7 +207,7 @@ def batches(plan: Plan) -> Iterator[Line]:
             yield compare(
                 f"HTTP {verb} by {BATCH}",
                 lambda batch=batch: client.rate(batch, times) * BATCH,
-                lambda single=single: client.rate(single, REQUESTS),
+                lambda single=single: client.rate(single, count),
                 peer_name="one by one",
                 unit="items/s",
                 bar="at least 10",
@@ -213,4 +215,4 @@ def batches(plan: Plan) -> Iterator[Line]:
             )
 
 
-BENCHMARKS = {"http": requests, "http-batches": batches}
+BENCHMARKS = (Benchmark("http", requests), Benchmark("http-batches", batches))

@@ -1,7 +1,7 @@
 """The pages: that of a queue of a million items beside a thousand's, and the list of 500 queues.
 
 Each round is a request through Django's test client, by somebody who is logged in, up to
-the last byte of the page. With ``FDB_CLUSTER_FILE`` set the queues are on that cluster.
+the last byte of the page.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 import fdb.tuple
 
+from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, compare, line_of
-from benchmarks.plan import Plan
+from benchmarks.plan import Plan, clear
+from benchmarks.queues import SMALL
 
 LIST = "/admin/fdbqueue/queue/"
 MANY, FEW = 1_000_000, 1_000
 QUEUES = 500
-SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
 ROUNDS = 9
 TURNS = 10
 
@@ -39,20 +40,22 @@ LISTS = ("", "?sort=-ready", "?sort=-oldest", "?sort=-pushes")
 
 def queue_page(plan: Plan) -> Iterator[Line]:
     """The page of a queue with a million items, beside the same with a thousand."""
+    many, few = plan.sized((MANY, FEW), (MANY // 20, FEW), (60, 20))
+    turns = plan.turns(TURNS)
     with _project(plan, ["many", "few"]) as client:
         import fdbqueue
 
-        for name, count in (("many", MANY if not plan.quick else FEW * 50), ("few", FEW)):
+        for name, count in (("many", many), ("few", few)):
             pairs = ((SMALL, number % 997 / 10) for number in range(count))
             fdbqueue.queue(name).push_many(pairs)
         for name, query in PAGES.items():
             yield compare(
-                f"{name}, {MANY:,} items",
-                _timed(client, f"{LIST}many/{query}"),
-                _timed(client, f"{LIST}few/{query}"),
-                peer_name=f"{FEW:,} items",
+                f"{name}, {many:,} items",
+                _timed(client, f"{LIST}many/{query}", turns),
+                _timed(client, f"{LIST}few/{query}", turns),
+                peer_name=f"{few:,} items",
                 unit="ms",
-                bar="at most 1.3" if "text" not in name else "no bar: it looks at 2,000 items",
+                bar="at most 1.3" if "text" not in name else "no bar",
                 rounds=plan.rounds(ROUNDS),
             )
 
@@ -60,12 +63,13 @@ def queue_page(plan: Plan) -> Iterator[Line]:
 def queue_list(plan: Plan) -> Iterator[Line]:
     """The list of 500 queues, beside that of ten; named in the setting, and of a pattern."""
     for kind in ("named", "of a pattern"):
-        times = {count: _list_times(plan, kind, count) for count in (QUEUES, 10)}
+        many, few = plan.sized((QUEUES, 10), (QUEUES, 10), (6, 2))
+        times = {count: _list_times(plan, kind, count) for count in (many, few)}
         for query in LISTS:
             yield line_of(
-                f"{QUEUES} queues {kind}, {query or 'by name'}",
-                list(zip(times[QUEUES][query], times[10][query], strict=True)),
-                peer_name="10 queues",
+                f"{many} queues {kind}, {query or 'by name'}",
+                list(zip(times[many][query], times[few][query], strict=True)),
+                peer_name=f"{few} queues",
                 unit="ms",
                 bar="no bar",
             )
@@ -80,7 +84,9 @@ def _list_times(plan: Plan, kind: str, count: int) -> dict[str, list[float]]:
         for number, name in enumerate(names):
             fdbqueue.queue(name).push_many(((SMALL, 1),) * (number % 7 + 1))
         return {
-            query: [_timed(client, f"{LIST}{query}")() for _ in range(plan.rounds(5))]
+            query: [
+                _timed(client, f"{LIST}{query}", plan.turns(TURNS))() for _ in range(plan.rounds(5))
+            ]
             for query in LISTS
         }
 
@@ -96,7 +102,6 @@ def _project(plan: Plan, names: list[str]) -> Iterator[Any]:
     from django.test import Client, utils
 
     from fdbqueue import conf
-    from fdbqueue.service import run
 
     place = {"path": plan.folder / f"pages-{os.urandom(4).hex()}.sqlite3", "durability": "normal"}
     prefix = ("fdbqueue-benchmarks", os.urandom(8).hex())
@@ -114,19 +119,18 @@ def _project(plan: Plan, names: list[str]) -> Iterator[Any]:
             client = Client()
             client.force_login(User.objects.create_superuser("bench"))
             yield client
-            begin = fdb.tuple.pack(prefix)
-            run(conf.database(), lambda tr: tr.clear_range(begin, begin + b"\xff\xff"))
+            clear(conf.database(), fdb.tuple.pack(prefix))
     finally:
         utils.teardown_databases(databases, verbosity=0)
         utils.teardown_test_environment()
 
 
-def _timed(client: Any, address: str) -> Callable[[], float]:
+def _timed(client: Any, address: str, turns: int) -> Callable[[], float]:
     """Return what measures the median time of a page in milliseconds."""
 
     def measure() -> float:
         times = []
-        for _ in range(TURNS):
+        for _ in range(turns):
             start = time.perf_counter()
             response = client.get(address)
             times.append(time.perf_counter() - start)
@@ -136,4 +140,4 @@ def _timed(client: Any, address: str) -> Callable[[], float]:
     return measure
 
 
-BENCHMARKS = {"pages": queue_page, "list": queue_list}
+BENCHMARKS = (Benchmark("pages", queue_page), Benchmark("list", queue_list))

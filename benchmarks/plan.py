@@ -15,27 +15,46 @@ from fdb.subspace_impl import Subspace
 from benchmarks.peers import transact
 from fdbqueue.engines import embedded, foundationdb
 
+ENGINES = ("embedded", "cluster")
+#: How much is measured: ``tiny`` measures nothing, and shows that all of it runs.
+SCALES = ("full", "quick", "tiny")
+#: What a round is divided by in a quick run.
+_QUICKER = 5
+
 
 @dataclass(frozen=True)
 class Plan:
     """What one benchmark is given; it can be sent to another process.
 
     ``folder`` is an empty folder for its files. ``cluster_file`` None means the embedded
-    engine. A ``quick`` run is shorter, and says less.
+    engine.
     """
 
     folder: Path
     cluster_file: str | None = None
-    quick: bool = False
+    scale: str = "full"
+
+    @property
+    def engine(self) -> str:
+        """The engine's name."""
+        return "cluster" if self.cluster_file else "embedded"
 
     @property
     def seconds(self) -> float:
-        """How long poppers pop in one round."""
-        return 0.5 if self.quick else 1.5
+        """How long many clients work in one round."""
+        return self.sized(1.5, 0.5, 0.05)
 
     def rounds(self, usual: int) -> int:
         """Return how many rounds to measure."""
-        return 1 if self.quick else usual
+        return self.sized(usual, max(1, usual // _QUICKER), 1)
+
+    def turns(self, usual: int) -> int:
+        """Return how often to run each operation in a round."""
+        return self.sized(usual, usual // 4, 2)
+
+    def sized(self, full: Any, quick: Any, tiny: Any) -> Any:
+        """Return what is meant for this scale."""
+        return dict(zip(SCALES, (full, quick, tiny), strict=True))[self.scale]
 
     def bar(self, on_embedded: str, on_cluster: str) -> str:
         """Return the bar that holds for the engine in use."""
@@ -54,10 +73,11 @@ class Plan:
         try:
             yield Subspace(rawPrefix=prefix)
         finally:
-            transact(database, lambda tr: tr.clear_range(prefix, _behind(prefix)))
+            clear(database, prefix)
 
 
-def _behind(prefix: bytes) -> bytes:
-    """Return the first key behind all with a prefix, whatever follows it."""
+def clear(database: Any, prefix: bytes) -> None:
+    """Clear all keys with a prefix, whatever follows it."""
     stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1])
+    behind = stripped[:-1] + bytes([stripped[-1] + 1])
+    transact(database, lambda tr: tr.clear_range(prefix, behind))

@@ -8,7 +8,13 @@ from typing import Any
 
 from fdb.subspace_impl import Subspace
 
-from benchmarks.peers import FifoRecipe, HighContentionLayer, PriorityRecipe
+from benchmarks.peers import (
+    EagerFifoRecipe,
+    EagerPriorityRecipe,
+    FifoRecipe,
+    HighContentionLayer,
+    PriorityRecipe,
+)
 from fdbqueue.service import FifoQueue, PriorityQueue
 from fdbqueue.service.counters import Tally
 
@@ -18,22 +24,24 @@ _MANY_ITEMS = 1_000_000_000
 
 PEERS: dict[str, dict[str, type[FifoRecipe]]] = {
     "recipe": {"fifo": FifoRecipe, "priority": PriorityRecipe},
+    "eager recipe": {"fifo": EagerFifoRecipe, "priority": EagerPriorityRecipe},
     "layer": {"fifo": HighContentionLayer},
 }
 
 
 @dataclass(frozen=True)
 class Load:
-    """Whose queue is popped, and how.
+    """Whose queue is worked on, and how.
 
-    ``method`` is ``"recipe"``, ``"layer"``, or one of ours: ``"pop"``, ``"wait"``,
-    ``"lease"``, ``"lease+ack"``; or ``"uncounted"``, a pop that writes no counts.
-    ``options`` are ours too.
+    ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, or one of ours: ``"pop"``,
+    ``"wait"``, ``"lease"``, ``"lease+ack"``; or ``"uncounted"``, a pop that writes no counts.
+    ``options`` are ours too. ``pushes`` says that it is pushed to, instead of popped.
     """
 
     kind: str = "fifo"
     method: str = "pop"
     options: dict[str, Any] = field(default_factory=dict)
+    pushes: bool = False
 
     @property
     def is_strict(self) -> bool:

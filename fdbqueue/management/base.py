@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import functools
+import gc
 import os
 import select
 import sys
@@ -77,6 +78,8 @@ class QueueCommand(BaseCommand):
         self._timeout_seconds: float = options.get("engine_timeout", _ENGINE_TIMEOUT_SECONDS)
         self._catalog: Catalog | None = None
         self.written = 0  # lines
+        if self._from_shell:
+            gc.freeze()  # Django is here for good: the collector went through it all again
         try:
             return super().execute(*args, **options)
         except CommandError:

@@ -22,6 +22,10 @@ import fdb.tuple
 
 from fdbqueue.service import strict_json, tuples
 
+#: The types of keys, and of what holds nothing else.
+_STRING = frozenset({str})
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
 #: Deeper nesting could be written by one reader's stack and not read by another's.
 MAX_JSON_DEPTH = 200
 
@@ -234,10 +238,17 @@ def _check(value: Any, levels: int = MAX_JSON_DEPTH) -> None:
     if not levels:
         raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
     if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
+        if not _STRING.issuperset(map(type, value)):
+            _check_keys(value)
         value = value.values()
+    if _SCALARS.issuperset(map(type, value)):
+        return
     for member in value:
         if isinstance(member, dict | list | tuple):
             _check(member, levels - 1)
+
+
+def _check_keys(value: dict[Any, Any]) -> None:
+    for key in value:
+        if not isinstance(key, str):
+            raise TypeError(f"an object's key must be a string, not {type(key).__name__}")

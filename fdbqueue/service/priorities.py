@@ -39,6 +39,8 @@ class PriorityType:
             InvalidPriority: It is no number, a boolean, not finite, an integer beyond 64
                 bits, a fraction in an int queue, or an integer that no float equals.
         """
+        if type(priority) is float and self.name == "float" and math.isfinite(priority):
+            return priority + 0.0  # the tuple layer sorts -0.0 before 0.0
         if isinstance(priority, bool) or not isinstance(priority, numbers.Real):
             raise self._invalid(priority, "it is not a number")
         if isinstance(priority, numbers.Rational) and priority.denominator == 1:

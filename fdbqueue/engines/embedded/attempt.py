@@ -129,9 +129,11 @@ class Attempt:
         self._count(conflicts, key, value)
 
     def _count(self, conflicts: bool, key: bytes, param: bytes) -> None:
-        self.approximate_size += len(key) + len(param) + _MUTATION_BYTES
+        size = len(key) + len(param) + _MUTATION_BYTES
         if conflicts:
-            self.written(key, after(key))
+            self.write_conflicts.append((key, after(key)))
+            size += 2 * len(key) + 1 + _RANGE_BYTES
+        self.approximate_size += size
 
     def written(self, begin: bytes, end: bytes) -> None:
         """Make others conflict as if a range had been written."""

@@ -40,6 +40,8 @@ _SCHEMA = """
     COMMIT;
 """
 
+#: What a commit of some megabytes changes fits in: with SQLite's 2 MB it writes pages twice.
+_WRITER_CACHE_KIB = 16_000
 _BUSY_TIMEOUT_SECONDS = 30.0
 _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
@@ -193,6 +195,7 @@ class Store:
             fcntl.flock(turnstile, fcntl.LOCK_UN)
             if self._writer is None:
                 self._writer = self.connect()
+                self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             yield self._writer
         finally:  # of a lock that is not held nothing is let go
             fcntl.flock(turnstile, fcntl.LOCK_UN)

@@ -101,7 +101,11 @@ class WriteBuffer:
 
     def set(self, key: bytes, value: bytes) -> None:
         """Set a key; one that cannot be read before the commit stays so."""
-        if self._is_unreadable(key):
+        entries = self.entries
+        if key not in entries and not self.unreadable.begins:  # as nearly all are
+            entries[key] = value
+            self._new_keys.append(key)
+        elif self._is_unreadable(key):
             self._push("set", key, value, unreadable=True)
         else:
             self._store(key, value)

@@ -133,7 +133,8 @@ class ItemKeys:
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
         elements = (*self._level(priority), index, random)
-        return Place(fdb.tuple.pack(elements if chunks == 1 else (*elements, chunks)))
+        data = b"".join(map(tuples.packed, elements))
+        return Place(data if chunks == 1 else data + tuples.packed(chunks))
 
     def place_in_commit_order(self, priority: Priority | None, chunks: int = 1) -> Place:
         """Return the place of an item behind all that is committed before it."""
@@ -157,6 +158,8 @@ class ItemKeys:
             ValueError: It is not the place of an item.
             TypeError: It is not the place of an item.
         """
+        if found := self._usual(place):
+            return found
         elements = tuples.unpack(place)
         skipped = len(self._level(0))
         if not skipped + 2 <= len(elements) <= skipped + 3:
@@ -171,6 +174,19 @@ class ItemKeys:
         if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1:
             raise TypeError("the key does not end with a number of chunks")
         return Position(cast("Priority | None", priority), sequence, chunks)
+
+    def _usual(self, place: bytes) -> Position | None:
+        """Return what a place says that is made as most are, None for any other.
+
+        In a third of the time: a pop and a drain ask for each item.
+        """
+        priority, at = tuples.number_at(place, 0) if self.has_priorities else (None, 0)
+        sequence, at = tuples.number_at(place, at)
+        if type(sequence) is not int or not tuples.ends_with_bytes(place, at):
+            return None
+        if self.has_priorities and priority is None:
+            return None
+        return Position(priority, sequence, 1)
 
     def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
         """Return the elements that come before an item's order among its equals."""

@@ -1,0 +1,248 @@
+"""Ours beside other queues of Python that keep their items in SQLite.
+
+All of them with the write-ahead log and ``synchronous=FULL``, which is checked: what they
+acknowledge is on the disk. The same JSON value goes in and comes out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import queue as queues
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import persistqueue
+import persistqueue.serializers.json
+from huey.storage import SqliteStorage
+
+from benchmarks import tasks
+from benchmarks.catalog import Benchmark
+from benchmarks.measure import Done, Line, in_threads, line_of
+from benchmarks.plan import Plan
+from benchmarks.queues import SMALL
+from benchmarks.sqlite import DURABILITY
+from fdbqueue.service import FifoQueue
+
+ROUNDS = 5
+THREADS = (1, 8)
+_FULL = 2
+_TIMEOUT_SECONDS = 60
+
+
+class Library(Protocol):
+    """Another's queue."""
+
+    name: str
+
+    def push_for(self, seconds: float, threads: int) -> Done:
+        """Push for so long."""
+
+    def take_all(self, count: int, threads: int) -> Done:
+        """Take as many as there are."""
+
+
+class _InThreads:
+    """A library whose queue the threads of one process share."""
+
+    def push(self) -> None:
+        """Push one item."""
+        raise NotImplementedError
+
+    def take(self) -> None:
+        """Take one item; there is one."""
+        raise NotImplementedError
+
+    def push_for(self, seconds: float, threads: int) -> Done:
+        """Push for so long."""
+        return in_threads(self.push, threads, seconds=seconds)
+
+    def take_all(self, count: int, threads: int) -> Done:
+        """Take as many as there are."""
+        return in_threads(self.take, threads, count=count // threads * threads)
+
+
+class Huey(_InThreads):
+    """The storage of huey's SQLite backend; it stores bytes, so its caller encodes them."""
+
+    name = "huey"
+
+    def __init__(self, folder: Path) -> None:
+        file = str(folder / "huey.sqlite3")
+        self._storage = SqliteStorage("bench", file, fsync=True, timeout=_TIMEOUT_SECONDS)
+        _check_full(self._storage.conn)
+
+    def push(self) -> None:
+        """Push one item."""
+        self._storage.enqueue(json.dumps(SMALL).encode())
+
+    def take(self) -> None:
+        """Take one item; there is one."""
+        json.loads(self._storage.dequeue())
+
+
+class PersistQueue(_InThreads):
+    """persist-queue's FIFO queue."""
+
+    name = "persist-queue"
+    _class: Any = persistqueue.FIFOSQLiteQueue
+
+    def __init__(self, folder: Path) -> None:
+        self._queue = self._class(
+            str(folder / self.name),
+            multithreading=True,
+            auto_commit=True,
+            timeout=_TIMEOUT_SECONDS,
+            serializer=persistqueue.serializers.json,
+        )
+        _check_full(self._queue._putter)  # noqa: SLF001  # there is no other way to ask it
+
+    def push(self) -> None:
+        """Push one item."""
+        self._queue.put(SMALL)
+
+    def take(self) -> None:
+        """Take one item; there is one."""
+        self._queue.get(block=False)
+
+
+class PersistAckQueue(PersistQueue):
+    """persist-queue's queue with acknowledgements; they leave the row, marked, in the table."""
+
+    name = "persist-queue, acked"
+    _class = persistqueue.SQLiteAckQueue
+
+    def take(self) -> None:
+        """Take one item and acknowledge it."""
+        item = self._queue.get(block=False, raw=True)
+        self._queue.ack(id=item["pqid"])
+
+
+class DjangoTasks(contextlib.AbstractContextManager["DjangoTasks"]):
+    """django-tasks-db, in a process that has its Django."""
+
+    name = "django-tasks-db"
+
+    def __init__(self, folder: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(
+            1, context, initializer=tasks.set_up, initargs=(str(folder / "tasks.sqlite3"),)
+        )
+
+    def push_for(self, seconds: float, threads: int) -> Done:
+        """Enqueue tasks for so long."""
+        return self._pool.submit(tasks.enqueue_for, seconds, threads).result()
+
+    def take_all(self, count: int, threads: int) -> Done:
+        """Have workers claim, run and finish as many as there are."""
+        return self._pool.submit(tasks.work_all, count, threads).result()
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+
+class Ours(_InThreads):
+    """A FIFO queue of ours.
+
+    Args:
+        queue: The queue.
+        acks: Whether its items are leased and acknowledged, instead of popped.
+    """
+
+    name = "fdbqueue"
+
+    def __init__(self, queue: FifoQueue, *, acks: bool) -> None:
+        self._queue = queue
+        self._acks = acks
+
+    def push(self) -> None:
+        """Push one item."""
+        self._queue.push(SMALL)
+
+    def take(self) -> None:
+        """Take one item; there is one."""
+        item = self._queue.lease() if self._acks else self._queue.pop()
+        if item is None:
+            raise queues.Empty
+        if self._acks:
+            self._queue.ack(item)
+
+
+class _Peer(NamedTuple):
+    """A library, whether its items are acknowledged, and what its verbs are called."""
+
+    make: Callable[[Path], Any]
+    acks: bool
+    take: str
+    note: str
+
+
+_PEERS = (
+    _Peer(Huey, False, "pop", f"{DURABILITY}, also by default"),
+    _Peer(PersistQueue, False, "pop", f"{DURABILITY}, also by default"),
+    _Peer(PersistAckQueue, True, "lease and ack", f"{DURABILITY}, also by default"),
+    _Peer(
+        DjangoTasks,
+        True,
+        "lease and ack",
+        f"{DURABILITY}; by default a rollback journal. The worker runs a task that does nothing.",
+    ),
+)
+
+
+def libraries(plan: Plan) -> Iterator[Line]:
+    """Push and pop, or lease and ack, beside huey, persist-queue and django-tasks-db."""
+    database = plan.open()
+    for number, described in enumerate(_PEERS):
+        with contextlib.ExitStack() as stack:
+            peer = described.make(plan.folder)
+            if isinstance(peer, contextlib.AbstractContextManager):
+                stack.enter_context(peer)
+            subspace = stack.enter_context(plan.subspace(database))
+            ours = Ours(FifoQueue(database, subspace[number]), acks=described.acks)
+            yield from _lines(plan, ours, peer, described)
+
+
+def _lines(plan: Plan, ours: Library, peer: Library, described: _Peer) -> Iterator[Line]:
+    for one in (ours, peer):  # what is done once only
+        one.take_all(one.push_for(plan.sized(0.1, 0.1, 0.01), 1).count, 1)
+    for threads in THREADS:
+        rounds = [_round(plan, (ours, peer), threads) for _ in range(plan.rounds(ROUNDS))]
+        for name, pairs in (
+            ("push", [pushes for pushes, _ in rounds]),
+            (described.take, [takes for _, takes in rounds]),
+        ):
+            yield line_of(
+                f"FIFO {name}, {threads} thread{'s' * (threads > 1)}",
+                [(one.rate, other.rate) for one, other in pairs],
+                peer_name=peer.name,
+                unit="/s",
+                bar="no bar",
+                at=threads,
+                note=described.note,
+            )
+
+
+def _round(
+    plan: Plan, both: tuple[Library, Library], threads: int
+) -> tuple[list[Done], list[Done]]:
+    """Have both push for a while, by turns, and then take what they have pushed."""
+    seconds = plan.sized(0.5, 0.3, 0.05)
+    pushes = [one.push_for(seconds, threads) for one in both]
+    takes = [one.take_all(done.count, threads) for one, done in zip(both, pushes, strict=True)]
+    return pushes, takes
+
+
+def _check_full(connection: sqlite3.Connection) -> None:
+    """Refuse to measure what is less durable than ours."""
+    for pragma, expected in (("synchronous", _FULL), ("journal_mode", "wal")):
+        (found,) = connection.execute(f"PRAGMA {pragma}").fetchone()
+        if found != expected:
+            raise ValueError(f"{pragma} is {found}, not {expected}")
+
+
+BENCHMARKS = (Benchmark("libraries", libraries, engines=("embedded",)),)

@@ -1,0 +1,1 @@
+"""The benchmarks run, and their results are what the documentation shows."""

@@ -1,0 +1,131 @@
+"""Every benchmark still runs, at a scale that measures nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.catalog import Benchmark
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 180
+#: Of what waits for the disk and for processes to start, some can run at once.
+AT_ONCE = 3
+ENGINES = ["embedded", *(["cluster"] if os.environ.get("FDB_CLUSTER_FILE") else [])]
+TEXTS = {"name", "peer_name", "our_name", "unit", "bar", "note"}
+NUMBERS = {"ours", "peer", "ratio", "lowest_ratio", "highest_ratio", "rounds"}
+CASES = [
+    (engine, benchmark)
+    for engine in ENGINES
+    for benchmark in BENCHMARKS.values()
+    if engine in benchmark.engines
+]
+
+Runs = dict[tuple[str, str], "Future[subprocess.CompletedProcess[str]]"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m benchmarks``."""
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[Runs]:
+    """A run of each benchmark."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {
+            (engine, benchmark.name): pool.submit(
+                run, "--json", "--scale", "tiny", "--engine", engine, benchmark.name
+            )
+            for engine, benchmark in CASES
+        }
+
+
+@pytest.mark.parametrize(("engine", "benchmark_"), CASES, ids=lambda one: getattr(one, "name", one))
+def test_prints_well_formed_lines(runs: Runs, engine: str, benchmark_: Benchmark):
+    """A benchmark ends well and prints the machine, then JSON lines with finite figures."""
+    done = runs[engine, benchmark_.name].result(DEADLINE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    machine, *lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert machine["machine"]["engine"] == engine
+    assert lines
+    for line in lines:
+        check_line(line)
+        assert (line["benchmark"], line["engine"]) == (benchmark_.name, engine)
+    named = {(line["name"], line["peer_name"], line["our_name"]) for line in lines}
+    assert len(named) == len(lines)
+
+
+def check_line(line: dict[str, Any]) -> None:
+    """Check the fields of a line, and that its ratio lies where its rounds' do."""
+    assert all(isinstance(line[name], str) for name in TEXTS)
+    assert all(math.isfinite(line[name]) and line[name] > 0 for name in NUMBERS)
+    assert line["lowest_ratio"] <= line["ratio"] <= line["highest_ratio"]
+    assert line["is_met"] in (None, True, False)
+    assert (line["is_met"] is None) == (line["bar"] == "no bar")
+    for name in ("our_latency", "peer_latency"):
+        if line[name] is not None:
+            found = line[name]
+            assert 0 < found["p50"] <= found["p90"] <= found["p99"] <= found["max"]
+
+
+def test_lists_its_names():
+    """``--list`` names every benchmark once, each with what it measures."""
+    done = run("--list")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    assert [name for name, _ in rows] == list(BENCHMARKS)
+    assert all(title for _, title in rows)
+
+
+def test_prints_and_saves_the_same(tmp_path: Path):
+    """Without ``--json`` a line is for people; ``--save`` adds to a file what JSON says of it."""
+    file = tmp_path / "results.ndjson"
+    done = run("--scale", "tiny", "--save", str(file), "recipe")
+    assert done.returncode == 0, done.stderr
+    _, *saved = [json.loads(line) for line in file.read_text().splitlines()]
+    printed = done.stdout.splitlines()[1:]
+    assert [line.startswith(record["name"]) for line, record in zip(printed, saved, strict=True)]
+    assert all("ratio" in line for line in printed)
+
+
+def test_refuses_unknown_names():
+    """A name that there is not ends it with usage's status, and nothing is measured."""
+    done = run("nothing-such")
+    assert done.returncode == 2
+    assert "no such benchmark: nothing-such" in done.stderr
+    assert not done.stdout
+
+
+def test_a_cluster_needs_its_file():
+    """``--engine cluster`` without a cluster's file is refused, and measures nothing else."""
+    environment = {name: text for name, text in os.environ.items() if name != "FDB_CLUSTER_FILE"}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--engine", "cluster", "recipe"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "FDB_CLUSTER_FILE" in done.stderr
+    assert not done.stdout
