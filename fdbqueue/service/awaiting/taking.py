@@ -208,7 +208,7 @@ class AwaitedTakes(AwaitedReads):
         back = None if want.call is not None else give_back
         while True:
             rung = self._crowd.bell.rung
-            items = await self._take(functools.partial(self._take_together, want), back)
+            items = await self._take(functools.partial(self._crowd.take, want), back)
             if items or is_answered(want.call):
                 return items
             if time.monotonic() >= deadline:
