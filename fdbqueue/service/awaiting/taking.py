@@ -256,11 +256,11 @@ class AwaitedTakes(AwaitedReads):
                 self._stock.restore(tr, tally, one_of_them)
             tally.write(tr)
 
-        self._transact("return", None, restore)
+        self._transact(None, restore, "return")
 
     def _give_leases_back(self, items: list[Item]) -> None:
         tokens = [token_of(item) for item in items]
-        self._transact("return", None, lambda tr: self._leases.give_back(tr, tokens))
+        self._transact(None, lambda tr: self._leases.give_back(tr, tokens), "return")
 
 
 def _took_nothing(error: BaseException | None) -> bool:
