@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput
+from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once
 from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
 from fdbqueue.service.codecs import Codec
@@ -232,7 +233,7 @@ class Consuming(Browsing):
             InvalidInput: It is no lease's token of this queue.
         """
         token = token_of(lease)
-        self._transact(tr, lambda transaction: self._leases.ack_one(transaction, token), "ack")
+        self._transact("ack", tr, lambda transaction: self._leases.ack_one(transaction, token))
 
     def ack_many(self, leases: Iterable[Item | str], *, tr: Any = None) -> int:
         """Remove leased items for good, in one transaction.
@@ -252,7 +253,7 @@ class Consuming(Browsing):
         def ack(transaction: Any) -> int:
             return len(tokens) - len(self._leases.ack(transaction, tokens))
 
-        return self._transact(tr, ack, "ack")
+        return self._transact("ack", tr, ack)
 
     def nack(
         self,
@@ -277,7 +278,7 @@ class Consuming(Browsing):
         """
         token, reason = token_of(lease), reason_of(self.name, reason)
         self._transact(
-            tr, lambda transaction: self._leases.nack(transaction, token, delay, reason), "nack"
+            "nack", tr, lambda transaction: self._leases.nack(transaction, token, delay, reason)
         )
 
     def extend(self, lease: Item | str, seconds: float = 60, *, tr: Any = None) -> Item:
@@ -291,7 +292,7 @@ class Consuming(Browsing):
         """
         token = token_of(lease)
         return self._transact(
-            tr, lambda transaction: self._leases.extend(transaction, token, seconds), "extend"
+            "extend", tr, lambda transaction: self._leases.extend(transaction, token, seconds)
         )
 
     @contextlib.contextmanager
@@ -337,10 +338,11 @@ class Consuming(Browsing):
             if wait is not None:
                 raise InvalidInput(queue=self.name, reason="a transaction cannot wait")
             return take(self._taker, tr, want)
+        verb = "lease" if want.leases else "pop"
         deadline = time.monotonic() + min(wait or 0, MAX_SECONDS)
         while True:
             rung = self._crowd.bell.rung
-            items = self._crowd.take(want)
+            items = observing.observed(verb, self.name, lambda: self._crowd.take(want))
             if items or _is_answered(want.call):
                 return items
             if time.monotonic() >= deadline:

@@ -18,7 +18,6 @@ from fdbqueue.service import (
     PriorityQueue,
     Push,
     Queue,
-    observing,
     run,
     transactional,
 )
@@ -95,17 +94,3 @@ def move(tr: Any, source: FifoQueue, target: PriorityQueue) -> bool:
 
 moved: bool = move(database, queue, queue)  # type: ignore[arg-type]  # a Queue is neither kind
 also: int = run(database, lambda tr: len(tr[b"key"]))
-
-
-class Watching(observing.Observer):
-    """Is told of operations."""
-
-    def operation(self, done: observing.Operation) -> None:
-        """Know what the parts are."""
-        verb: str = done.verb
-        error: BaseException | None = done.error
-        _ = verb, error, done.seconds, done.items, done.queue
-
-
-observing.add(Watching())
-observing.remove(Watching)  # type: ignore[arg-type]  # an observer, not its class
