@@ -268,7 +268,7 @@ class Queue(AwaitedQueue):
             transaction.clear_range(*self._keys.bounds())
             transaction.clear_range(*self._meta.bounds)
 
-        self._transact(tr, remove, "clear")
+        self._transact("clear", tr, remove)
 
     def recount(self) -> Counts:
         """Count the items, and put the counts right: foreign writers keep none.

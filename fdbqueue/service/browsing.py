@@ -322,18 +322,13 @@ class Browsing:
             return function(tr)
         return run(self.database, function, wrote=lambda _: False)
 
-    def _transact(self, tr: Any, function: Callable[[Any], T], verb: str | None = None) -> T:
-        """Run what writes, in a transaction of its own or in the caller's.
-
-        Under a verb it is an operation that observers are told of.
-        """
+    def _transact(self, verb: str, tr: Any, function: Callable[[Any], T]) -> T:
+        """Run what writes, in a transaction of its own or in the caller's."""
         if tr is not None:
             return function(tr)
-
-        def transact() -> T:
-            return run(self.database, function, wrote=lambda _: True)
-
-        return transact() if verb is None else observing.observed(verb, self.name, transact)
+        return observing.observed(
+            verb, self.name, lambda: run(self.database, function, wrote=lambda _: True)
+        )
 
 
 def one(items: list[Item]) -> Item | None:

@@ -27,7 +27,7 @@ class Burying(Consuming):
         """
         place, reason = self._keys.place_named(item_id), reason_of(self.name, reason)
         self._transact(
-            tr, lambda transaction: self._leases.bury(transaction, place, item_id, reason), "bury"
+            "bury", tr, lambda transaction: self._leases.bury(transaction, place, item_id, reason)
         )
 
     def redrive(self, item_ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
@@ -51,7 +51,7 @@ class Burying(Consuming):
             rest = some
             while rest and moved < most:
                 redrive = functools.partial(self._leases.redrive, places=rest, most=most - moved)
-                count, looked = self._transact(None, redrive, "redrive")
+                count, looked = self._transact("redrive", None, redrive)
                 moved, rest = moved + count, rest[looked:]
             if moved >= most:
                 break

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput
+from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once
 from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
 from fdbqueue.service.codecs import Codec
@@ -238,7 +239,7 @@ class Consuming(Browsing):
             InvalidInput: It is no lease's token of this queue.
         """
         token = token_of(lease)
-        self._transact(tr, lambda transaction: self._leases.ack_one(transaction, token), "ack")
+        self._transact("ack", tr, lambda transaction: self._leases.ack_one(transaction, token))
 
     def ack_many(self, leases: Iterable[Item | str], *, tr: Any = None) -> int:
         """Remove leased items for good, in one transaction.
@@ -258,7 +259,7 @@ class Consuming(Browsing):
         def ack(transaction: Any) -> int:
             return len(tokens) - len(self._leases.ack(transaction, tokens))
 
-        return self._transact(tr, ack, "ack")
+        return self._transact("ack", tr, ack)
 
     def nack(
         self,
@@ -283,7 +284,7 @@ class Consuming(Browsing):
         """
         token, reason = token_of(lease), reason_of(self.name, reason)
         self._transact(
-            tr, lambda transaction: self._leases.nack(transaction, token, delay, reason), "nack"
+            "nack", tr, lambda transaction: self._leases.nack(transaction, token, delay, reason)
         )
 
     def extend(self, lease: Item | str, seconds: float = 60, *, tr: Any = None) -> Item:
@@ -297,7 +298,7 @@ class Consuming(Browsing):
         """
         token = token_of(lease)
         return self._transact(
-            tr, lambda transaction: self._leases.extend(transaction, token, seconds), "extend"
+            "extend", tr, lambda transaction: self._leases.extend(transaction, token, seconds)
         )
 
     @contextlib.contextmanager
@@ -344,7 +345,7 @@ class Consuming(Browsing):
             return take(self._taker, tr, want)
         while True:
             rung = self._crowd.bell.rung
-            items = self._crowd.take(want)
+            items = self._take_together(want)
             if items or is_answered(want.call):
                 return items
             if time.monotonic() >= deadline:
@@ -358,6 +359,11 @@ class Consuming(Browsing):
         if wait is not None and not _is_number(wait, int | float, 0, math.inf):
             raise InvalidInput(queue=self.name, wait=wait, allowed="a number of seconds")
         return time.monotonic() + min(wait or 0, MAX_SECONDS)
+
+    def _take_together(self, want: Want) -> list[Item]:
+        """Take items in a transaction that other threads may share."""
+        verb = "lease" if want.leases else "pop"
+        return observing.observed(verb, self.name, lambda: self._crowd.take(want))
 
     def _found_empty(self, want: Want, call: Call | None) -> list[Item]:
         """Return that there is nothing; where that is an answer to be kept, look again."""

@@ -22,17 +22,16 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from fdbqueue.service import due, observing
+from fdbqueue.service import due
 from fdbqueue.service.claims import Request, answer_claim, ask_claim, write_request
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combining import Line, Waiter
-from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
 from fdbqueue.service.rounds import Round
 from fdbqueue.service.taking import ENDS, Taker
 from fdbqueue.service.transactions import Conflict, run
 from fdbqueue.service.waiting import Bell
-from fdbqueue.service.wants import Served, Want
+from fdbqueue.service.wants import Served
 
 #: After so many conflicts with another popper in a row, ask for help.
 _CONFLICTS = 2
@@ -87,12 +86,6 @@ class Crowd(Line):
         self._taken: int | None = None
         self._others_pop = False
         self._staged_until = 0.0
-
-    def take(self, want: Want) -> list[Item]:
-        """Take items, and tell who observes; all else is as above."""
-        return observing.observed(
-            want.verb, self._taker.stock.queue, lambda: super(Crowd, self).take(want)
-        )
 
     def _step(self) -> None:
         """Serve some of those who wait."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
-from fdbqueue.service import removing
+from fdbqueue.service import observing, removing
 from fdbqueue.service.batches import OWNER_BYTES, Batch, Batches
 from fdbqueue.service.burying import Burying
 from fdbqueue.service.items import Priority
@@ -66,7 +66,8 @@ class Draining(Burying):
         lasting = duration(self.name, "seconds", seconds)
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         effect = self._batches.effect(owner, lasting)
-        items = self._crowd.take(Want(end, count, effect, verb="lease_batch"))
+        want = Want(end, count, effect)
+        items = observing.observed("lease_batch", self.name, lambda: self._crowd.take(want))
         return items if isinstance(items, Batch) else Batch.empty()
 
     def ack_batch(self, batch: Batch, *, tr: Any = None) -> None:
@@ -84,7 +85,7 @@ class Draining(Burying):
             return len(batch)
 
         if batch:
-            self._transact(tr, ack, "ack_batch")
+            self._transact("ack_batch", tr, ack)
 
     def return_batch(self, batch: Batch, *, tr: Any = None) -> None:
         """Put a batch's items back to their places as they were.
@@ -98,7 +99,7 @@ class Draining(Burying):
             return len(batch)
 
         if batch:
-            self._transact(tr, give_back, "return_batch")
+            self._transact("return_batch", tr, give_back)
 
     def settle_batch(self, owner: bytes, done_ids: Iterable[str] = ()) -> int:
         """Finish what an owner left behind who died: remove what is done, put back the rest.
@@ -194,7 +195,7 @@ class Draining(Burying):
         def move(transaction: Any) -> int:
             return self.move_some(transaction, target, count, end, priority)[0]
 
-        return self._transact(tr, move, "move")
+        return self._transact("move", tr, move)
 
     def move_some(
         self, tr: Any, target: Queue, count: int, end: End, priority: Any

@@ -23,10 +23,10 @@ class Want:
     """What somebody wants: some items from one end, and what becomes of them.
 
     ``leases`` says that they are to be leased. ``call`` is there where it has an
-    idempotency key. ``verb`` is what observers are told.
+    idempotency key.
     """
 
-    __slots__ = ("call", "count", "effect", "end", "leases", "verb")
+    __slots__ = ("call", "count", "effect", "end", "leases")
 
     def __init__(
         self,
@@ -36,14 +36,12 @@ class Want:
         call: Call | None = None,
         *,
         leases: bool = False,
-        verb: str | None = None,
     ) -> None:
         self.end = end
         self.count = count
         self.effect = effect
         self.call = call
         self.leases = leases
-        self.verb = verb or ("lease" if leases else "pop")
 
 
 #: A want, and the rows it is to get.

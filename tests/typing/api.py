@@ -26,7 +26,6 @@ from fdbqueue.service import (
     Push,
     Queue,
     arun,
-    observing,
     run,
     transactional,
 )
@@ -172,17 +171,3 @@ class Tests(testing.EmptyQueuesMixin, unittest.TestCase):
     """A test case."""
 
     fdbqueue_queues = {"mail": {"kind": "fifo"}}  # noqa: RUF012  # as users write it
-
-
-class Watching(observing.Observer):
-    """Is told of operations."""
-
-    def operation(self, done: observing.Operation) -> None:
-        """Know what the parts are."""
-        verb: str = done.verb
-        error: BaseException | None = done.error
-        _ = verb, error, done.seconds, done.items, done.queue
-
-
-observing.add(Watching())
-observing.remove(Watching)  # type: ignore[arg-type]  # an observer, not its class

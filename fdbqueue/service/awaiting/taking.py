@@ -208,7 +208,7 @@ class AwaitedTakes(AwaitedReads):
         back = None if want.call is not None else give_back
         while True:
             rung = self._crowd.bell.rung
-            items = await self._take(functools.partial(self._crowd.take, want), back)
+            items = await self._take(functools.partial(self._take_together, want), back)
             if items or is_answered(want.call):
                 return items
             if time.monotonic() >= deadline:
@@ -256,11 +256,11 @@ class AwaitedTakes(AwaitedReads):
                 self._stock.restore(tr, tally, one_of_them)
             tally.write(tr)
 
-        self._transact(None, restore, "return")
+        self._transact("return", None, restore)
 
     def _give_leases_back(self, items: list[Item]) -> None:
         tokens = [token_of(item) for item in items]
-        self._transact(None, lambda tr: self._leases.give_back(tr, tokens), "return")
+        self._transact("return", None, lambda tr: self._leases.give_back(tr, tokens))
 
 
 def _took_nothing(error: BaseException | None) -> bool:

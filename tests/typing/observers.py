@@ -1,0 +1,19 @@
+"""Observers as users write them; only type-checked, never run."""
+
+from __future__ import annotations
+
+from fdbqueue.service import observing
+
+
+class Watching(observing.Observer):
+    """Is told of operations."""
+
+    def operation(self, done: observing.Operation) -> None:
+        """Know what the parts are."""
+        verb: str = done.verb
+        error: BaseException | None = done.error
+        _ = verb, error, done.seconds, done.items, done.queue
+
+
+observing.add(Watching())
+observing.remove(Watching)  # type: ignore[arg-type]  # an observer, not its class
