@@ -490,7 +490,8 @@ def test_a_commit_that_fails_by_itself_leaves_the_fault_to_the_next(engine, pref
     with pytest.raises(engine.error) as caught:
         transaction.commit().wait()
     assert (caught.value.code, faulty.happened) == (1021, 1)
-    assert bytes(engine.database.create_transaction()[prefix]) == b"mine"
+    other = engine.database.create_transaction()
+    assert bytes(other[prefix]) == b"mine"
 
 
 # Time
