@@ -10,6 +10,7 @@ import sys
 import unittest
 from pathlib import Path
 
+import fdb.tuple
 import pytest
 from django.conf import settings as django_settings
 from django.test import SimpleTestCase, TestCase, override_settings
@@ -53,8 +54,6 @@ def temporary(catalog):
 
 def under(database, prefix):
     """Return the keys under a prefix."""
-    import fdb.tuple
-
     begin = fdb.tuple.pack(prefix)
     return [row.key for row in database.create_transaction().get_range(begin, begin + b"\xff\xff")]
 
@@ -73,6 +72,8 @@ def test_a_block_has_queues_of_its_own(project):
             fdbqueue.queue(name).push(value)
         assert catalog.names() == sorted([*catalog.plain_names(), "user-1"])
         prefix, folder = django_settings.FDBQUEUE["PREFIX"], temporary(catalog)
+        for queue in catalog.queues():  # those in subspaces of their own, too
+            assert queue.subspace.key().startswith(fdb.tuple.pack(prefix))
     assert testing.values("mail") == ["the project's"]
     assert testing.values("legacy") == [b"the project's"]
     assert "user-1" not in conf.catalog().names()
@@ -489,7 +490,8 @@ def test_a_commit_that_fails_by_itself_leaves_the_fault_to_the_next(engine, pref
     with pytest.raises(engine.error) as caught:
         transaction.commit().wait()
     assert (caught.value.code, faulty.happened) == (1021, 1)
-    assert bytes(engine.database.create_transaction()[prefix]) == b"mine"
+    other = engine.database.create_transaction()
+    assert bytes(other[prefix]) == b"mine"
 
 
 # Time

@@ -14,6 +14,7 @@ from fdbqueue.service import FifoQueue, Push, arun
 from fdbqueue.service.awaiting.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated
 
@@ -106,6 +107,26 @@ def test_a_wait_that_is_cancelled_says_that_nothing_was_taken(observed, subspace
 
     in_loop(work())
     assert known == [True]
+
+
+@pytest.mark.parametrize("who", ["the loop", "a thread", "another client"])
+def test_a_push_wakes_who_waits(observed, database, subspace, in_loop, who):
+    """Long before an unasked look, whoever pushes."""
+    queue = FifoQueue(observed, subspace)
+    pusher = FifoQueue(another(database), subspace) if who == "another client" else queue
+
+    async def work():
+        waiting = [asyncio.ensure_future(queue.apop(wait=LONG_SECONDS)) for _ in range(3)]
+        await happens(observed.watching)
+        if who == "the loop":
+            await queue.apush_many("abc")
+        else:
+            await asyncio.to_thread(pusher.push_many, "abc")
+        found = await asyncio.wait_for(asyncio.gather(*waiting), SOON_SECONDS)
+        assert sorted(values(found)) == ["a", "b", "c"]
+
+    in_loop(work())
+    assert all(watch.is_ready() for watch in observed.watches)
 
 
 def test_the_others_go_on_waiting(observed, subspace, in_loop):
@@ -445,37 +466,77 @@ def test_a_cancelled_acknowledgement_is_over_when_it_ends(gated, subspace, in_lo
     in_loop(work())
 
 
-def test_what_has_not_begun_is_not_done(database, subspace, in_loop):
-    """A call that waits for a thread is taken back when its task is cancelled."""
-    queue = FifoQueue(database, subspace)
+@contextlib.asynccontextmanager
+async def no_thread_free(database):
+    """Keep all threads busy for the length of a block."""
     opened, all_busy = threading.Event(), threading.Barrier(THREADS + 1)
 
     def occupy(tr):
         all_busy.wait(DEADLINE_SECONDS)
         opened.wait(DEADLINE_SECONDS)
 
+    busy = [asyncio.ensure_future(arun(database, occupy)) for _ in range(THREADS)]
+    await asyncio.to_thread(all_busy.wait, DEADLINE_SECONDS)
+    yield
+    opened.set()
+    await asyncio.gather(*busy)
+
+
+async def some_turns():
+    """Let the other tasks come as far as they can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_what_has_not_begun_is_not_done(database, subspace, in_loop):
+    """A call that waits for a thread is taken back when its task is cancelled."""
+    queue = FifoQueue(database, subspace)
+    known = []
+
+    async def push():
+        try:
+            await queue.apush("x")
+        except asyncio.CancelledError as error:
+            known.append(error.outcome_known)
+
     async def work():
-        busy = [asyncio.ensure_future(arun(database, occupy)) for _ in range(THREADS)]
-        await asyncio.to_thread(all_busy.wait, DEADLINE_SECONDS)
-        known = []
-
-        async def push():
-            try:
-                await queue.apush("x")
-            except asyncio.CancelledError as error:
-                known.append(error.outcome_known)
-
-        task = asyncio.ensure_future(push())
-        for _ in range(3):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task], timeout=SOON_SECONDS)
-        opened.set()
-        await asyncio.gather(*busy)
-        assert known == [True]
+        async with no_thread_free(database):
+            task = asyncio.ensure_future(push())
+            await some_turns()
+            task.cancel()
+            done, _ = await asyncio.wait([task], timeout=SOON_SECONDS)
+            assert done
 
     in_loop(work())
+    assert known == [True]
     assert queue.size() == 0
+
+
+def test_a_block_gives_up_even_where_that_has_to_wait(database, subspace, in_loop):
+    """Cancelled again before a thread is free for it."""
+    queue = FifoQueue(database, subspace)
+
+    async def hold(held, leave):
+        with contextlib.suppress(ZeroDivisionError):
+            async with queue.aleased():
+                held.set()
+                await leave.wait()
+                raise ZeroDivisionError
+
+    async def work():
+        await queue.apush("x")
+        held, leave = asyncio.Event(), asyncio.Event()
+        task = asyncio.ensure_future(hold(held, leave))
+        await held.wait()
+        async with no_thread_free(database):
+            leave.set()
+            await some_turns()
+            task.cancel()
+            await some_turns()
+        await asyncio.wait([task])
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == ["x"]
 
 
 def test_a_long_push_stops_between_two_transactions(gated, subspace, in_loop):

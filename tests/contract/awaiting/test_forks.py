@@ -20,6 +20,7 @@ async def work(value):
 say(asyncio.run(work("parent")))
 child = os.fork()
 if not child:
+    signal.alarm(60)  # nobody else would end it
     say(asyncio.run(work("child")))
     sys.stdout.flush()
     os._exit(0)

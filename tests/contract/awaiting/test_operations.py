@@ -338,7 +338,8 @@ def test_a_transaction_of_its_own(database, subspace, in_loop):
 
     in_loop(work())
     assert fifo.pop().value == ["x", "again"]
-    assert bytes(database.create_transaction()[key]) == b"done"
+    transaction = database.create_transaction()
+    assert bytes(transaction[key]) == b"done"
 
 
 @pytest.mark.parametrize("took_effect", [False, True])
