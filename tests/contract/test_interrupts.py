@@ -1,0 +1,71 @@
+"""An interrupt goes through, and says whether a commit was under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fdbqueue.service import FifoQueue
+
+
+class Interrupting:
+    """A database whose transactions are interrupted once, where they are told to be."""
+
+    def __init__(self, database: Any, at: str) -> None:
+        self.database, self.at = database, at
+        self.is_armed = False
+
+    def create_transaction(self) -> Any:
+        return _Transaction(self, self.database.create_transaction())
+
+
+class _Transaction:
+    def __init__(self, owner: Interrupting, transaction: Any) -> None:
+        self._owner, self._transaction = owner, transaction
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._owner.at and self._owner.is_armed:
+            self._owner.is_armed = False
+            raise KeyboardInterrupt
+        return getattr(self._transaction, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._transaction[key]
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._transaction[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._transaction[key]
+
+
+@pytest.fixture
+def interrupted(database, subspace):
+    """Pop from a queue of three, interrupted at a step; return the error and the queue."""
+
+    def pop(at: str) -> tuple[KeyboardInterrupt, FifoQueue]:
+        interrupting = Interrupting(database, at)
+        queue = FifoQueue(interrupting, subspace, name="mail")
+        queue.push_many([1, 2, 3])
+        interrupting.is_armed = True
+        with pytest.raises(KeyboardInterrupt) as caught:
+            queue.pop()
+        return caught.value, queue
+
+    return pop
+
+
+def test_before_the_commit_the_outcome_is_known(interrupted):
+    """Nothing was taken: the next pop gets the first item."""
+    error, queue = interrupted("snapshot")
+    assert error.outcome_known is True
+    assert [queue.pop().value, queue.size()] == [1, 2]
+
+
+def test_in_the_commit_the_outcome_is_not_known(interrupted):
+    """The error says so, and the queue goes on."""
+    error, queue = interrupted("commit")
+    assert error.outcome_known is False
+    assert queue.pop().value in {1, 2}
+    assert queue.size() in {1, 2}
