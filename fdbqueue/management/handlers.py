@@ -116,7 +116,7 @@ def _run(worker: Worker, interrupts: Interrupts) -> None:
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, Interrupted) and interrupts.is_terminated:
             return
-        ended = f"{worker.handled:,} items are handled, {worker.failed:,} failed."
+        ended = f"{items(worker.handled)} handled, {worker.failed:,} failed."
         message = f"{text_of(error)}. {ended}"
         raise command_error(error, message) or error from error
 

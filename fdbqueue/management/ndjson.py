@@ -19,6 +19,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.management.exits import text_of
 from fdbqueue.management.interrupts import Interrupts
+from fdbqueue.management.prompts import items
 from fdbqueue.management.rendering import preview
 from fdbqueue.service import Queue, strict_json
 from fdbqueue.service.loading import Mark
@@ -165,7 +166,7 @@ class Items:
             reason, pushed = self._reason(error), 0
             if isinstance(error, InputChanged):  # says that itself
                 return reason + "."
-        return f"{reason}. Pushed {pushed} items before that."
+        return f"{reason}. Pushed {items(pushed)} before that."
 
     def _entry(self, line: bytes) -> Entry:
         if len(line) > MAX_LINE_BYTES:

@@ -20,9 +20,9 @@ PREFIX = "browser"
 _NOT_OURS = "/favicon.ico"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium, headless."""
+    """Debian's Chromium, headless; while it runs, this thread can run no event loop."""
     missing = None if chromium() else "no chromium: apt-get install chromium"
     try:
         import playwright.sync_api  # noqa: F401
@@ -36,13 +36,13 @@ def browser() -> Iterator[Any]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the server's files are."""
     return tmp_path_factory.mktemp("served")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(browser: Any, folder: Path) -> Iterator[str]:
     """The address of a server of the demo project, under a strict policy."""
     with served(folder, prefix=PREFIX) as found:

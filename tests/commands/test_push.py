@@ -25,7 +25,7 @@ def values(name):
 def test_earthquakes_from_a_file(call):
     """All 1,707 earthquakes go in by their magnitude, as they are in the file."""
     printed = call("queue_push", "quakes", str(EARTHQUAKES), "--priority-field", "magnitude")
-    assert printed == ("Pushed 1707 items into 'quakes'.\n", "")
+    assert printed == ("Pushed 1,707 items into 'quakes'.\n", "")
     expected = [json.loads(line) for line in EARTHQUAKES.read_text().splitlines()]
     items = list(fdbqueue.queue("quakes"))
     assert [item.value for item in items] == sorted(expected, key=lambda quake: quake["magnitude"])
@@ -171,8 +171,9 @@ def test_what_was_pushed_before_a_bad_line(call, ndjson):
     pushed = values("mail")
     assert 0 < len(pushed) < 6000
     assert pushed == list(range(len(pushed)))
-    assert f"Line 6001: it is not JSON: Expecting value, column 1. Pushed {len(pushed)} items" in (
-        str(caught.value)
+    assert (
+        f"Line 6001: it is not JSON: Expecting value, column 1. Pushed {len(pushed):,} items"
+        in (str(caught.value))
     )
     assert caught.value.returncode == 1
 
@@ -256,7 +257,7 @@ def test_it_says_that_it_reads_from_a_terminal(processes):
         done = processes.finish(process)
         os.close(terminal)
         os.close(controller)
-        assert done.stdout == "Pushed 1 items into 'mail'.\n"
+        assert done.stdout == "Pushed 1 item into 'mail'.\n"
         assert done.stderr.startswith(note)
         assert bool(done.stderr) == bool(note)
 
@@ -267,7 +268,7 @@ def test_pushed_without_being_able_to_say_so(processes):
     with open("/dev/full", "wb") as full:
         done = processes.run("queue_push", "mail", stdin=b"1\n", stdout=full)
     assert done.returncode == 1
-    assert "Pushed 1 items into 'mail'." in done.stderr
+    assert "Pushed 1 item into 'mail'." in done.stderr
     assert values("mail") == [1]
 
 
@@ -280,7 +281,7 @@ def test_interrupted(processes):
     pushed = len(values("mail"))
     assert pushed
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == f"CommandError: Interrupted. Pushed {pushed} items before that.\n"
+    assert done.stderr == f"CommandError: Interrupted. Pushed {pushed:,} items before that.\n"
 
 
 def test_call_command_takes_options(ndjson):

@@ -49,7 +49,7 @@ def test_interrupted_and_resumed(call, file):
     assert 0 < pushed < LINES
     file.write_text(content)
     printed = call("queue_push", "mail", str(file), "--resume")
-    assert printed.out == f"Pushed {LINES - pushed} items into 'mail'.\n"
+    assert printed.out == f"Pushed {LINES - pushed:,} items into 'mail'.\n"
     assert printed.err.startswith("Going on behind line ")
     assert values() == list(range(LINES))
     assert_counted(fdbqueue.queue("mail"))
@@ -163,7 +163,7 @@ def test_standard_input(processes):
     first = processes.run(*arguments, stdin=b"1\n2\n")
     assert first.returncode == 0
     second = processes.run(*arguments, stdin=b"1\n2\n3\n")
-    assert second.stdout == "Pushed 1 items into 'mail'.\n"
+    assert second.stdout == "Pushed 1 item into 'mail'.\n"
     assert values() == [1, 2, 3]
     other = processes.run(*arguments, stdin=b"2\n3\n4\n5\n")
     assert (other.returncode, other.stdout) == (1, "")

@@ -11,9 +11,6 @@ import pytest
 
 from tests.docs.blocks import ROOT, Page, pages
 
-#: Pages that other work brings; to be emptied when it is there.
-TO_COME = frozenset({"django.md", "testing.md", "deployment.md", "monitoring.md"})
-
 
 def links(page: Page) -> Iterator[str]:
     """Yield where the links and pictures of a page lead to."""
@@ -44,8 +41,6 @@ def wrong(page: Page) -> Iterator[str]:
         if parts.scheme or parts.netloc:
             continue
         file = (here / parts.path).resolve() if parts.path else ROOT / page.path
-        if file.parent == ROOT / "docs" and file.name in TO_COME:
-            continue
         if not file.exists() or not file.is_relative_to(ROOT):
             yield target
             continue

@@ -76,7 +76,7 @@ def test_blocks_share_what_they_make(run):
 def test_a_question_is_answered_as_shown(run):
     """A command that asks has a terminal, and the answer that the page shows."""
     run(
-        "```console\n$ echo 1 | python manage.py queue_push mail\nPushed 1 items into 'mail'.\n"
+        "```console\n$ echo 1 | python manage.py queue_push mail\nPushed 1 item into 'mail'.\n"
         "$ python manage.py queue_purge mail\n"
         "Remove 1 item from 'mail' for good (1 ready, 0 leased, 0 delayed, 0 dead)? "
         "Type 'yes' to do it: no\nCommandError: Nothing was changed.\n"
@@ -90,7 +90,7 @@ def test_ctrl_c_is_pressed_when_what_stands_before_it_is_printed(run):
     run(
         "```console\n$ echo 1 | python manage.py queue_push mail --verbosity 0\n...\n"
         "$ python manage.py queue_drain mail --handler builtins.print --follow\n"
-        "Item(value=1, ...)\n^C...CommandError: Interrupted. 1 items are handled, 0 failed.\n```\n"
+        "Item(value=1, ...)\n^C...CommandError: Interrupted. 1 item handled, 0 failed.\n```\n"
     )
 
 

@@ -75,7 +75,9 @@ examples:
         if examination.failure is not None:
             raise examination.failure
         if errors:
-            raise CommandError(f"{errors} checks found an error.", returncode=FAILED)
+            raise CommandError(
+                f"{errors} check{'' if errors == 1 else 's'} found an error.", returncode=FAILED
+            )
 
 
 class _Examination:

@@ -84,7 +84,7 @@ examples:
         record = {"queue": queue.name, "pushed": pushed}
         if options_.continues:
             record["skipped"] = self._skipped
-        text = f"Pushed {pushed} items into {queue.name!r}."
+        text = f"Pushed {items(pushed)} into {queue.name!r}."
         self.report(record, text, as_json=options_.as_json)
         if self._skipped:
             raise CommandError(f"{self._skipped:,} bad lines were skipped.", returncode=FAILED)
