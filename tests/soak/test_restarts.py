@@ -127,9 +127,11 @@ def test_a_drain_is_resumed(processes, tmp_path, target):
     queue, file = fdbqueue.queue("mail"), tmp_path / "drained.ndjson"
     for first in range(0, ITEMS, 1_000):
         queue.push_many(range(first, first + 1_000))
-    where = ["--output", str(file)] if target == "file" else ["--to", "user-1"]
+    where, lease = ["--to", "user-1"], []
+    if target == "file":
+        where, lease = ["--output", str(file)], ["--lease-seconds=5"]
     arguments = ["queue_drain", "mail", *where, "--batch=100"]
-    draining = processes.start(*arguments, "--lease-seconds=5", "--engine-timeout=5")
+    draining = processes.start(*arguments, *lease, "--engine-timeout=5")
     wait_until(lambda: queue.size() < ITEMS)
     kill()
     done = processes.finish(draining)
@@ -186,4 +188,3 @@ def test_requests_while_it_is_away(tmp_path):
         assert client.ask("user-1/push/", {"value": 2}, key="second").status_code == 201
         popped = client.post("user-1/pop/", {"limit": 10}, key="fourth")["items"]
         assert [item["value"] for item in popped] == [1, 2]
-        assert "Traceback" not in server.errors
