@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 def main() -> None:
     """Run those that were named, or all that are not long, and print their lines."""
+    signal.signal(signal.SIGTERM, _end)
     parser = _parser()
     arguments = parser.parse_args()
     if arguments.list:
@@ -70,6 +72,12 @@ def main() -> None:
         if arguments.save:
             with arguments.save.open("a", encoding="utf-8") as stream:
                 stream.write(line + "\n")
+
+
+def _end(number: int, _: object) -> None:
+    """End by way of all ``with`` blocks, which end processes and remove files and keys."""
+    signal.signal(number, signal.SIG_IGN)  # a second one would break off the first's clearing
+    sys.exit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:
