@@ -23,9 +23,10 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _, status, used = os.wait4(command, 0)
     seconds = time.perf_counter() - began
-    print(seconds, used.ru_maxrss / (1_048_576 if sys.platform == "darwin" else 1_024))
     code = os.waitstatus_to_exitcode(status)
-    sys.exit(code if code >= 0 else 128 - code)
+    if code:
+        sys.exit(code if code > 0 else 128 - code)
+    print(seconds, used.ru_maxrss / (1_048_576 if sys.platform == "darwin" else 1_024))
 
 
 if __name__ == "__main__":
