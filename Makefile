@@ -69,13 +69,17 @@ bench: install ## Measure, in ratios to peers and limits.
 	$(BIN)/python -m benchmarks $(ARGS)
 
 figures: install ## Measure all on ENGINE anew for docs/benchmarks.md; nothing else should run.
-	rm -f $(RESULTS)
-	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS) $(ARGS)
-	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS) $(ARGS) \
+	$(if $(filter-out -%,$(ARGS)),$(error figures measures all: ARGS takes options, \
+		a value behind its =))
+	rm -f $(RESULTS).new $(IN_MEMORY).new
+	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS)
+	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS) \
 		growth-million commands-million
-	if [ $(ENGINE) = embedded ] && [ -d $(MEMORY) ]; then rm -f $(IN_MEMORY); \
-		$(BIN)/python -m benchmarks --folder $(MEMORY) --save $(IN_MEMORY) $(ARGS) \
-			sqlite threads recipe libraries contention counters; fi
+	mv $(RESULTS).new $(RESULTS)
+	if [ $(ENGINE) = embedded ] && [ -d $(MEMORY) ]; then \
+		$(BIN)/python -m benchmarks --save $(IN_MEMORY).new $(ARGS) --folder $(MEMORY) \
+			sqlite threads recipe libraries contention counters && \
+		mv $(IN_MEMORY).new $(IN_MEMORY); fi
 	$(MAKE) plots
 
 plots: install ## Write the plots and tables of docs/benchmarks.md from the stored results.

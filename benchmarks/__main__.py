@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +48,13 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
+#: The status to end with, once there was a signal to end.
+_asked_to_end: list[int] = []
+
+
 def main() -> None:
     """Run those that were named, or all that are not long, and print their lines."""
+    signal.signal(signal.SIGTERM, _end)
     parser = _parser()
     arguments = parser.parse_args()
     if arguments.list:
@@ -64,12 +71,22 @@ def main() -> None:
         cluster_file = None
     elif cluster_file is None:
         parser.error("--engine cluster: FDB_CLUSTER_FILE must name the cluster's file")
-    for record, text in _records(arguments, cluster_file):
-        line = json.dumps(record)
-        print(line if arguments.json else text, flush=True)
-        if arguments.save:
-            with arguments.save.open("a", encoding="utf-8") as stream:
-                stream.write(line + "\n")
+    with contextlib.closing(_records(arguments, cluster_file)) as records:
+        for record, text in records:
+            line = json.dumps(record)
+            print(line if arguments.json else text, flush=True)
+            if arguments.save:
+                with arguments.save.open("a", encoding="utf-8") as stream:
+                    stream.write(line + "\n")
+            if _asked_to_end:  # in a finalizer, which passes no exception on
+                sys.exit(_asked_to_end[0])
+
+
+def _end(number: int, _: object) -> None:
+    """End by way of all ``with`` blocks, which end processes and remove files and keys."""
+    signal.signal(number, signal.SIG_IGN)  # a second one would break off the first's clearing
+    _asked_to_end.append(128 + number)
+    sys.exit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _records(
     arguments: argparse.Namespace, cluster_file: str | None
-) -> Iterator[tuple[dict[str, Any], str]]:
+) -> Generator[tuple[dict[str, Any], str]]:
     """Yield what is printed: the machine, then each line, as a record and as a text."""
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         plan = Plan(Path(folder), cluster_file, arguments.scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import itertools
 import multiprocessing
@@ -89,7 +90,10 @@ class Clients(contextlib.AbstractContextManager["Clients"]):
             queue.fill(count)
             arguments = (self._plan, subspace.key(), load, self._threads)
             tasks = [self._pool.submit(_work_together, *arguments) for _ in range(self._processes)]
-            results = [task.result() for task in tasks]
+            try:
+                results = [task.result() for task in tasks]
+            finally:  # who still worked would write again what is cleared next
+                concurrent.futures.wait(tasks)
             begun_at = min(begun_at for begun_at, _ in results)
             done = [operation for _, operations in results for operation in operations]
             if load.method not in PEERS:

@@ -12,7 +12,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from benchmarks.plan import Plan, clear
 
 ROOT = Path(__file__).resolve().parent.parent
 EARTHQUAKES = ROOT / "project" / "sample_data" / "earthquakes.ndjson"
+_STARTER = Path(__file__).with_name("starter.py")
 FEW, MANY, MILLION = 10_000, 100_000, 1_000_000
 ROUNDS = 3
 RATE_BAR = 20_000
@@ -64,16 +64,7 @@ class Commands:
             CalledProcessError: It failed.
         """
         command = [sys.executable, "manage.py", *arguments, "--verbosity=0"]
-        began = time.perf_counter()
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, command)
-        return seconds, used.ru_maxrss / (1_048_576 if sys.platform == "darwin" else 1_024)
+        return measured(command, self._environment)
 
     def idle_seconds(self) -> float:
         """Return how long a command takes that does nothing."""
@@ -91,6 +82,31 @@ class Commands:
             seconds, megabytes = self.run(*arguments)
             found[verb] = Moved(items / max(seconds - idle, _LEAST_SECONDS), megabytes)
         return found
+
+
+def measured(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Return the seconds a command took, and its most memory in megabytes.
+
+    Raises:
+        CalledProcessError: It failed.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_STARTER), *command],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            figures, _ = process.communicate()
+        except BaseException:
+            process.terminate()  # it ends the command
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    seconds, megabytes = map(float, figures.split())
+    return seconds, megabytes
 
 
 def commands(plan: Plan) -> Iterator[Line]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from benchmarks.catalog import Benchmark
 from benchmarks.clients import Clients, Run
-from benchmarks.measure import OURS, Line, line_of
+from benchmarks.measure import OURS, Line, in_turn, line_of
 from benchmarks.plan import Plan
 from benchmarks.queues import Load
 
@@ -110,7 +110,10 @@ def measured(
 
 
 def _line(plan: Plan, clients: Clients, case: Case, name: str, at: int | None) -> Line:
-    runs = [(clients.run(case.ours), clients.run(case.peer)) for _ in range(plan.rounds(ROUNDS))]
+    runs = [
+        in_turn(number, lambda: clients.run(case.ours), lambda: clients.run(case.peer))
+        for number in range(plan.rounds(ROUNDS))
+    ]
     return line_of(
         name,
         [(ours.a_second, peer.a_second) for ours, peer in runs],

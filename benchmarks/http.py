@@ -27,6 +27,7 @@ from tests.live.server import THREADS, WORKERS, Server
 BATCH, FILL = 100, 500
 REQUESTS = 200
 ROUNDS = 15
+_ANSWER_TIMEOUT_SECONDS = 60
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 _WORKER = re.compile(rb"\r\nx-worker: (\d+)", re.IGNORECASE)
 _NOTHING = b'{"items":[]}'
@@ -38,7 +39,8 @@ class Connection:
 
     def __init__(self, address: str) -> None:
         server = urlsplit(address)
-        self.socket = socket.create_connection((server.hostname, server.port), 60)
+        place = server.hostname, server.port
+        self.socket = socket.create_connection(place, _ANSWER_TIMEOUT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answer = b""
 
@@ -107,6 +109,7 @@ class Client:
 
         Raises:
             ValueError: There was an error, or nothing to take.
+            TimeoutError: No answer came for a minute.
         """
         with selectors.DefaultSelector() as selector:
             start = time.perf_counter()
@@ -115,7 +118,10 @@ class Client:
                 connection.socket.sendall(request)
             sent, answered = len(self._connections), 0
             while answered < count:
-                for key, _ in selector.select(60):
+                ready = selector.select(_ANSWER_TIMEOUT_SECONDS)
+                if not ready:
+                    raise TimeoutError("the server has stopped answering")
+                for key, _ in ready:
                     connection = key.fileobj
                     answer = connection.receive()
                     if answer is None:
@@ -146,6 +152,7 @@ def _client(plan: Plan) -> Iterator[Client]:
     environment = {
         "DJANGO_ALLOWED_HOSTS": "127.0.0.1",
         "DJANGO_DEBUG": "0",
+        "DJANGO_HTTPS": "0",
         "DJANGO_SECRET_KEY": secrets.token_urlsafe(50),
         "PYTHONWARNINGS": "default",
     }

@@ -1,4 +1,4 @@
-"""How long single pushes and pops take: at 1, 8 and 64 clients, ours beside the recipe."""
+"""How long single pushes and pops take: at 1, 8, 16 and 64 clients, ours beside the recipe."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.plan import Plan
 from benchmarks.queues import Load
 
 #: Processes, and threads in each.
-SHAPES = ((1, 1), (4, 2), (4, 16))
+SHAPES = ((1, 1), (4, 2), (4, 4), (4, 16))
 _NO_BAR = ("no bar", "no bar")
 
 
 def latency(plan: Plan) -> Iterator[Line]:
-    """Push and pop at 1, 8 and 64 clients: their rates, and the percentiles of single ones."""
+    """Push and pop at 1, 8, 16 and 64 clients: their rates, and the percentiles of single ones."""
     cases = tuple(
         Case(
             f"FIFO {verb}",

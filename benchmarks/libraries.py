@@ -22,7 +22,7 @@ from huey.storage import SqliteStorage
 
 from benchmarks import tasks
 from benchmarks.catalog import Benchmark
-from benchmarks.measure import Done, Line, in_threads, line_of
+from benchmarks.measure import Done, Line, in_threads, in_turn, line_of
 from benchmarks.plan import Plan
 from benchmarks.queues import SMALL
 from benchmarks.sqlite import DURABILITY
@@ -211,7 +211,9 @@ def _lines(plan: Plan, ours: Library, peer: Library, described: _Peer) -> Iterat
     for one in (ours, peer):  # what is done once only
         one.take_all(one.push_for(plan.sized(0.1, 0.1, 0.01), 1).count, 1)
     for threads in THREADS:
-        rounds = [_round(plan, (ours, peer), threads) for _ in range(plan.rounds(ROUNDS))]
+        rounds = [
+            _round(plan, number, (ours, peer), threads) for number in range(plan.rounds(ROUNDS))
+        ]
         for name, pairs in (
             ("push", [pushes for pushes, _ in rounds]),
             (described.take, [takes for _, takes in rounds]),
@@ -228,12 +230,21 @@ def _lines(plan: Plan, ours: Library, peer: Library, described: _Peer) -> Iterat
 
 
 def _round(
-    plan: Plan, both: tuple[Library, Library], threads: int
-) -> tuple[list[Done], list[Done]]:
+    plan: Plan, number: int, both: tuple[Library, Library], threads: int
+) -> tuple[tuple[Done, Done], tuple[Done, Done]]:
     """Have both push for a while, by turns, and then take what they have pushed."""
     seconds = plan.sized(0.5, 0.3, 0.05)
-    pushes = [one.push_for(seconds, threads) for one in both]
-    takes = [one.take_all(done.count, threads) for one, done in zip(both, pushes, strict=True)]
+    ours, peer = both
+    pushes = in_turn(
+        number,
+        lambda: ours.push_for(seconds, threads),
+        lambda: peer.push_for(seconds, threads),
+    )
+    takes = in_turn(
+        number,
+        lambda: ours.take_all(pushes[0].count, threads),
+        lambda: peer.take_all(pushes[1].count, threads),
+    )
     return pushes, takes
 
 

@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+T = TypeVar("T")
 Operation = Callable[[], object]
 
 OURS = "fdbqueue"
@@ -136,10 +137,15 @@ def in_threads(
     workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
     for worker in workers:
         worker.start()
-    starts.append(time.perf_counter())
-    ready.wait()
-    for worker in workers:
-        worker.join()
+    try:
+        starts.append(time.perf_counter())
+        ready.wait()
+    except BaseException:
+        ready.abort()
+        raise
+    finally:  # who still worked would write again what the caller clears
+        for worker in workers:
+            worker.join()
     if errors:
         raise errors[0]
     return Done(sum(done), time.perf_counter() - starts[0])
@@ -157,14 +163,16 @@ def compare(
 
     Which of them begins alternates too. ``described`` is the rest of the line.
     """
-    pairs = []
-    for number in range(rounds):
-        if number % 2:
-            other = peer()
-            pairs.append((ours(), other))
-        else:
-            pairs.append((ours(), peer()))
+    pairs = [in_turn(number, ours, peer) for number in range(rounds)]
     return line_of(name, pairs, **described)
+
+
+def in_turn(number: int, ours: Callable[[], T], peer: Callable[[], T]) -> tuple[T, T]:
+    """Return what ours and the peer's return; in odd rounds the peer begins."""
+    if number % 2:
+        other = peer()
+        return ours(), other
+    return ours(), peer()
 
 
 def compare_by_turns(

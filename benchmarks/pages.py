@@ -7,6 +7,7 @@ the last byte of the page.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import statistics
 import time
@@ -16,7 +17,7 @@ from typing import Any
 import fdb.tuple
 
 from benchmarks.catalog import Benchmark
-from benchmarks.measure import Line, compare, line_of
+from benchmarks.measure import Line, compare
 from benchmarks.plan import Plan, clear
 from benchmarks.queues import SMALL
 
@@ -42,7 +43,7 @@ def queue_page(plan: Plan) -> Iterator[Line]:
     """The page of a queue with a million items, beside the same with a thousand."""
     many, few = plan.sized((MANY, FEW), (MANY // 20, FEW), (60, 20))
     turns = plan.turns(TURNS)
-    with _project(plan, ["many", "few"]) as client:
+    with _project() as client, _queues(plan, ["many", "few"]):
         import fdbqueue
 
         for name, count in (("many", many), ("few", few)):
@@ -62,44 +63,74 @@ def queue_page(plan: Plan) -> Iterator[Line]:
 
 def queue_list(plan: Plan) -> Iterator[Line]:
     """The list of 500 queues, beside that of ten; named in the setting, and of a pattern."""
+    many, few = plan.sized((QUEUES, 10), (QUEUES, 10), (6, 2))
     for kind in ("named", "of a pattern"):
-        many, few = plan.sized((QUEUES, 10), (QUEUES, 10), (6, 2))
-        times = {count: _list_times(plan, kind, count) for count in (many, few)}
-        for query in LISTS:
-            yield line_of(
-                f"{many} queues {kind}, {query or 'by name'}",
-                list(zip(times[many][query], times[few][query], strict=True)),
-                peer_name=f"{few} queues",
-                unit="ms",
-                bar="no bar",
-            )
+        with (
+            _project() as client,
+            _listed(plan, kind, many) as of_many,
+            _listed(plan, kind, few) as of_few,
+        ):
+            for query in LISTS:
+                timed = _timed(client, f"{LIST}{query}", plan.turns(TURNS))
+                yield compare(
+                    f"{many} queues {kind}, {query or 'by name'}",
+                    functools.partial(_with, of_many, timed),
+                    functools.partial(_with, of_few, timed),
+                    peer_name=f"{few} queues",
+                    unit="ms",
+                    bar="no bar",
+                    rounds=plan.rounds(5),
+                )
 
 
-def _list_times(plan: Plan, kind: str, count: int) -> dict[str, list[float]]:
-    """Return the times of the list of so many queues, by what is asked of it."""
+@contextlib.contextmanager
+def _listed(plan: Plan, kind: str, count: int) -> Iterator[dict[str, Any]]:
+    """Fill so many queues, and give the setting that has them."""
     names = [f"q{number:03}" for number in range(count)]
-    with _project(plan, names if kind == "named" else ["q*"]) as client:
+    with _queues(plan, names if kind == "named" else ["q*"]) as setting:
         import fdbqueue
 
         for number, name in enumerate(names):
             fdbqueue.queue(name).push_many(((SMALL, 1),) * (number % 7 + 1))
-        return {
-            query: [
-                _timed(client, f"{LIST}{query}", plan.turns(TURNS))() for _ in range(plan.rounds(5))
-            ]
-            for query in LISTS
-        }
+        yield setting
+
+
+def _with(setting: dict[str, Any], measure: Callable[[], float]) -> float:
+    """Measure with a setting; opening its engine is not timed."""
+    from django.test import utils
+
+    from fdbqueue import conf
+
+    with utils.override_settings(FDBQUEUE=setting):
+        conf.database()
+        return measure()
 
 
 @contextlib.contextmanager
-def _project(plan: Plan, names: list[str]) -> Iterator[Any]:
-    """Set up the demo project on queues of the plan's own, and give a logged-in client."""
+def _project() -> Iterator[Any]:
+    """Set up the demo project, and give a logged-in client."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     import django
 
     django.setup()
     from django.contrib.auth.models import User
     from django.test import Client, utils
+
+    utils.setup_test_environment(debug=False)
+    databases = utils.setup_databases(verbosity=0, interactive=False)
+    try:
+        client = Client()
+        client.force_login(User.objects.create_superuser("bench"))
+        yield client
+    finally:
+        utils.teardown_databases(databases, verbosity=0)
+        utils.teardown_test_environment()
+
+
+@contextlib.contextmanager
+def _queues(plan: Plan, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Give the setting of some queues of the plan's own, which holds inside."""
+    from django.test import utils
 
     from fdbqueue import conf
 
@@ -112,17 +143,11 @@ def _project(plan: Plan, names: list[str]) -> Iterator[Any]:
         "PREFIX": prefix,
         "QUEUES": dict.fromkeys(names, options),
     }
-    utils.setup_test_environment(debug=False)
-    databases = utils.setup_databases(verbosity=0, interactive=False)
-    try:
-        with utils.override_settings(FDBQUEUE=setting):
-            client = Client()
-            client.force_login(User.objects.create_superuser("bench"))
-            yield client
+    with utils.override_settings(FDBQUEUE=setting):
+        try:
+            yield setting
+        finally:
             clear(conf.database(), fdb.tuple.pack(prefix))
-    finally:
-        utils.teardown_databases(databases, verbosity=0)
-        utils.teardown_test_environment()
 
 
 def _timed(client: Any, address: str, turns: int) -> Callable[[], float]:

@@ -184,7 +184,7 @@ PLOTS = {
     "latency": Plot(
         ("latency",),
         _latencies,
-        "Lines: how long single pushes and pops take at 1, 8 and 64 clients, ours and the recipe's",
+        "Lines: how long single pushes and pops take by number of clients, ours and the recipe's",
     ),
     "growth": Plot(
         ("growth", "growth-million"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import plot
 from benchmarks.measure import OURS
-from benchmarks.results import Record, Results
+from benchmarks.results import Record, Results, Run
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 _PLACE = re.compile(
@@ -113,8 +113,19 @@ def _is_lost(line: Record) -> bool:
 
 
 def _machine(results: Results) -> str:
-    of = results.machine
-    length = "" if results.is_whole else " A **quick** run, which says less."
+    """Return what each run was measured on; of several, each says what is of it."""
+    if len(results.runs) == 1:
+        return _described(results.runs[0])
+    return "\n".join(f"- {_names(run)}: {_described(run)}" for run in results.runs)
+
+
+def _names(run: Run) -> str:
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(line["benchmark"] for line in run.lines))
+
+
+def _described(run: Run) -> str:
+    of = run.machine
+    length = "" if run.is_whole else " A **quick** run, which says less."
     if of["load"] > _BUSY:
         length += " Others were at work on the machine: **these figures are not final**."
     cluster = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +18,12 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.catalog import Benchmark
+from benchmarks.commands import measured
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 180
+#: What ending in good order may take.
+END_SECONDS = 60
 #: Of what waits for the disk and for processes to start, some can run at once.
 AT_ONCE = 3
 ENGINES = ["embedded", *(["cluster"] if os.environ.get("FDB_CLUSTER_FILE") else [])]
@@ -35,33 +40,54 @@ Runs = dict[tuple[str, str], "Future[subprocess.CompletedProcess[str]]"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m benchmarks``."""
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
+    """Run ``python -m benchmarks``, and end it with all that it started if it takes too long."""
+    with start(*arguments) as process:
+        output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+@contextlib.contextmanager
+def start(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start ``python -m benchmarks`` in a group of its own; nothing of that group stays."""
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            process.terminate()  # so that it clears its keys
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
-def runs() -> Iterator[Runs]:
-    """A run of each benchmark."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
+    """A run of each benchmark that was selected."""
+    cases = [
+        (item.callspec.params["engine"], item.callspec.params["benchmark_"].name)
+        for item in request.session.items
+        if getattr(item, "function", None) is test_prints_well_formed_lines
+    ]
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
         yield {
-            (engine, benchmark.name): pool.submit(
-                run, "--json", "--scale", "tiny", "--engine", engine, benchmark.name
-            )
-            for engine, benchmark in CASES
+            (engine, name): pool.submit(run, "--json", "--scale", "tiny", "--engine", engine, name)
+            for engine, name in cases
         }
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize(("engine", "benchmark_"), CASES, ids=lambda one: getattr(one, "name", one))
 def test_prints_well_formed_lines(runs: Runs, engine: str, benchmark_: Benchmark):
     """A benchmark ends well and prints the machine, then JSON lines with finite figures."""
-    done = runs[engine, benchmark_.name].result(DEADLINE_SECONDS)
+    done = runs[engine, benchmark_.name].result()
     assert done.returncode == 0, done.stderr
     machine, *lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert machine["machine"]["engine"] == engine
@@ -84,6 +110,36 @@ def check_line(line: dict[str, Any]) -> None:
         if line[name] is not None:
             found = line[name]
             assert 0 < found["p50"] <= found["p90"] <= found["p99"] <= found["max"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ends_in_good_order_when_asked_to(tmp_path: Path, engine: str):
+    """Ended while its processes work, it ends them, removes its files, and says by what."""
+    arguments = ("--scale", "tiny", "--engine", engine, "--folder", str(tmp_path), "contention")
+    with start(*arguments) as process:
+        assert process.stdout
+        for _ in range(2):  # the machine; then a line, so that its processes are at work
+            assert process.stdout.readline()
+        assert list(tmp_path.iterdir())
+        process.terminate()
+        # The output has its end only when nobody is left who could write to it.
+        _, errors = process.communicate(timeout=END_SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_memory_of_a_command_is_its_own():
+    """What started a command may have used more memory than it, and that is not counted."""
+    held = b"x" * (256 << 20)
+    seconds, megabytes = measured([sys.executable, "-c", "pass"], dict(os.environ))
+    assert len(held) >> 20 > 128 > megabytes > 1
+    assert seconds > 0
+
+
+def test_a_command_that_fails_is_not_measured():
+    """The status of a command is passed on as an error."""
+    with pytest.raises(subprocess.CalledProcessError, match="status 3"):
+        measured([sys.executable, "-c", "raise SystemExit(3)"], dict(os.environ))
 
 
 def test_lists_its_names():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -65,7 +66,7 @@ def test_every_place_of_the_page_is_filled(page: str):
 
 def test_a_table_shows_figures_spread_and_a_missed_bar():
     """A row has ours, the peer by name, the ratio with its spread, and says what was missed."""
-    results = Results("embedded", {}, [line()])
+    results = Results("embedded", [line()])
     text = "<!-- results: contention embedded -->\nold\n<!-- end -->"
     row = (
         "| FIFO pop | 2,000 a second | recipe: 500 a second | 4.00 (3.50 to 4.50) |"
@@ -83,7 +84,7 @@ def test_losses_are_told_of():
         line(name="of others", our_name="recipe at once", ratio=0.5),
     ]
     text = "<!-- results: losses embedded -->\n<!-- end -->"
-    found = tables.rendered(text, lambda _: Results("embedded", {}, lines))
+    found = tables.rendered(text, lambda _: Results("embedded", lines))
     assert "missed |" in found
     assert "slower |" in found
     assert "faster |" not in found
@@ -99,7 +100,48 @@ def test_a_line_measured_again_replaces_the_first(tmp_path: Path):
         ("FIFO pop", 3.0),
         ("other", 2_000.0),
     ]
-    assert results.machine == {"cores": 2}
+    assert [run.machine for run in results.runs] == [{"cores": 2}]
+
+
+def test_each_run_says_when_and_how_busy(tmp_path: Path):
+    """Of two runs each is described, with its date, its load and the names of what is of it."""
+    machine = Results.read("embedded").runs[0].machine
+    records = [
+        {"machine": {**machine, "measured": "2001-01-01", "load": 0.1}},
+        line(),
+        line(benchmark="growth", name="push"),
+        {"machine": {**machine, "measured": "2002-02-02", "load": 9.5}},
+        line(),
+    ]
+    (tmp_path / "embedded.ndjson").write_text("".join(json.dumps(one) + "\n" for one in records))
+    text = "<!-- results: machine embedded -->\n<!-- end -->"
+    found = tables.rendered(text, lambda name: Results.read(name, tmp_path)).splitlines()
+    later, earlier = sorted(found[1:-1])
+    assert earlier.startswith("- `growth`: Measured on 2001-01-01")
+    assert "a load of 0.1" in earlier
+    assert "not final" not in earlier
+    assert later.startswith("- `contention`: Measured on 2002-02-02")
+    assert "a load of 9.5" in later
+    assert "not final" in later
+
+
+def test_figures_takes_no_names():
+    """``make figures`` refuses names: stored results would be replaced by some of them."""
+    command = ["make", "--dry-run", "figures"]
+    options, names = (
+        subprocess.run(
+            [*command, f"ARGS=--quick {more}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        for more in ("--folder=x", "latency")
+    )
+    assert options.returncode == 0, options.stderr
+    assert names.returncode == 2
+    assert "figures measures all" in names.stderr
 
 
 @pytest.mark.parametrize("name", plot.PLOTS)

@@ -110,6 +110,9 @@ class Server:
         except requests.RequestException as error:
             self.stop()
             raise AssertionError(self.errors) from error
+        except BaseException:  # what ends this process shall not leave that one
+            self.stop()
+            raise
 
     @property
     def api(self) -> str:
