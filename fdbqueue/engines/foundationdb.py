@@ -7,6 +7,7 @@ a process that had opened it. Transactions are the binding's own objects.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -63,7 +64,7 @@ class Database:
         with _lock:
             load_binding()
             if _has_lost_its_network():  # the host project had opened a cluster by itself
-                raise _forked(os.getppid(), process)
+                raise _forked(None, process)
             _opened_by = process
         database = self._handle()  # without the lock: a cluster that is away is away for each
         if self._database is None:
@@ -92,8 +93,10 @@ def _has_lost_its_network() -> bool:
 
     In a child of a fork Python takes all threads but the forking one for ended.
     """
-    thread = getattr(fdb.impl, "_network_thread", None)
-    return thread is not None and not thread.is_alive()
+    lock = getattr(fdb.impl, "_network_thread_reentrant_lock", contextlib.nullcontext())
+    with lock:  # it is being started
+        thread = getattr(fdb.impl, "_network_thread", None)
+        return thread is not None and not thread.is_alive()
 
 
 def _forked(opened_by: int | None, process: int) -> ForkedEngine:

@@ -16,6 +16,8 @@ from tests.live.server import DEADLINE_SECONDS, WORKERS, Server
 from tests.live.worker import HEADER
 
 PRELOAD = {"GUNICORN_CMD_ARGS": "--preload"}
+#: Who opens it in the master: a queue, or the project with the binding, past fdbqueue.
+OPENERS = pytest.mark.parametrize("opener", ["queue", "binding"])
 METRICS_TOKEN = "a-token-of-some-length"
 needs_cluster = pytest.mark.skipif(
     not os.environ.get("FDB_CLUSTER_FILE"), reason="no cluster: FDB_CLUSTER_FILE is not set"
@@ -103,9 +105,10 @@ def refusals(server, token):
     return set(found.values())
 
 
-def test_a_cluster_opened_before_the_fork_is_a_clear_error(serve):
+@OPENERS
+def test_a_cluster_opened_before_the_fork_is_a_clear_error(serve, opener):
     """Each worker answers 503 with its code, says why in the log, and does not hang."""
-    server = serve("tests.live.binding_settings", FDBQUEUE_TEST_OPENS="1", **PRELOAD)
+    server = serve("tests.live.binding_settings", FDBQUEUE_TEST_OPENS=opener, **PRELOAD)
     assert refusals(server, token_of(server.manage("demo"))) == {(503, "forked_engine")}
     assert "the cluster was opened before a fork" in server.errors
     assert requests.get(f"{server.address}/health/ready/", timeout=60).status_code == 503
@@ -113,9 +116,10 @@ def test_a_cluster_opened_before_the_fork_is_a_clear_error(serve):
 
 
 @needs_cluster
-def test_a_real_cluster_opened_before_the_fork_is_a_clear_error(serve):
+@OPENERS
+def test_a_real_cluster_opened_before_the_fork_is_a_clear_error(serve, opener):
     """The same with FoundationDB's own binding, whose network thread is the master's."""
-    server = serve("tests.live.opening_settings", **PRELOAD)
+    server = serve("tests.live.opening_settings", FDBQUEUE_TEST_OPENS=opener, **PRELOAD)
     assert refusals(server, token_of(server.manage("demo"))) == {(503, "forked_engine")}
 
 
