@@ -123,6 +123,22 @@ def test_a_real_cluster_opened_before_the_fork_is_a_clear_error(serve, opener):
     assert refusals(server, token_of(server.manage("demo"))) == {(503, "forked_engine")}
 
 
+def scrape(server):
+    """Return who answered, how many pushes there were, and whether the engine is up."""
+    answer = requests.get(
+        f"{server.address}/metrics/",
+        headers={"Authorization": f"Bearer {METRICS_TOKEN}"},
+        timeout=DEADLINE_SECONDS,
+    )
+    found = {
+        (sample.name, sample.labels.get("queue"), sample.labels.get("operation")): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    pushes = found["fdbqueue_operation_seconds_count", "mail", "push"]
+    return answer.headers[HEADER], pushes, found["fdbqueue_engine_up", None, None]
+
+
 @pytest.mark.parametrize("arguments", [{}, PRELOAD], ids=["loaded-late", "preload"])
 def test_metrics_are_of_all_workers_whoever_answers(serve, tmp_path, arguments):
     """With a folder that they share, each scrape counts what every worker has done."""
@@ -135,18 +151,8 @@ def test_metrics_are_of_all_workers_whoever_answers(serve, tmp_path, arguments):
     seen = {}
     deadline = time.monotonic() + DEADLINE_SECONDS
     while len(seen) < WORKERS:
-        assert time.monotonic() < deadline, "only one worker answers"
-        answer = requests.get(
-            f"{server.address}/metrics/",
-            headers={"Authorization": f"Bearer {METRICS_TOKEN}"},
-            timeout=DEADLINE_SECONDS,
-        )
-        found = {
-            (sample.name, sample.labels.get("queue"), sample.labels.get("operation")): sample.value
-            for family in text_string_to_metric_families(answer.text)
-            for sample in family.samples
-        }
-        pushes = found["fdbqueue_operation_seconds_count", "mail", "push"]
-        up = found["fdbqueue_engine_up", None, None]
-        seen[answer.headers[HEADER]] = pushes, up
-    assert set(seen.values()) == {(WORKERS, 1)}
+        assert time.monotonic() < deadline, f"only {sorted(seen)} could answer"
+        worker, pushes, up = scrape(server)
+        if up:  # else the engine was too busy to answer in a scrape's time
+            seen[worker] = pushes
+    assert set(seen.values()) == {WORKERS}
