@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -176,6 +177,16 @@ def test_a_secret_key_has_to_be_given(tmp_path):
     done = manage(tmp_path, "check", DJANGO_SECRET_KEY_FILE="")
     assert done.returncode != 0
     assert "DJANGO_SECRET_KEY" in done.stderr
+
+
+@pytest.mark.parametrize("debug", ["0", "1"])
+def test_a_line_of_djangos_is_logged_once(tmp_path, debug):
+    """By the project's handler, and not by Django's own besides."""
+    code = "import logging; logging.getLogger('django.request').warning('a line')"
+    arguments = ["shell", "--verbosity", "0", "--command", code]
+    done = manage(tmp_path, *arguments, DJANGO_DEBUG=debug)
+    (line,) = done.stderr.splitlines()
+    assert json.loads(line)["text"] == "a line"
 
 
 def test_the_secret_key_is_made_once_for_its_owner_alone(tmp_path):
