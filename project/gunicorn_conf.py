@@ -9,7 +9,7 @@ from typing import Any
 bind = os.environ.get("GUNICORN_BIND", "0.0.0.0:8000")  # of a container
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
 worker_class = "gthread"
-threads = 8  # a long poll holds one
+threads = 32  # a long poll holds one, and behind the last the health checks wait
 preload_app = True  # queues are opened by the workers, on first use
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108  # gunicorn's advice
 accesslog = "-"

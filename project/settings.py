@@ -130,6 +130,7 @@ LOGGING = {
     "formatters": {"facts": {"()": "project.logs.FactsFormatter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "facts"}},
     "root": {"handlers": ["console"], "level": os.environ.get("DJANGO_LOG_LEVEL", "WARNING")},
+    "loggers": {"django": {"handlers": [], "level": "INFO"}},  # its own would print lines twice
 }
 
 REST_FRAMEWORK = {

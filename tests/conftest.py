@@ -9,11 +9,18 @@ from typing import Any, NamedTuple
 
 import pytest
 from fdb.subspace_impl import Subspace
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from fdbqueue.engines import embedded
 
 pytest_plugins = ["fdbqueue.testing.pytest_plugin"]
 pytest.register_assert_rewrite("tests.concurrency.census", "tests.concurrency.machine")
+# How long an example takes says how busy the machine is, and nothing of the code.
+hypothesis_settings.register_profile(
+    "fdbqueue", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("fdbqueue")
 
 
 class Engine(NamedTuple):

@@ -7,6 +7,7 @@ a process that had opened it. Transactions are the binding's own objects.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -48,7 +49,8 @@ class Database:
         Raises:
             ClientLibraryMissing: FoundationDB's client library is not installed.
             EngineUnavailable: The cluster did not answer the first transaction in time.
-            ForkedEngine: A parent process had opened a cluster before it forked this one.
+            ForkedEngine: A parent process had opened a cluster before it forked this one,
+                by this engine or by ``fdb.open()``.
         """
         if self._database is None or _opened_by != os.getpid():
             self._open()
@@ -58,11 +60,11 @@ class Database:
         global _opened_by  # noqa: PLW0603  # the network thread is one a process
         process = os.getpid()
         if _opened_by not in {None, process}:
-            facts = {"opened_by": _opened_by, "forked": process}
-            logger.error("the cluster was opened before a fork", extra=facts)
-            raise ForkedEngine(opened_by=_opened_by, process=process)
+            raise _forked(_opened_by, process)
         with _lock:
             load_binding()
+            if _has_lost_its_network():  # the host project had opened a cluster by itself
+                raise _forked(None, process)
             _opened_by = process
         database = self._handle()  # without the lock: a cluster that is away is away for each
         if self._database is None:
@@ -84,6 +86,24 @@ class Database:
             raise EngineUnavailable(cluster_file=self.cluster_file, reason=reason) from error
         logger.info("the cluster was opened", extra={"cluster_file": self.cluster_file})
         return database
+
+
+def _has_lost_its_network() -> bool:
+    """Tell whether the binding's network thread was a parent's: it is not started again.
+
+    In a child of a fork Python takes all threads but the forking one for ended.
+    """
+    lock = getattr(fdb.impl, "_network_thread_reentrant_lock", contextlib.nullcontext())
+    with lock:  # it is being started
+        thread = getattr(fdb.impl, "_network_thread", None)
+        return thread is not None and not thread.is_alive()
+
+
+def _forked(opened_by: int | None, process: int) -> ForkedEngine:
+    """Log that the cluster was opened before a fork, and return the error."""
+    facts = {"opened_by": opened_by, "forked": process}
+    logger.error("the cluster was opened before a fork", extra=facts)
+    return ForkedEngine(opened_by=opened_by, process=process)
 
 
 def load_binding() -> None:

@@ -64,11 +64,11 @@ class QueueCommand(BaseCommand):
         if self.is_bounded:
             parser.add_argument(
                 "--engine-timeout",
-                type=seconds,
+                type=some_seconds,
                 default=_ENGINE_TIMEOUT_SECONDS,
                 metavar="SECONDS",
-                help="end with 4 when the engine has not answered a transaction for so long "
-                f"(default {_ENGINE_TIMEOUT_SECONDS})",
+                help="end with 4 when the engine has not answered a transaction for so long; "
+                f"more than 0 (default {_ENGINE_TIMEOUT_SECONDS})",
             )
         return parser
 
@@ -255,7 +255,20 @@ def seconds(text: str) -> float:
     return number
 
 
-count.__name__ = seconds.__name__ = "number"  # argparse names the type in its message
+def some_seconds(text: str) -> float:
+    """Return a length of time that is not nothing, for argparse.
+
+    Raises:
+        ArgumentTypeError: It is not more than 0, and a year at most.
+    """
+    number = seconds(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return number
+
+
+# argparse names the type in its message
+count.__name__ = seconds.__name__ = some_seconds.__name__ = "number"
 
 
 def _is_closed(stream: Any) -> bool:

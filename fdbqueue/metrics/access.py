@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -12,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
 
 from fdbqueue import access
+from fdbqueue.metrics.exposition import FOLDER, is_folder
 
 SETTING = "FDBQUEUE_METRICS_TOKEN"
 MIN_TOKEN_CHARACTERS = 16
@@ -42,12 +42,12 @@ def check_token(**_: Any) -> list[CheckMessage]:
 
 def check_folder(**_: Any) -> list[CheckMessage]:
     """Report that what processes share their metrics in is not there: nothing is measured."""
-    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-    if folder is None or Path(folder).is_dir():
+    folder = os.environ.get(FOLDER)
+    if folder is None or is_folder(folder):
         return []
     return [
         Error(
-            f"PROMETHEUS_MULTIPROC_DIR {folder!r} is no folder.",
+            f"{FOLDER} {folder!r} is no folder.",
             hint="Make it before the server starts, and empty it.",
             id="fdbqueue_metrics.E002",
         )

@@ -191,6 +191,9 @@ def test_wrong_usage(call, command, arguments):
         ["queue_stats", "--watch=x"],
         ["queue_stats", "--minutes=1440"],
         ["queue_doctor", "--timeout=-1"],
+        ["queue_pop", "mail", "--engine-timeout=0"],
+        ["queue_push", "mail", "--engine-timeout=-0.0"],
+        ["queue_list", "--engine-timeout=nan"],
     ],
 )
 def test_wrong_usage_in_a_process(processes, arguments):

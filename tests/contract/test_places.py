@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 
 import fdb.tuple
 import pytest
@@ -24,6 +25,11 @@ INTEGERS = st.integers(-(2**70), 2**70) | st.sampled_from(
 FLOATS = st.floats(allow_nan=False)
 BYTES = st.binary(max_size=30) | st.lists(st.sampled_from([b"\x00", b"\xff", b"a"])).map(b"".join)
 KEYS = [FifoKeys(Subspace(("fifo",))), PriorityKeys(Subspace(("priority",)))]
+
+
+def comparable(position: tuple[object, ...]) -> tuple[object, ...]:
+    """A position with a float's bytes in its place: NaN is no number's equal, nor its own."""
+    return tuple(struct.pack(">d", part) if type(part) is float else part for part in position)
 
 
 def by_the_tuple_layer(keys: ItemKeys, place: bytes) -> object:
@@ -61,7 +67,7 @@ def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
 
 @pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
 @given(
-    st.lists(INTEGERS | FLOATS | BYTES, max_size=4),
+    st.lists(INTEGERS | st.floats() | BYTES, max_size=4),
     st.integers(0, 60),
     st.sampled_from([b"", b"\x00", b"\xff", b"\x01", b"\x00\xff", b"\x15", b"\x21"]),
 )
@@ -76,4 +82,4 @@ def test_a_foreign_place_is_read_as_the_tuple_layer_does(keys, elements, cut, in
             assert expected is None or not isinstance(fdb.tuple.unpack(place)[-1], bytes)
             continue
         if expected is not None:
-            assert found == expected
+            assert comparable(found) == comparable(expected)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import types
 from typing import Any
 
@@ -23,7 +24,8 @@ def install(path: str, opened: str) -> None:
         path: The embedded engine's file.
         opened: A file that gets a line with the number of each process that opens it.
     """
-    implementation = types.ModuleType("fdb.impl")
+    implementation: Any = types.ModuleType("fdb.impl")
+    implementation._network_thread = None
     sys.modules["fdb.impl"] = implementation
     given: Any = fdb
     given.impl = implementation
@@ -33,6 +35,11 @@ def install(path: str, opened: str) -> None:
     def open_noted(cluster_file: str | None = None) -> Any:
         with open(opened, "a", encoding="utf-8") as lines:
             lines.write(f"{os.getpid()}\n")
+        if implementation._network_thread is None:  # as the binding: never again, if it has ended
+            implementation._network_thread = threading.Thread(
+                target=threading.Event().wait, daemon=True
+            )
+            implementation._network_thread.start()
         return embedded.open(path)
 
     given.open = open_noted

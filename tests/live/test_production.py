@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -77,6 +78,18 @@ def until_ready(server):
     return answer
 
 
+def scraped_when_up(server):
+    """Scrape until the engine has answered in a scrape's time, and return the families."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        answer = get(server, "/metrics/", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200
+        families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+        if families["fdbqueue_engine_up"].samples[0].value == 1:
+            return families
+    raise AssertionError("the engine has answered no scrape")
+
+
 def test_static_files_are_served_by_the_workers(plain):
     """Under names of their contents, so that browsers keep them for ever, and compressed."""
     page = get(plain, "/admin/login/")
@@ -109,9 +122,7 @@ def test_the_metrics_of_the_server(plain):
     """For who has the token alone; of all workers."""
     until_ready(plain)
     assert get(plain, "/metrics/").status_code == 401
-    answer = get(plain, "/metrics/", headers={"Authorization": f"Bearer {TOKEN}"})
-    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
-    assert families["fdbqueue_engine_up"].samples[0].value == 1
+    families = scraped_when_up(plain)
     assert {one.labels["queue"] for one in families["fdbqueue_queues"].samples} >= {"mail"}
 
 
@@ -129,7 +140,10 @@ def test_https_is_insisted_on(secure):
 
 def test_nothing_went_wrong(plain, secure):
     """The logs hold no trace but of the host that is not ours, and of a busy engine."""
-    expected = ("DisallowedHost", "the engine is not ready")
+    expected = (
+        *("DisallowedHost", "the engine is not ready"),
+        "the sizes of the queues cannot be read",
+    )
     for server in (plain, secure):
         traces = [line for line in server.errors.splitlines() if "Traceback" in line]
         assert [line for line in traces if not any(part in line for part in expected)] == []
@@ -163,6 +177,16 @@ def test_a_secret_key_has_to_be_given(tmp_path):
     done = manage(tmp_path, "check", DJANGO_SECRET_KEY_FILE="")
     assert done.returncode != 0
     assert "DJANGO_SECRET_KEY" in done.stderr
+
+
+@pytest.mark.parametrize("debug", ["0", "1"])
+def test_a_line_of_djangos_is_logged_once(tmp_path, debug):
+    """By the project's handler, and not by Django's own besides."""
+    code = "import logging; logging.getLogger('django.request').warning('a line')"
+    arguments = ["shell", "--verbosity", "0", "--command", code]
+    done = manage(tmp_path, *arguments, DJANGO_DEBUG=debug)
+    (line,) = done.stderr.splitlines()
+    assert json.loads(line)["text"] == "a line"
 
 
 def test_the_secret_key_is_made_once_for_its_owner_alone(tmp_path):

@@ -7,9 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
+from fdbqueue.conf import ApiOptions
+from project import gunicorn_conf
 from tests.monitoring.test_logs import LINES, SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +94,20 @@ def test_every_variable_of_the_demo_is_listed(module):
     assert read
     listed = {name.strip("`") for name, *_ in rows(DEPLOYMENT, "variable", "what", "default")}
     assert read <= listed
+
+
+def test_the_liveness_probe_outlasts_a_long_poll():
+    """A server whose threads all wait is not restarted."""
+    (probes,) = [block for block in MONITORING.split("```") if block.startswith("yaml\nliveness")]
+    probe = yaml.safe_load(probes.removeprefix("yaml\n"))["livenessProbe"]
+    longest = ApiOptions.timeout_seconds + ApiOptions.max_wait_seconds
+    assert probe["timeoutSeconds"] * probe["failureThreshold"] > longest
+
+
+def test_the_threads_of_the_demo_are_told():
+    """In the table of services, and in the command to start with."""
+    assert f"two workers of {gunicorn_conf.threads} threads" in DEPLOYMENT
+    assert f"--threads {gunicorn_conf.threads} " in DEPLOYMENT
 
 
 def test_the_services_are_listed():

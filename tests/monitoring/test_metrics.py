@@ -263,6 +263,21 @@ def test_the_check_of_the_shared_folder(monkeypatch, tmp_path):
     assert "fdbqueue_metrics.E002" not in {message.id for message in run_checks()}
 
 
+@pytest.mark.parametrize("name", ["", "missing", "file"])
+def test_a_shared_folder_that_is_not_there(monkeypatch, tmp_path, queues, bearer, caplog, name):
+    """The scrape still gives the sizes, which are the engine's; the check and the log tell why."""
+    (tmp_path / "file").touch()
+    folder = str(tmp_path / name) if name else ""
+    queues.queue("mail").push("x")
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", folder)
+    assert "fdbqueue_metrics.E002" in {message.id for message in run_checks()}
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_items", queue="mail", state="ready") == 1
+    assert not [name for name, _ in found if name.startswith("fdbqueue_operation")]
+    text = "the folder that processes share is not there"
+    assert [record.folder for record in caplog.records if record.msg == text] == [folder]
+
+
 def test_nothing_else_needs_prometheus(tmp_path):
     """The package works, and its service is not observed, where the client is not installed."""
     code = """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,13 @@ from tests.package import readme
 DEADLINE_SECONDS = 120
 PASSWORD = "not-a-secret-of-anybody"
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+_PR_SET_PDEATHSIG = 1
+_THIS_PROCESS = ctypes.CDLL(None)
+
+
+def _end_with_the_tests() -> None:
+    """Let this process end when its parent is killed."""
+    _THIS_PROCESS.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Site:
@@ -85,6 +95,9 @@ class Site:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=(  # noqa: PLW1509  # one system call, and no lock
+                _end_with_the_tests if sys.platform == "linux" else None
+            ),
         )
         assert server.stdout is not None
         try:

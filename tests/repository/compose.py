@@ -18,10 +18,21 @@ def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def services() -> dict[str, Any]:
-    """Return the services, as an empty environment makes them."""
+def composition() -> dict[str, Any]:
+    """Return docker-compose.yml, as an empty environment makes it."""
     found: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(r"\2", text("docker-compose.yml")))
-    return found["services"]
+    return found
+
+
+def services() -> dict[str, Any]:
+    """Return its services."""
+    found: dict[str, Any] = composition()["services"]
+    return found
+
+
+def seconds(duration: str) -> int:
+    """Return a duration that is written in seconds, as ``30s``."""
+    return int(duration.removesuffix("s"))
 
 
 def instructions() -> list[tuple[str, str]]:

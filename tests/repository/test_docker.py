@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import ipaddress
 import json
 import re
 import shlex
@@ -13,9 +14,21 @@ from pathlib import Path
 
 import pytest
 import tomllib
+from gunicorn.config import GracefulTimeout
 from packaging.requirements import Requirement
 
-from tests.repository.compose import COMPOSE, ROOT, instructions, services, stages, text
+from fdbqueue.conf import ApiOptions
+from project import gunicorn_conf
+from tests.repository.compose import (
+    COMPOSE,
+    ROOT,
+    composition,
+    instructions,
+    seconds,
+    services,
+    stages,
+    text,
+)
 
 IGNORED = [line for line in text(".dockerignore").splitlines() if line]
 #: Services that run the project, and not FoundationDB.
@@ -150,12 +163,52 @@ def test_every_service_reads_the_servers_cluster_file():
 
 
 def test_the_servers_address_is_the_one_in_the_cluster_file():
-    """It is fixed, and in the network's range."""
+    """It is fixed, in the network, and not among those that others are given."""
     server = services()["foundationdb"]
     address = server["networks"]["queues"]["ipv4_address"]
     contents = server["environment"]["FDB_CLUSTER_FILE_CONTENTS"]
     assert re.fullmatch(r"\w+:\w+@(.+):4500", contents)[1] == address
-    assert f"{address.rpartition('.')[0]}.0/24" == "10.79.0.0/24"
+    (given,) = composition()["networks"]["queues"]["ipam"]["config"]
+    subnet, others = (ipaddress.ip_network(given[name]) for name in ("subnet", "ip_range"))
+    assert others.subnet_of(subnet)
+    assert ipaddress.ip_address(address) in set(subnet.hosts()) - set(others)
+
+
+def test_an_image_is_built_by_one_service():
+    """Two that build the same tag at once fail; the others wait for the one, and pull nothing."""
+    found = services()
+    built = {name: one["image"] for name, one in found.items() if "build" in one}
+    assert built == {"migrate": "fdbqueue-web", "tests": "fdbqueue-tests"}
+    for name in ["web", "worker"]:
+        assert (found[name]["image"], found[name]["pull_policy"]) == ("fdbqueue-web", "never")
+        assert "migrate" in found[name]["depends_on"]
+
+
+def test_only_gunicorn_shares_its_metrics():
+    """The folder is in its own environment, and in no other process's of the container."""
+    web = services()["web"]
+    command = json.loads(next(rest for name, rest in stages()["web"] if name == "CMD"))
+    assert web["command"] == ["env", "PROMETHEUS_MULTIPROC_DIR=/tmp/metrics", *command]
+    assert web["tmpfs"] == ["/tmp"]
+    for service in services().values():
+        assert "PROMETHEUS_MULTIPROC_DIR" not in service.get("environment", {})
+    assert "PROMETHEUS" not in text("Dockerfile")
+
+
+def test_requests_may_end_before_the_server_is_killed():
+    """Docker waits longer than gunicorn does."""
+    own = getattr(gunicorn_conf, "graceful_timeout", GracefulTimeout.default)
+    assert seconds(services()["web"]["stop_grace_period"]) > own
+
+
+def test_a_server_whose_threads_all_wait_is_alive():
+    """All tries of the health check together outlast a request that waits for items."""
+    check = services()["web"]["healthcheck"]
+    (patience,) = re.findall(r"timeout=(\d+)", check["test"][-1])
+    assert int(patience) < seconds(check["timeout"])
+    assert int(patience) * check["retries"] > ApiOptions.max_wait_seconds + (
+        ApiOptions.timeout_seconds
+    )
 
 
 def test_only_this_machine_reaches_the_ports():
