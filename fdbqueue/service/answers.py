@@ -5,9 +5,10 @@ effect, and depends on nothing being there yet. Made again, it returns that and 
 nothing: after a lost response, after the death of its process, and where two make it at the
 same moment. A digest of its arguments is kept too: another call under the key is refused.
 
-An answer is kept for a day unless the call says otherwise, by the clients' clocks. Then it
-is removed by later calls with keys on the same queue, some at a time, so that a queue in use
-has never many more than were made in that time; on a queue that is not, by whoever sweeps it.
+An answer is kept for a day unless the call says otherwise, by the clients' clocks. An hour
+later it is removed by later calls with keys on the same queue, some at a time, so that a queue
+in use has never many more than were made in that time; on a queue that is not, by whoever
+sweeps it. The hour is for the client whose clock is ahead: it removes nobody's answers early.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _LENGTH = struct.Struct(">I")
 #: many bytes of keys, of which each sends about eight.
 _SWEPT_BY_ONE_IN, _SWEPT_AT_ONCE, _MAX_SWEPT_BYTES = 100, 200, 400_000
 _KEYS_SENT = 8
+#: Answers are removed an hour after they have run out, by the clock of who removes them.
+_SWEPT_LATER_US = 3_600_000_000
 
 
 @dataclass
@@ -179,10 +182,11 @@ class Answers:
                 tr.clear(self._meta.forget(_HEADER.unpack_from(row.value)[2], call.name))
 
     def sweep(self, tr: Any) -> int:
-        """Remove some of the answers that have run out, and return how many."""
+        """Remove some of the answers that ran out an hour ago, and return how many."""
         sent = _KEYS_SENT * len(self._meta.forget(0, bytes(ANSWER_NAME_BYTES)))
         limit = max(1, min(_SWEPT_AT_ONCE, _MAX_SWEPT_BYTES // sent))
-        rows = list(tr.snapshot.get_range(*self._meta.forgets(now_us()), limit=limit))
+        bounds = self._meta.forgets(now_us() - _SWEPT_LATER_US)
+        rows = list(tr.snapshot.get_range(*bounds, limit=limit))
         for row in rows:
             name = self._meta.forgotten_name(row.key)
             tr.add_read_conflict_key(self._meta.answer(name, 0))  # it may be written anew

@@ -284,9 +284,10 @@ class Queue(AwaitedQueue):
         return self.counts()
 
     def sweep(self) -> int:
-        """Remove the answers of calls under a key that are not kept any longer.
+        """Remove the answers of calls under a key that have not been kept for an hour.
 
-        In transactions of up to 200 answers each.
+        By this client's clock, which may be an hour ahead of others'. In transactions of up
+        to 200 answers each.
 
         Returns:
             How many were removed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import secrets
@@ -44,6 +45,7 @@ class Processes:
             "FDBQUEUE_PATH": path,
             "PYTHONWARNINGS": "error,ignore::ImportWarning",
         }
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str, redirect: str = "", **options: Any) -> subprocess.Popen[bytes]:
         """Start a command; its streams are pipes unless given, and nothing is buffered here.
@@ -51,11 +53,13 @@ class Processes:
         ``redirect`` is the shell's, such as ``<&-`` for no standard input at all.
         """
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, "manage.py", *arguments],
             cwd=ROOT,
             **{"env": self.environment, "bufsize": 0, **streams, **options},
         )
+        self._started.append(process)
+        return process
 
     def finish(
         self, process: subprocess.Popen[bytes], stdin: bytes | None = None
@@ -76,6 +80,16 @@ class Processes:
         """Run a command to its end."""
         environment = {**self.environment, **(env or {})}
         return self.finish(self.start(*arguments, env=environment, **options), stdin)
+
+    def close(self) -> None:
+        """End what a test that failed has left running."""
+        for process in self._started:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    with contextlib.suppress(OSError):  # what was to be written has no reader
+                        stream.close()
 
 
 @pytest.fixture
@@ -116,9 +130,10 @@ def engine_error() -> type[Exception]:
 
 
 @pytest.fixture
-def processes(place: tuple[str, str]) -> Processes:
-    """Start commands as processes, on the test's queues."""
-    return Processes(*place)
+def processes(place: tuple[str, str]) -> Iterator[Processes]:
+    """Start commands as processes, on the test's queues; those that still run are ended."""
+    with contextlib.closing(Processes(*place)) as started:
+        yield started
 
 
 @pytest.fixture

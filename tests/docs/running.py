@@ -6,6 +6,7 @@ import configparser
 import contextlib
 import json
 import re
+import secrets
 import select
 import socket
 import subprocess
@@ -27,6 +28,8 @@ from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, steps
 _SESSION = Path(__file__).with_name("session.py")
 _ADDRESS = "127.0.0.1:8000"
 _STOP_SECONDS = 20
+#: Below those that systems give to who asks for any: from 32,768 on Linux, 49,152 on macOS.
+_PORTS = range(20_000, 32_000)
 _HTTP = re.compile(r"(GET|POST|HEAD|PUT|DELETE|PATCH) /\S+ HTTP/1\.1|HTTP/1\.1 \d{3} .+")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
 
@@ -84,16 +87,12 @@ class Runner:
 
     def close(self) -> None:
         """End every process, and forget what was pushed."""
-        self._end_session()
-        self._shell.close()
-        for server in self._servers:
-            server.terminate()
-            try:
-                server.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-        self._project.forget_queues()
+        with contextlib.ExitStack() as endings:  # each is done, also where another fails
+            endings.callback(self._project.forget_queues)
+            for server in self._servers:
+                endings.callback(_stop, server)
+            endings.callback(self._shell.close)
+            endings.callback(self._end_session)
 
     # Python
 
@@ -162,9 +161,14 @@ class Runner:
         return self._session
 
     def _end_session(self) -> None:
-        if self._session is not None:
-            self._session.communicate()  # it ends when there is nothing more to read
-            self._session = None
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            session.communicate(timeout=_STOP_SECONDS)  # it ends when there is nothing more to read
+        except subprocess.TimeoutExpired:
+            session.kill()
+            session.communicate()
 
     # Shells and servers
 
@@ -197,6 +201,8 @@ class Runner:
             if server.poll() is not None or time.monotonic() > deadline:
                 raise Failure(f"{command} does not answer:\n{log.read_text()}")
             time.sleep(0.05)
+        if server.poll() is not None:  # who has answered is somebody else
+            raise Failure(f"{command} has ended:\n{log.read_text()}")
         if step.shown and not is_as_shown(log.read_text(), step.shown + "..."):
             raise Failure(f"{command} printed\n{log.read_text()}\nwhere is shown\n{step.shown}")
 
@@ -226,9 +232,22 @@ def _served(command: str, port: int) -> str:
     return command
 
 
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+    """Return a port that is free, and not among those that the system hands out by itself."""
+    for _ in range(100):
+        port = secrets.choice(_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError(f"no port is free in {_PORTS}")
 
 
 def _answers(port: int) -> bool:

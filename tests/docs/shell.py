@@ -20,6 +20,8 @@ from tests.docs.skipped import reason
 
 DEADLINE_SECONDS = 60
 _LOOK_SECONDS = 0.02
+#: A job has a group where job control was on when it began.
+_END_JOBS = "for job in $(jobs -p); do kill -KILL -- -$job || kill -KILL $job; done >/dev/null 2>&1"
 _ANSWER = re.compile(r"Type 'yes' to do it: (\w+)$", re.MULTILINE)
 #: What stays in the foreground until somebody stops it; it runs to the end of the page.
 _SERVERS = re.compile(r"make run$|(python manage\.py runserver|gunicorn|uvicorn)\b")
@@ -80,7 +82,10 @@ class Shell:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,  # by which all that it starts is found at the end
         )
+        # Where this process is killed, bash reads the end of its input, and ends what it started.
+        self._say(f"trap {shlex.quote(_END_JOBS)} EXIT")
 
     def run(self, step: Step) -> str | None:
         """Run a step and return what is wrong with it, None for nothing."""
@@ -94,13 +99,19 @@ class Shell:
             status = self._interrupt(command, step.shown.partition("^C")[0].rstrip())
         else:
             status = self._say(f"{{ {command}\n}} </dev/null >{self._quoted} 2>&1")
-        printed = self._printed.read_text(encoding="utf-8", errors="backslashreplace")
+        printed = self._text()
         shown = step.shown.replace("^C\n", "").replace("^C", "")
         if status != 0 and not step.may_fail:
             return f"$ {step.command}\n{printed}\nended with {status}"
         if step.shown and not is_as_shown(printed, shown):
             return f"$ {step.command}\n{printed}\nis not what is shown:\n{step.shown}"
         return None
+
+    def _text(self) -> str:
+        """Return what the step has printed; the last character may be half written yet."""
+        if not self._printed.exists():
+            return ""
+        return self._printed.read_text(encoding="utf-8", errors="backslashreplace")
 
     @property
     def _quoted(self) -> str:
@@ -110,10 +121,11 @@ class Shell:
         """Run a command until it has printed what is shown, and press Ctrl-C."""
         if not before.strip():
             raise ValueError("before ^C something must be shown, so that it is known to run")
+        self._printed.write_bytes(b"")  # bash goes on before its job has opened it
         self._say("set -m")  # a group of its own, which hears of Ctrl-C
         self._say(f"{{ exec bash -c {shlex.quote(command)}\n}} </dev/null >{self._quoted} 2>&1 &")
         group = int(self._ask('set +m; printf "%s\\n" "$!"'))
-        self._wait_for(lambda: is_as_shown(self._printed.read_text(), f"{before}..."), before)
+        self._wait_for(lambda: is_as_shown(self._text(), f"{before}..."), before)
         os.killpg(group, signal.SIGINT)
         return self._say('wait "$!"')
 
@@ -121,7 +133,7 @@ class Shell:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not happened():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{what!r} was not printed: {self._printed.read_text()}")
+                raise TimeoutError(f"{what!r} was not printed: {self._text()}")
             time.sleep(_LOOK_SECONDS)
 
     def _say(self, command: str) -> int:
@@ -143,15 +155,33 @@ class Shell:
                     raise AssertionError(f"the shell has ended at: {command}\n{line.decode()}")
                 line += part
             elif time.monotonic() > deadline:
-                raise TimeoutError(f"{command}\n{self._printed.read_text()}")
+                raise TimeoutError(f"{command}\n{self._text()}")
         return line.decode().strip()
 
     def close(self) -> None:
-        """End the shell."""
+        """End the shell, and all that it has started and left."""
         assert self._shell.stdin
         assert self._shell.stdout
         self._shell.kill()
+        for process in _members(self._shell.pid):  # before the wait: so its number is still its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self._shell.wait()
         with contextlib.suppress(BrokenPipeError):
             self._shell.stdin.close()
         self._shell.stdout.close()
+
+
+def _members(session: int) -> list[int]:
+    """Return the processes of a session: job control gives each job a group, not a session."""
+    if Path("/proc/self").exists():
+        listed = [name for name in os.listdir("/proc") if name.isdigit()]
+    else:
+        ps = subprocess.run(["ps", "-A", "-o", "pid="], stdout=subprocess.PIPE, check=True)
+        listed = ps.stdout.decode().split()
+    found = []
+    for pid in map(int, listed):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == session:
+                found.append(pid)
+    return found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import select
+from contextlib import closing
+
 import pytest
 
 from tests.docs.blocks import Page
 from tests.docs.notation import is_as_shown
 from tests.docs.running import Failure
-from tests.docs.shell import Step, steps
+from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, steps
 
 
 @pytest.fixture
@@ -113,6 +117,38 @@ def test_what_is_wrong_in_a_shell_ends_it(run):
     """A step in which the shell itself ends is a failure, not a wait."""
     with pytest.raises(Failure, match="has ended"):
         run("```console\n$ exit 3\n```")
+
+
+@pytest.mark.parametrize("control", ["set -m", "set +m"])
+@pytest.mark.parametrize("end", [Shell.close, lambda shell: shell._shell.stdin.close()])
+def test_nothing_outlives_its_shell(tmp_path, control, end):
+    """What a shell has started ends with it, or with who uses it, in a group of its own or not."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with closing(Shell(tmp_path, dict(os.environ), tmp_path)) as shell:
+        assert shell.run(Step(f"{control}; (echo up; exec sleep 600) >{pipe} &", "")) is None
+        assert _next(reader) == b"up\n"
+        end(shell)
+        assert _next(reader) == b""  # nobody has its other end any more
+    os.close(reader)
+
+
+def _next(reader: int) -> bytes:
+    """Return what comes next, nothing where no writer is left."""
+    readable, _, _ = select.select([reader], [], [], DEADLINE_SECONDS)
+    assert readable
+    return os.read(reader, 100)
+
+
+def test_ctrl_c_in_the_first_step(tmp_path):
+    """No output of an earlier step is there to be read, or to be taken for this one's."""
+    with closing(Shell(tmp_path, dict(os.environ), tmp_path)) as shell:
+        for _ in range(3):
+            (tmp_path / "printed.txt").unlink(missing_ok=True)
+            assert shell.run(Step("sleep 0.1; echo up; exec sleep 600", "up\n^C")) is None
+        assert shell.run(Step("echo up", "up")) is None
+        assert shell.run(Step("sleep 0.1; echo up; exec sleep 600", "up\n^C")) is None
 
 
 @pytest.mark.parametrize(

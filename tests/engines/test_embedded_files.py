@@ -58,6 +58,13 @@ say(len(database[b"after/":b"after0"]))
 say(len(database[b"full/":b"full0"]) + len(database[b"group/":b"group0"]))
 """
 
+_PUSH = """
+for number in range(50):
+    database[b"%d" % number] = b"kept"
+say("pushed")
+sys.stdin.read()
+"""
+
 _READ_ONLY = """
 directory = os.path.dirname(sys.argv[1])
 if os.geteuid() == 0:
@@ -225,6 +232,27 @@ def test_a_full_disk(path, start, allowed):
     assert lines == ["{1510}", "b'1'", "0", "{1510}", "40", "0"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_copy_with_its_log_is_restored_whole(path, start, tmp_path):
+    """As the documentation says: of a killed process; -wal holds what the file lacks."""
+    child = start(_PUSH)
+    child.expect("pushed")
+    child.kill()
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", kept / f"copy{suffix}")
+    with closing(embedded.open(path)) as database:
+        database.clear_range(b"", b"\xff")
+        database[b"later"] = b"lost"
+    shutil.rmtree(f"{path}-sync")
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    for suffix in ("", "-wal"):
+        shutil.copy(kept / f"copy{suffix}", f"{path}{suffix}")
+    with closing(embedded.open(path)) as database:
+        assert sorted(row.value for row in database[b"":b"\xff"]) == 50 * [b"kept"]
 
 
 def test_closing_lets_go_of_the_file(database, path):

@@ -15,8 +15,8 @@ class Command(QueueCommand):
     help = (
         "Remove the receipts that processes which have ended left behind: one small key for "
         "each of their threads that wrote. So, too, how far pushes had come that wrote nothing "
-        "since, and the answers of calls with an idempotency key that have run out. No item is "
-        "touched."
+        "since, and the answers of calls with an idempotency key that ran out an hour ago. "
+        "No item is touched."
     )
     examples = """\
 examples:

@@ -97,7 +97,7 @@ class AwaitedQueue(AwaitedDrains):
         return await in_thread(self._queue.recount)
 
     async def asweep(self) -> int:
-        """Remove the answers that are not kept any longer, as :meth:`sweep` does."""
+        """Remove the answers that have not been kept for an hour, as :meth:`sweep` does."""
         return await in_thread(self._queue.sweep)
 
     @property

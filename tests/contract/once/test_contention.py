@@ -189,7 +189,7 @@ def test_keys_are_used_anew_while_answers_are_removed(kind, crowd, clock):
         found = sorted(n for each in taken for items in each for n in numbers(kind, items))
         assert found == list(range(80))
         assert together(4, take) == taken
-        clock.advance(11)
+        clock.advance(3_611)  # they are removed an hour after they have run out
     assert not any(assert_counted(queues[0]).values())
 
 

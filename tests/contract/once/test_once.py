@@ -534,7 +534,7 @@ def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
             assert len(queue.pop_many(1, once=once)) == 1
         else:
             queue.push(kind.value("a"), kind.priorities[0], once=once)
-        clock.advance(1)
+        clock.advance(600)  # they are removed an hour after they have run out
     assert max(kept()) < 600
     assert not any(assert_counted(queue).values())
 
@@ -542,10 +542,12 @@ def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
 def test_an_answer_that_is_still_kept_outlives_the_removal_of_others(kind, queue, clock):
     """However many run out beside it."""
     random.seed(2)
-    item = queue.push(kind.value("a"), kind.priorities[0], once=Once("long", kept_seconds=10_000))
+    item = queue.push(
+        kind.value("a"), kind.priorities[0], once=Once("long", kept_seconds=10_000_000)
+    )
     for turn in range(400):
         queue.pop_many(1, once=Once(f"key {turn}", kept_seconds=1))
-        clock.advance(2)
+        clock.advance(2_000)
     again = Once("long")
     assert queue.push(kind.value("a"), kind.priorities[0], once=again) == item
     assert again.replayed
@@ -555,7 +557,7 @@ def test_an_answer_that_is_still_kept_outlives_the_removal_of_others(kind, queue
 def test_what_is_kept_meanwhile_is_not_removed(fifo, database, engine, clock):
     """Who removes an answer that ran out conflicts with who uses its key anew."""
     fifo.push("a", once=Once("key", kept_seconds=1))
-    clock.advance(2)
+    clock.advance(3_602)
     sweeping = database.create_transaction()
     assert fifo._answers.sweep(sweeping) == 1
     item = fifo.push("b", once="key")
@@ -565,6 +567,19 @@ def test_what_is_kept_meanwhile_is_not_removed(fifo, database, engine, clock):
     once = Once("key")
     assert fifo.push("b", once=once) == item
     assert once.replayed
+
+
+def test_a_clock_that_is_ahead_removes_no_answer_early(fifo, clock):
+    """For an hour after it has run out by one client's clock it is there for the others."""
+    once = Once("key", kept_seconds=10)
+    item = fifo.push("a", once=once)
+    clock.advance(10 + 3_599)
+    assert fifo.sweep() == 0
+    clock.advance(-3_600)
+    assert fifo.push("a", once=once) == item
+    assert once.replayed
+    clock.advance(3_602)
+    assert fifo.sweep() == 1
 
 
 def test_clear_removes_answers(kind, queue, everything):
@@ -585,7 +600,7 @@ def test_answers_run_out_under_the_longest_prefixes(database, subspace, clock, t
     queue = FifoQueue(database, subspace["x" * 8_000])
     for turn in range(500):
         getattr(queue, take)(1, once=Once(f"key {turn}", kept_seconds=1_000))
-    clock.advance(1_001)
+    clock.advance(4_601)
     for turn in range(300):
         getattr(queue, take)(1, once=Once(f"more {turn}", kept_seconds=1_000))
     assert not any(assert_counted(queue).values())
