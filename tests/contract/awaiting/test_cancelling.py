@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
-from fdbqueue.service import FifoQueue, Push, arun
+from fdbqueue.service import FifoQueue, Push, arun, run
 from fdbqueue.service.awaiting.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
@@ -31,6 +31,45 @@ def values(items):
 async def happens(event):
     """Wait for what happens in another thread."""
     assert await asyncio.to_thread(event.wait, DEADLINE_SECONDS)
+
+
+class Asked:
+    """A transaction that notes how many reads were asked for when the answer of one is used."""
+
+    def __init__(self, tr, asked_before):
+        self._tr = tr
+        self._asked = 0
+        self._asked_before = asked_before
+
+    def __getattr__(self, name):
+        return getattr(self._tr, name)
+
+    def __setitem__(self, key, value):
+        self._tr[key] = value
+
+    def __getitem__(self, key):
+        self._asked += 1
+        return Answer(self, self._tr[key])
+
+    def note(self):
+        """Note that an answer is used."""
+        self._asked_before.append(self._asked)
+
+
+class Answer:
+    """What a read answers."""
+
+    def __init__(self, asked, value):
+        self._asked = asked
+        self._value = value
+
+    def present(self):
+        """Tell whether there is a value."""
+        self._asked.note()
+        return self._value.present()
+
+    def __bytes__(self):
+        return bytes(self._value)
 
 
 async def at_the_gate(gated, operation):
@@ -300,6 +339,58 @@ def test_what_a_key_has_taken_stays_taken(gated, subspace, in_loop, operation):
         assert values(await operate(1)) == ["b"]
 
     in_loop(work())
+
+
+def test_more_than_one_transaction_writes_is_put_back(database, subspace, in_loop):
+    """A pop may take nearly 10,000,000 bytes, and none of them is lost."""
+    gated = Gated(database, after=True)
+    queue = FifoQueue(gated, subspace, codec="bytes", max_value_bytes=5_000_000)
+    before = [queue.push(bytes([size % 251]) * size) for size in (4_900_000, 99_990, 5_000_000)]
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.apop_many(3))
+        assert error.outcome_known
+
+    in_loop(work())
+    assert queue.counts().ready == 3
+    assert [queue.pop() == item for item in before] == [True] * 3
+
+
+@pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
+def test_many_items_are_put_back_in_transactions_that_end(database, subspace, in_loop, operation):
+    """As they were, whatever their number; at most 500 in each transaction."""
+    gated = Gated(database, after=True)
+    queue = FifoQueue(gated, subspace)
+    queue.push_many(range(1_203))
+    before = values(queue)
+
+    async def work():
+        task = await at_the_gate(gated, getattr(queue, operation)(1_203))
+        made = gated.commits
+        task.cancel()
+        gated.open()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert caught.value.outcome_known
+        assert gated.commits - made >= 3
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == before
+
+
+def test_leases_are_looked_up_together(observed, subspace, in_loop):
+    """Giving leases back asks for all of them before it waits for one."""
+    queue = FifoQueue(observed, subspace)
+    queue.push_many(range(20))
+    tokens = [item.lease for item in queue.lease_many(20)]
+    asked_before = []
+
+    def give_back(tr):
+        queue._leases.give_back(Asked(tr, asked_before), tokens)
+
+    run(observed, give_back)
+    assert set(asked_before) == {40}  # two rows for each lease
+    assert values(assert_counted(queue)["ready"]) == list(range(20))
 
 
 def test_a_task_may_be_cancelled_again_and_again(gated, subspace, in_loop):
