@@ -160,6 +160,8 @@ class AwaitedTakes(AwaitedReads):
         """Lease an item for the length of an ``async with`` block, as :meth:`leased` does.
 
         A block that is cancelled gives the item up, as one that raises: an attempt is counted.
+        A task cancelled after the block's end, however often, acknowledges the item or gives
+        it up all the same, and is cancelled then.
 
         Raises:
             LeaseLost: The block took longer than the lease, and somebody brought the item
@@ -172,11 +174,15 @@ class AwaitedTakes(AwaitedReads):
         try:
             yield item
         except BaseException as error:
-            with contextlib.suppress(Exception):  # what the block raised matters more
-                give_up = functools.partial(self.nack, item, reason=reason_for(error))
-                await end_of(give_up, always=True)
-            raise
-        await self.aack(item)
+            give_up = functools.partial(self.nack, item, reason=reason_for(error))
+            ended = await end_of(give_up, always=True)
+            if ended.cancelled is not None:
+                raise stopped(ended, outcome_known=False) from error
+            raise  # what the block raised matters more than what became of the lease
+        ended = await end_of(functools.partial(self.ack, item), always=True)
+        if ended.cancelled is not None:
+            raise stopped(ended, outcome_known=False)
+        ended.result()
 
     # Batches
 

@@ -505,14 +505,18 @@ def test_a_cancelled_block_gives_its_item_up(fifo, in_loop):
 
 
 def test_a_block_cancelled_while_it_gives_up_has_given_up(gated, subspace, in_loop):
-    """The item is not left leased."""
+    """The item is not left leased, and the task is cancelled, whatever the block raised."""
     queue = FifoQueue(gated, subspace)
+    caught = []
 
     async def hold():
-        with contextlib.suppress(ZeroDivisionError):
+        try:
             async with queue.aleased():
                 gated.shut()
                 raise ZeroDivisionError
+        except BaseException as error:
+            caught.append(error)
+            raise
 
     async def work():
         await queue.apush("x")
@@ -521,6 +525,11 @@ def test_a_block_cancelled_while_it_gives_up_has_given_up(gated, subspace, in_lo
         task.cancel()
         gated.open()
         await asyncio.wait([task])
+        assert task.cancelled()
+        (error,) = caught
+        assert isinstance(error, asyncio.CancelledError)
+        assert isinstance(error.__cause__, ZeroDivisionError)
+        assert not error.outcome_known
 
     in_loop(work())
     assert values(assert_counted(queue)["ready"]) == ["x"]
@@ -628,6 +637,46 @@ def test_a_block_gives_up_even_where_that_has_to_wait(database, subspace, in_loo
 
     in_loop(work())
     assert values(assert_counted(queue)["ready"]) == ["x"]
+
+
+@pytest.mark.parametrize("ends", ["acked", "lost"])
+def test_finished_work_is_acknowledged_even_where_that_has_to_wait(
+    database, subspace, in_loop, ends
+):
+    """Cancelled before a thread is free for it, the task is cancelled when that is done."""
+    queue = FifoQueue(database, subspace)
+    caught = []
+
+    async def hold(held, leave):
+        try:
+            async with queue.aleased(seconds=LONG_SECONDS) as item:
+                if ends == "lost":
+                    queue.ack(item)
+                held.set()
+                await leave.wait()
+        except asyncio.CancelledError as error:
+            caught.append(error)
+            raise
+
+    async def work():
+        await queue.apush("x")
+        held, leave = asyncio.Event(), asyncio.Event()
+        task = asyncio.ensure_future(hold(held, leave))
+        await held.wait()
+        async with no_thread_free(database):
+            leave.set()
+            await some_turns()
+            task.cancel()
+            await some_turns()
+            assert not task.done()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    in_loop(work())
+    (error,) = caught
+    assert not error.outcome_known
+    assert isinstance(error.__cause__, LeaseLost) == (ends == "lost")
+    assert not any(assert_counted(queue).values())
 
 
 def test_a_long_push_stops_between_two_transactions(gated, subspace, in_loop):
