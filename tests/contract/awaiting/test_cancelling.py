@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import threading
+import time
 
 import pytest
 
@@ -181,6 +182,49 @@ def test_the_others_go_on_waiting(observed, subspace, in_loop):
         assert sorted(values(await asyncio.gather(*tasks[1:]))) == ["a", "b"]
 
     in_loop(work())
+
+
+def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, subspace, in_loop):
+    """While all threads are busy two tasks begin to wait, and the first is cancelled."""
+    queue = FifoQueue(observed, subspace)
+    bell = queue._crowd.bell
+
+    async def work():
+        deadline = time.monotonic() + LONG_SECONDS
+        async with no_thread_free(observed):
+            tasks = [asyncio.ensure_future(bell.wait_in_loop(0, deadline)) for _ in range(2)]
+            await some_turns()
+            tasks[0].cancel()
+            await asyncio.wait([tasks[0]])
+            assert not tasks[1].done()
+        await happens(observed.watching)
+        await queue.apush("x")
+        await asyncio.wait_for(tasks[1], SOON_SECONDS)
+
+    in_loop(work())
+
+
+def test_who_waits_for_a_thread_keeps_nobody_from_watching(observed, subspace, in_loop):
+    """A thread that waits meanwhile has its watch, and asks no more than others do."""
+    queue = FifoQueue(observed, subspace)
+    bell = queue._crowd.bell
+
+    async def work():
+        deadline = time.monotonic() + LONG_SECONDS
+        async with no_thread_free(observed):
+            queued = asyncio.ensure_future(bell.wait_in_loop(0, deadline))
+            await some_turns()
+            before = observed.transactions
+            waiting = asyncio.ensure_future(asyncio.to_thread(queue.pop, wait=LONG_SECONDS))
+            await happens(observed.watching)
+            assert not queued.done()
+            queue.push("x")
+            assert (await waiting).value == "x"
+            assert observed.transactions - before < 20
+        await queued
+
+    in_loop(work())
+    assert all(watch.is_ready() for watch in observed.watches)
 
 
 def test_a_timeout_around_a_wait_loses_nothing(fifo, in_loop):
