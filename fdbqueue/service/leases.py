@@ -126,9 +126,10 @@ class Leases:
     def give_back(self, tr: Any, tokens: Sequence[str]) -> None:
         """Put leased items back to their places as they were, those that are still held."""
         tally = self._stock.tally()
-        for token in tokens:
-            place, mark = self._parse(token)
-            hidden = self._stock.find(tr, State.LEASED, place)
+        parsed = [self._parse(token) for token in tokens]
+        asked = [self._stock.ask(tr, State.LEASED, place) for place, _ in parsed]
+        for (place, mark), rows in zip(parsed, asked, strict=True):
+            hidden = self._stock.answer(State.LEASED, place, rows)
             if hidden is None or hidden.mark != mark:
                 continue
             self._stock.reveal(tr, tally, hidden)

@@ -50,7 +50,8 @@ class Bell:
         self._rung = 0
         self._waiting = 0
         self._watch: Any = None
-        self._is_arming = False
+        #: Who is about to set the watch, if anybody.
+        self._armer: object | None = None
         self._look_at = 0.0
 
     @property
@@ -74,20 +75,17 @@ class Bell:
         with self._changed:
             if self._rung != seen:
                 return True
-        arms = entered = False
+        entered = False
+        waiter = object()
         try:
             with self._changed:
                 self._waiting += 1
                 entered = True
-                arms = self._watch is None and not self._is_arming
-                self._is_arming = self._is_arming or arms
-            if arms:
-                self._arm()
-                arms = False  # who has set the watch says so; somebody may set the next by now
+            self._arm(waiter)
             return self._sleep(seen, deadline, waits_while)
         finally:
             if entered:
-                self._leave(arms)
+                self._leave(waiter)
 
     async def wait_in_loop(self, seen: int, deadline: float) -> None:
         """Do as :meth:`wait` does, in an event loop and without a thread.
@@ -101,12 +99,10 @@ class Bell:
                 return
             self._waiting += 1
             self._wakes.add(wake)
-            arms = self._watch is None and not self._is_arming
-            self._is_arming = self._is_arming or arms
+            must_arm = not self._is_watched()
         try:
-            if arms:
-                await in_thread(self._arm)
-                arms = False
+            if must_arm:  # all do who find no watch: others may be cancelled before theirs begins
+                await in_thread(self._arm, wake)
             while self._rung == seen:
                 woken.clear()
                 remaining = min(deadline, self._look_at) - time.monotonic()
@@ -121,7 +117,7 @@ class Bell:
         finally:
             with self._changed:
                 self._wakes.discard(wake)
-            self._leave(arms)
+            self._leave(wake)
 
     def _sleep(self, seen: int, deadline: float, waits_while: Callable[[], bool] | None) -> bool:
         longest = math.inf if waits_while is None else _ASKED_SECONDS
@@ -139,9 +135,16 @@ class Bell:
                     return True
         return False
 
-    def _arm(self) -> None:
-        """Watch the count, unless there is an item already."""
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+    def _is_watched(self) -> bool:
+        return self._watch is not None or self._armer is not None
+
+    def _arm(self, waiter: object) -> None:
+        """Watch the count, unless somebody does or there is an item already."""
+        with self._changed:
+            if self._is_watched():
+                return
+            self._armer = waiter
+            self._look_at = time.monotonic() + _LOOK_SECONDS
         watch = None
         try:
             watch, due = run(self._database, self._look, wrote=lambda _: False)
@@ -150,7 +153,7 @@ class Bell:
                 self._look_at = min(self._look_at, time.monotonic() + max(remaining, 0.0))
         finally:
             with self._changed:
-                self._is_arming = False
+                self._armer = None
                 self._watch = watch
                 if watch is None:
                     self._ring()
@@ -194,11 +197,12 @@ class Bell:
         for wake in self._wakes:
             wake()
 
-    def _leave(self, armed: bool) -> None:
+    def _leave(self, waiter: object) -> None:
         with self._changed:
             self._waiting -= 1
-            if armed:  # an interrupt may have come before it was done
-                self._is_arming = False
+            if self._armer is waiter:  # an interrupt has come before it was done
+                self._armer = None
+                self._ring()
             watch = None
             if not self._waiting:
                 watch, self._watch = self._watch, None

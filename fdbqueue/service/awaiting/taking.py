@@ -39,6 +39,10 @@ from fdbqueue.service.wants import Want
 
 logger = logging.getLogger(__name__)
 
+#: A pop only clears what it takes, so it may take more than one transaction can write.
+_MAX_RETURNED_BYTES = 1_000_000
+_MAX_RETURNED = 500
+
 L = TypeVar("L", bound=list[Item])
 
 
@@ -85,8 +89,9 @@ class AwaitedTakes(AwaitedReads):
 
         Waiting for items takes no thread. A task cancelled while it waits ends at once. One
         cancelled while items are taken puts them back to their places first, unless the call
-        has an idempotency key: then the same call returns them. Where that fails, they are
-        logged by their ids, and ``CancelledError.outcome_known`` is False.
+        has an idempotency key: then the same call returns them. More than 500, or 1,000,000
+        bytes, are put back in several transactions. Where that fails, those that are not back
+        are logged by their ids, and ``CancelledError.outcome_known`` is False.
         """
         want = self._wanted_pop(count, end, once, self._remove_for_now)
         return await self._take_or_wait(want, wait, self._put_popped_back)
@@ -155,6 +160,8 @@ class AwaitedTakes(AwaitedReads):
         """Lease an item for the length of an ``async with`` block, as :meth:`leased` does.
 
         A block that is cancelled gives the item up, as one that raises: an attempt is counted.
+        A task cancelled after the block's end, however often, acknowledges the item or gives
+        it up all the same, and is cancelled then.
 
         Raises:
             LeaseLost: The block took longer than the lease, and somebody brought the item
@@ -167,11 +174,15 @@ class AwaitedTakes(AwaitedReads):
         try:
             yield item
         except BaseException as error:
-            with contextlib.suppress(Exception):  # what the block raised matters more
-                give_up = functools.partial(self.nack, item, reason=reason_for(error))
-                await end_of(give_up, always=True)
-            raise
-        await self.aack(item)
+            give_up = functools.partial(self.nack, item, reason=reason_for(error))
+            ended = await end_of(give_up, always=True)
+            if ended.cancelled is not None:
+                raise stopped(ended, outcome_known=False) from error
+            raise  # what the block raised matters more than what became of the lease
+        ended = await end_of(functools.partial(self.ack, item), always=True)
+        if ended.cancelled is not None:
+            raise stopped(ended, outcome_known=False)
+        ended.result()
 
     # Batches
 
@@ -247,20 +258,39 @@ class AwaitedTakes(AwaitedReads):
         return Taken(self._remove(tr, tally, loaded), loaded)
 
     def _put_popped_back(self, items: list[Item]) -> None:
+        """Put items back, some in each transaction, and leave those that are not back yet."""
         assert isinstance(items, Taken)
-        loaded = items.loaded
+        while items:
+            count = _fitting(items)
+            restore = functools.partial(self._restore, loaded=items.loaded[:count])
+            self._transact("return", None, restore)
+            items.loaded = items.loaded[count:]
+            del items[:count]
 
-        def restore(tr: Any) -> None:
-            tally = self._stock.tally()
-            for one_of_them in loaded:
-                self._stock.restore(tr, tally, one_of_them)
-            tally.write(tr)
-
-        self._transact("return", None, restore)
+    def _restore(self, tr: Any, loaded: Sequence[Loaded]) -> None:
+        tally = self._stock.tally()
+        for found in loaded:
+            self._stock.restore(tr, tally, found)
+        tally.write(tr)
 
     def _give_leases_back(self, items: list[Item]) -> None:
-        tokens = [token_of(item) for item in items]
-        self._transact("return", None, lambda tr: self._leases.give_back(tr, tokens))
+        """Give leases up, some in each transaction, and leave those that are not back yet."""
+        while items:
+            count = _fitting(items)
+            tokens = [token_of(item) for item in items[:count]]
+            give_back = functools.partial(self._leases.give_back, tokens=tokens)
+            self._transact("return", None, give_back)
+            del items[:count]
+
+
+def _fitting(items: Sequence[Item]) -> int:
+    """Return how many items one transaction puts back: at least one."""
+    size = 0
+    for count, item in enumerate(items[:_MAX_RETURNED]):
+        size += item.size_bytes
+        if count and size > _MAX_RETURNED_BYTES:
+            return count
+    return min(len(items), _MAX_RETURNED)
 
 
 def _took_nothing(error: BaseException | None) -> bool:

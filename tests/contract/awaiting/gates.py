@@ -17,11 +17,13 @@ class Gated:
 
     Attributes:
         reached: Set when a commit has come to the gate.
+        commits: How many commits there were.
     """
 
     def __init__(self, database: Any, *, after: bool) -> None:
         self.reached = threading.Event()
         self.after = after
+        self.commits = 0
         self._database = database
         self._open = threading.Event()
         self._open.set()
@@ -70,6 +72,7 @@ class _Commit:
         self._transaction = transaction
 
     def wait(self) -> None:
+        self._gate.commits += 1
         if not self._gate.after:
             self._gate.pass_through()
         self._transaction.commit().wait()

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import random
 import threading
+import time
 
 import pytest
 
 from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
-from fdbqueue.service import FifoQueue, Push, arun
+from fdbqueue.service import FifoQueue, Push, arun, run
 from fdbqueue.service.awaiting.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
@@ -31,6 +32,45 @@ def values(items):
 async def happens(event):
     """Wait for what happens in another thread."""
     assert await asyncio.to_thread(event.wait, DEADLINE_SECONDS)
+
+
+class Asked:
+    """A transaction that notes how many reads were asked for when the answer of one is used."""
+
+    def __init__(self, tr, asked_before):
+        self._tr = tr
+        self._asked = 0
+        self._asked_before = asked_before
+
+    def __getattr__(self, name):
+        return getattr(self._tr, name)
+
+    def __setitem__(self, key, value):
+        self._tr[key] = value
+
+    def __getitem__(self, key):
+        self._asked += 1
+        return Answer(self, self._tr[key])
+
+    def note(self):
+        """Note that an answer is used."""
+        self._asked_before.append(self._asked)
+
+
+class Answer:
+    """What a read answers."""
+
+    def __init__(self, asked, value):
+        self._asked = asked
+        self._value = value
+
+    def present(self):
+        """Tell whether there is a value."""
+        self._asked.note()
+        return self._value.present()
+
+    def __bytes__(self):
+        return bytes(self._value)
 
 
 async def at_the_gate(gated, operation):
@@ -142,6 +182,49 @@ def test_the_others_go_on_waiting(observed, subspace, in_loop):
         assert sorted(values(await asyncio.gather(*tasks[1:]))) == ["a", "b"]
 
     in_loop(work())
+
+
+def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, subspace, in_loop):
+    """While all threads are busy two tasks begin to wait, and the first is cancelled."""
+    queue = FifoQueue(observed, subspace)
+    bell = queue._crowd.bell
+
+    async def work():
+        deadline = time.monotonic() + LONG_SECONDS
+        async with no_thread_free(observed):
+            tasks = [asyncio.ensure_future(bell.wait_in_loop(0, deadline)) for _ in range(2)]
+            await some_turns()
+            tasks[0].cancel()
+            await asyncio.wait([tasks[0]])
+            assert not tasks[1].done()
+        await happens(observed.watching)
+        await queue.apush("x")
+        await asyncio.wait_for(tasks[1], SOON_SECONDS)
+
+    in_loop(work())
+
+
+def test_who_waits_for_a_thread_keeps_nobody_from_watching(observed, subspace, in_loop):
+    """A thread that waits meanwhile has its watch, and asks no more than others do."""
+    queue = FifoQueue(observed, subspace)
+    bell = queue._crowd.bell
+
+    async def work():
+        deadline = time.monotonic() + LONG_SECONDS
+        async with no_thread_free(observed):
+            queued = asyncio.ensure_future(bell.wait_in_loop(0, deadline))
+            await some_turns()
+            before = observed.transactions
+            waiting = asyncio.ensure_future(asyncio.to_thread(queue.pop, wait=LONG_SECONDS))
+            await happens(observed.watching)
+            assert not queued.done()
+            queue.push("x")
+            assert (await waiting).value == "x"
+            assert observed.transactions - before < 20
+        await queued
+
+    in_loop(work())
+    assert all(watch.is_ready() for watch in observed.watches)
 
 
 def test_a_timeout_around_a_wait_loses_nothing(fifo, in_loop):
@@ -302,6 +385,58 @@ def test_what_a_key_has_taken_stays_taken(gated, subspace, in_loop, operation):
     in_loop(work())
 
 
+def test_more_than_one_transaction_writes_is_put_back(database, subspace, in_loop):
+    """A pop may take nearly 10,000,000 bytes, and none of them is lost."""
+    gated = Gated(database, after=True)
+    queue = FifoQueue(gated, subspace, codec="bytes", max_value_bytes=5_000_000)
+    before = [queue.push(bytes([size % 251]) * size) for size in (4_900_000, 99_990, 5_000_000)]
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, queue.apop_many(3))
+        assert error.outcome_known
+
+    in_loop(work())
+    assert queue.counts().ready == 3
+    assert [queue.pop() == item for item in before] == [True] * 3
+
+
+@pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
+def test_many_items_are_put_back_in_transactions_that_end(database, subspace, in_loop, operation):
+    """As they were, whatever their number; at most 500 in each transaction."""
+    gated = Gated(database, after=True)
+    queue = FifoQueue(gated, subspace)
+    queue.push_many(range(1_203))
+    before = values(queue)
+
+    async def work():
+        task = await at_the_gate(gated, getattr(queue, operation)(1_203))
+        made = gated.commits
+        task.cancel()
+        gated.open()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert caught.value.outcome_known
+        assert gated.commits - made >= 3
+
+    in_loop(work())
+    assert values(assert_counted(queue)["ready"]) == before
+
+
+def test_leases_are_looked_up_together(observed, subspace, in_loop):
+    """Giving leases back asks for all of them before it waits for one."""
+    queue = FifoQueue(observed, subspace)
+    queue.push_many(range(20))
+    tokens = [item.lease for item in queue.lease_many(20)]
+    asked_before = []
+
+    def give_back(tr):
+        queue._leases.give_back(Asked(tr, asked_before), tokens)
+
+    run(observed, give_back)
+    assert set(asked_before) == {40}  # two rows for each lease
+    assert values(assert_counted(queue)["ready"]) == list(range(20))
+
+
 def test_a_task_may_be_cancelled_again_and_again(gated, subspace, in_loop):
     """It waits for the outcome all the same, and nothing is lost."""
     queue = FifoQueue(gated, subspace)
@@ -414,14 +549,18 @@ def test_a_cancelled_block_gives_its_item_up(fifo, in_loop):
 
 
 def test_a_block_cancelled_while_it_gives_up_has_given_up(gated, subspace, in_loop):
-    """The item is not left leased."""
+    """The item is not left leased, and the task is cancelled, whatever the block raised."""
     queue = FifoQueue(gated, subspace)
+    caught = []
 
     async def hold():
-        with contextlib.suppress(ZeroDivisionError):
+        try:
             async with queue.aleased():
                 gated.shut()
                 raise ZeroDivisionError
+        except BaseException as error:
+            caught.append(error)
+            raise
 
     async def work():
         await queue.apush("x")
@@ -430,6 +569,11 @@ def test_a_block_cancelled_while_it_gives_up_has_given_up(gated, subspace, in_lo
         task.cancel()
         gated.open()
         await asyncio.wait([task])
+        assert task.cancelled()
+        (error,) = caught
+        assert isinstance(error, asyncio.CancelledError)
+        assert isinstance(error.__cause__, ZeroDivisionError)
+        assert not error.outcome_known
 
     in_loop(work())
     assert values(assert_counted(queue)["ready"]) == ["x"]
@@ -537,6 +681,46 @@ def test_a_block_gives_up_even_where_that_has_to_wait(database, subspace, in_loo
 
     in_loop(work())
     assert values(assert_counted(queue)["ready"]) == ["x"]
+
+
+@pytest.mark.parametrize("ends", ["acked", "lost"])
+def test_finished_work_is_acknowledged_even_where_that_has_to_wait(
+    database, subspace, in_loop, ends
+):
+    """Cancelled before a thread is free for it, the task is cancelled when that is done."""
+    queue = FifoQueue(database, subspace)
+    caught = []
+
+    async def hold(held, leave):
+        try:
+            async with queue.aleased(seconds=LONG_SECONDS) as item:
+                if ends == "lost":
+                    queue.ack(item)
+                held.set()
+                await leave.wait()
+        except asyncio.CancelledError as error:
+            caught.append(error)
+            raise
+
+    async def work():
+        await queue.apush("x")
+        held, leave = asyncio.Event(), asyncio.Event()
+        task = asyncio.ensure_future(hold(held, leave))
+        await held.wait()
+        async with no_thread_free(database):
+            leave.set()
+            await some_turns()
+            task.cancel()
+            await some_turns()
+            assert not task.done()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    in_loop(work())
+    (error,) = caught
+    assert not error.outcome_known
+    assert isinstance(error.__cause__, LeaseLost) == (ends == "lost")
+    assert not any(assert_counted(queue).values())
 
 
 def test_a_long_push_stops_between_two_transactions(gated, subspace, in_loop):
