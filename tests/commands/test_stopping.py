@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
+from tests.commands.conftest import Processes
 
 ITEMS = 200
 DEADLINE_SECONDS = 30
@@ -70,3 +72,13 @@ def test_some_by_their_ids(call, mail):
     printed = call("queue_redrive", "mail", "--no-input", *(f"--id={one}" for one in ids + ids))
     assert printed.out == "Put 4 dead items back into 'mail'.\n"
     assert mail.counts().dead == ITEMS - 7
+
+
+def test_a_command_that_a_test_leaves_is_ended(place):
+    """What a failed test does not wait for runs no longer than the test."""
+    with contextlib.closing(Processes(*place)) as processes:
+        left = processes.start("queue_stats", "mail", "--watch=0.01", "--json")
+        assert left.stdout.read(1)
+        assert left.poll() is None
+    assert left.returncode == -signal.SIGKILL
+    assert left.stdout.closed

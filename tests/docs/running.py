@@ -185,6 +185,8 @@ class Runner:
     def _serve(self, step: Step) -> None:
         """Start a server, and wait until it answers."""
         command = _served(step.command, self._port)
+        if not self._servers and _answers(self._port):
+            raise Failure(f"{command}: somebody else has taken port {self._port}")
         log = self._project.folder.parent / "server.log"
         with log.open("ab") as errors:
             server = subprocess.Popen(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -105,6 +107,22 @@ def test_a_server_runs_to_the_end_of_the_page(run):
         "```console\n$ curl -s http://127.0.0.1:8000/api/queues/\n"
         '{"code":"not_authenticated",...}\n```\n'
     )
+
+
+def test_another_programs_server_is_not_taken_for_ours(tmp_path, runner_of):
+    """What answers before the page's server was started is a failure."""
+    path = tmp_path / "page.md"
+    path.write_text("```console\n$ python manage.py runserver\n```\n")
+    runner = runner_of(Page(str(path)))
+    with ThreadingHTTPServer(("127.0.0.1", runner._port), BaseHTTPRequestHandler) as stranger:
+        serving = threading.Thread(target=stranger.serve_forever)
+        serving.start()
+        try:
+            with pytest.raises(Failure, match="somebody else"):
+                runner.run()
+        finally:
+            stranger.shutdown()
+            serving.join()
 
 
 def test_an_address_that_is_not_there_is_a_failure(run):
