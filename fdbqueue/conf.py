@@ -5,10 +5,8 @@ The setting is read when it is needed, and read anew after ``override_settings``
 
 from __future__ import annotations
 
-import functools
 import importlib
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +17,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.made import Made
 from fdbqueue.service.answers import MAX_KEPT_SECONDS
 from fdbqueue.service.base import ORDERS
 from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
@@ -29,6 +28,8 @@ from fdbqueue.service.reading import MAX_RETURNED_BYTES
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
 
+#: A project without the setting; one object, as a setting is.
+_NOTHING: dict[str, Any] = {}
 _KEYS = frozenset({"API", "ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
 _CHOICES = {
     "codec": tuple(CODECS),
@@ -115,8 +116,7 @@ def catalog() -> Catalog:
     Raises:
         ConfigurationError: The setting is wrong; it names the first problem.
     """
-    _look_again()
-    return _catalog()
+    return _catalog.of_setting()
 
 
 def database() -> Any:
@@ -134,68 +134,78 @@ def api() -> ApiOptions:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    _look_again()
-    return _api()
+    return _api.of_setting()
 
 
-def _checked_setting() -> Any:
-    setting = _setting()
+def open_database() -> Any:
+    """Return the database that the setting's engine opens, without a catalog.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    return _open(_checked(_setting()))
+
+
+def _open(setting: Any) -> Any:
+    engine = importlib.import_module(setting.get("ENGINE", EMBEDDED))
+    return engine.open(**setting.get("OPTIONS", {}))
+
+
+def _checked(setting: Any) -> Any:
     for problem in problems(setting):
         raise ConfigurationError(id=problem.id, problem=problem.message, hint=problem.hint)
     return setting
 
 
-@functools.lru_cache(maxsize=1)
-def _api() -> ApiOptions:
-    given = {key.lower(): value for key, value in _checked_setting().get("API", {}).items()}
+def _setting() -> Any:
+    return getattr(settings, SETTING, _NOTHING)
+
+
+def _make_api(setting: Any) -> ApiOptions:
+    given = {key.lower(): value for key, value in _checked(setting).get("API", {}).items()}
     path = given.pop("authorizer", None)
     return ApiOptions(authorizer=None if path is None else import_string(path), **given)
 
 
-@functools.lru_cache(maxsize=1)
-def _catalog() -> Catalog:
-    setting = _checked_setting()
-    engine = importlib.import_module(setting.get("ENGINE", EMBEDDED))
+def _make_catalog(setting: Any) -> Catalog:
     return Catalog(
-        engine.open(**setting.get("OPTIONS", {})),
+        _open(_checked(setting)),
         tuple(setting.get("PREFIX", ("fdbqueue",))),
         [QueueSpec(name=name, **options) for name, options in setting.get("QUEUES", {}).items()],
     )
 
 
-def _setting() -> Any:
-    return getattr(settings, SETTING, {})
-
-
-_NEVER = object()
-#: The setting as it was when it was last looked at.
-_seen: Any = _NEVER
-_looking = threading.Lock()
-
-
-def _look_again() -> None:
-    """Forget what was made of the setting where it is another by now, whoever has changed it."""
-    global _seen  # noqa: PLW0603  # a process has one setting
-    setting = getattr(settings, SETTING, None)
-    if setting is _seen:
-        return
-    with _looking:
-        if setting is not _seen:
-            _catalog.cache_clear()
-            _api.cache_clear()
-            _seen = setting
+_api = Made(_setting, _make_api)
+_catalog = Made(_setting, _make_catalog)
 
 
 def _forget(*, setting: str, **_: Any) -> None:
     """Read the setting anew, and let go of the files of the one before."""
     if setting != SETTING:
         return
-    if _catalog.cache_info().currsize:
-        close = getattr(_catalog().database, "close", None)
-        if close is not None:  # who still uses it opens it again
-            close()
-    _catalog.cache_clear()
-    _api.cache_clear()
+    catalog = _catalog.last
+    _catalog.forget()
+    _api.forget()
+    if catalog is None:
+        return
+    close = getattr(catalog.database, "close", None)
+    if close is not None and not _is_kept(catalog.database):  # who still uses it opens it again
+        close()
+
+
+def _is_kept(database: Any) -> bool:
+    """Tell whether the setting as it is now has the same database, or one around it."""
+    try:
+        new = _open(_setting())
+    except Exception:  # noqa: BLE001  # the setting is wrong, or its engine: whoever uses it is told
+        return False
+    return _innermost(new) is _innermost(database)
+
+
+def _innermost(database: Any) -> Any:
+    while (wrapped := getattr(database, "wrapped", None)) is not None:
+        database = wrapped
+    return database
 
 
 setting_changed.connect(_forget)

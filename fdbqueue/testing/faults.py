@@ -71,6 +71,11 @@ class FaultyDatabase:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
+    @property
+    def wrapped(self) -> Any:
+        """The database it goes around."""
+        return self._database
+
     def fail_commits(
         self, *, took_effect: bool, code: int = UNKNOWN_RESULT, times: float = 1
     ) -> None:

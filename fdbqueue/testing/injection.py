@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 from django.conf import settings
 from django.test.utils import TestContextDecorator, override_settings
@@ -54,6 +55,8 @@ class unknown_outcome(_Injection):  # noqa: N801  # as override_settings
         took_effect: Whether the commit takes effect.
         stays_unknown: Whether nobody can find out.
 
+    On a test case it holds for each test, from before ``setUp`` on.
+
     Raises:
         AssertionError: At the end, where there was no such commit: the test tests nothing.
     """
@@ -70,7 +73,23 @@ class unknown_outcome(_Injection):  # noqa: N801  # as override_settings
         traceback: TracebackType | None,
     ) -> None:
         super().__exit__(exc_type, exc_value, traceback)
-        if exc_type is None and not self._database.happened:
+        if exc_type is None:
+            self._check(self._database)
+
+    def decorate_class(self, cls: type[Any]) -> type[Any]:
+        """Decorate a test case: each of its tests must have such a commit."""
+        set_up = cls.setUp
+
+        def set_up_and_check(case: Any) -> None:
+            case.addCleanup(self._check, self._database)  # this test's, for it has begun
+            set_up(case)
+
+        cls.setUp = set_up_and_check
+        decorated: type[Any] = super().decorate_class(cls)  # which begins first
+        return decorated
+
+    def _check(self, database: FaultyDatabase) -> None:
+        if not database.happened:
             raise AssertionError("nothing was committed, so no outcome was unknown")
 
     def _inject(self, database: FaultyDatabase) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ from django.conf import settings
 from django.test.utils import TestContextDecorator, override_settings
 
 from fdbqueue import conf
-from fdbqueue.service import Catalog
+from fdbqueue.service import Catalog, receipts
 from fdbqueue.service.transactions import error_code
 
 #: All keys of tests start with this, and a random text.
@@ -51,6 +52,9 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
         setting = getattr(settings, conf.SETTING, {})
         self._set(self._moved(setting))
         try:
+            # a database object has one place for its receipts, and the catalog moves it
+            database = conf.open_database()
+            self._receipts = receipts.place_of(database)
             self._catalog = conf.catalog()
         except BaseException:
             self._restore()
@@ -62,6 +66,8 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
         try:
             database = self._catalog.database
             if self._folder is None:
+                with contextlib.suppress(TypeError):  # of a class without weak references
+                    receipts.keep_at(database, self._receipts)
                 _clear(database, fdb.tuple.pack(self._prefix))
             else:
                 database.close()
@@ -104,7 +110,8 @@ class EmptyQueuesMixin(unittest.TestCase):
             ...
 
     They are there from before ``setUp`` until all is torn down. ``setUpClass`` and
-    ``setUpTestData`` have others, which are as empty and which no test sees.
+    ``setUpTestData`` have others, which are as empty and which no test sees. So have those of
+    a class whose ``@override_settings`` says what ``FDBQUEUE`` is: of that setting.
 
     Attributes:
         fdbqueue_queues: The setting's ``QUEUES`` for the tests; None for the project's.
@@ -115,10 +122,32 @@ class EmptyQueuesMixin(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         """Keep what the class sets up away from the project's queues."""
+        of_class = getattr(cls, "_overridden_settings", None) or {}
+        if conf.SETTING not in of_class:
+            cls._isolate()
+            super().setUpClass()
+            return
+        override = override_settings(**{conf.SETTING: of_class[conf.SETTING]})
+        override.enable()
+        cls.addClassCleanup(override.disable)
+        cls._isolate()
+        # Django goes on to what @override_settings says of the class: let it be these queues
+        moved = {**of_class, conf.SETTING: getattr(settings, conf.SETTING)}
+        is_own = "_overridden_settings" in vars(cls)
+        setattr(cls, "_overridden_settings", moved)  # noqa: B010  # Django's, which types do not tell
+        try:
+            super().setUpClass()
+        finally:
+            if is_own:
+                setattr(cls, "_overridden_settings", of_class)  # noqa: B010
+            else:
+                delattr(cls, "_overridden_settings")
+
+    @classmethod
+    def _isolate(cls) -> None:
         isolation = empty_queues(cls.fdbqueue_queues)
         isolation.enable()
         cls.addClassCleanup(isolation.disable)
-        super().setUpClass()
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         """Run the test with empty queues."""

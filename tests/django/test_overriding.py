@@ -14,13 +14,30 @@ from django.test.utils import modify_settings
 from rest_framework.test import APIClient
 
 import fdbqueue
-from fdbqueue import conf, deadlines
+from fdbqueue import conf, deadlines, testing
 from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import FifoQueue, PriorityQueue
 from tests.django.open_files import open_files
 
 LONG_SECONDS = 60
+
+
+class OwnDatabase:
+    """A database of the project's own, that counts how often it was closed."""
+
+    def __init__(self, database):
+        self.closed = 0
+        self._database = database
+
+    def create_transaction(self):
+        """Return a transaction."""
+        return self._database.create_transaction()
+
+    def close(self):
+        """Close the file."""
+        self.closed += 1
+        self._database.close()
 
 
 def setting_at(path, **queues):
@@ -197,6 +214,40 @@ def test_a_change_that_nobody_tells_of_is_noticed(one, other, settings):
         assert conf.catalog().names() == ["extra", "mail"]
         holder.FDBQUEUE = one
         assert fdbqueue.queue("mail").pop().value == "x"
+
+
+def test_a_catalog_that_is_made_too_late_is_not_that_of_the_next_setting(one, other):
+    """A thread is still at it when the setting changes back, or to another."""
+    making, go_on = threading.Event(), threading.Event()
+    options = {"making": making, "go_on": go_on, "options": one["OPTIONS"]}
+    slow = {**one, "ENGINE": "tests.django.slow_engine", "OPTIONS": options}
+    with ThreadPoolExecutor(1) as pool, override_settings(FDBQUEUE=slow):
+        late = pool.submit(conf.catalog)
+        assert making.wait(LONG_SECONDS)
+        with override_settings(FDBQUEUE=other):
+            assert conf.api().max_limit == 1_000  # so the change has been noticed
+            go_on.set()
+            assert late.result(LONG_SECONDS).names() == ["mail"]
+            assert conf.catalog().names() == ["extra", "mail"]
+
+
+def test_a_database_that_stays_is_not_closed(one, other, settings):
+    """Not when the next setting has the same, or goes around it; when it goes, it is."""
+    database = OwnDatabase(embedded.open(one["OPTIONS"]["path"], durability="normal"))
+    own = {**one, "ENGINE": "tests.django.same_engine", "OPTIONS": {"database": database}}
+    with override_settings(FDBQUEUE=own):
+        fdbqueue.queue("mail").push("x")
+        with override_settings(FDBQUEUE={**own, "API": {"MAX_LIMIT": 7}}):
+            assert fdbqueue.queue("mail").size() == 1
+        with testing.unknown_outcome(took_effect=True), testing.engine_unavailable() as faulty:
+            faulty.is_available = True
+            fdbqueue.queue("mail").push("y")
+        assert fdbqueue.queue("mail").size() == 2
+        assert database.closed == 0
+        with override_settings(FDBQUEUE=other):
+            assert database.closed == 1
+        assert fdbqueue.queue("mail").size() == 2
+    database.close()
 
 
 def test_other_settings_change_nothing(one):

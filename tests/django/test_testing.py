@@ -23,7 +23,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     QueueNotFound,
 )
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import FifoQueue, PriorityQueue, receipts
 from fdbqueue.service.counters import Counts
 from fdbqueue.testing import FaultyDatabase
 from tests.django.open_files import open_files
@@ -140,6 +140,24 @@ def test_an_engine_of_the_projects_own_is_used_as_it_is(setting, tmp_path):
         assert under(conf.database(), ("fdbqueue-test",)) == []
 
 
+def test_receipts_stay_where_the_project_keeps_them(project):
+    """Those of queue objects made before; in the test's own place only while it lasts."""
+    options = {"database": conf.database()}
+    own = {**project, "ENGINE": "tests.django.same_engine", "OPTIONS": options}
+    with override_settings(FDBQUEUE=own):
+        queue = fdbqueue.queue("mail")
+        before = receipts.place_of(queue.database).key()
+        with testing.empty_queues() as catalog:
+            assert catalog.database is queue.database
+            prefix = django_settings.FDBQUEUE["PREFIX"]
+            with testing.empty_queues():
+                pass
+            assert receipts.place_of(queue.database).key() == fdb.tuple.pack((*prefix, "receipt"))
+        assert receipts.place_of(queue.database).key() == before
+        queue.push("x")
+        assert under(queue.database, prefix) == []
+
+
 def test_the_file_is_closed(tmp_path, monkeypatch):
     """Nothing of the temporary folder is open any more."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -231,6 +249,46 @@ class MixedWithQueues(testing.EmptyQueuesMixin, SimpleTestCase):
     def test_they_are_there(self):
         """And no others."""
         assert conf.catalog().names() == ["only"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_inherited", [False, True])
+def test_the_mixin_leaves_the_queues_of_a_class_override_alone(setting, tmp_path, is_inherited):
+    """What the class says of the setting holds, in queues of the test's own."""
+    own = {**setting, "OPTIONS": {"path": tmp_path / "of-the-class"}}
+    own["QUEUES"] = {"letters": {"kind": "fifo"}}
+
+    @override_settings(FDBQUEUE=own, USE_TZ=False)
+    class Case(testing.EmptyQueuesMixin, TestCase):
+        @classmethod
+        def setUpClass(cls):
+            super().setUpClass()
+            fdbqueue.queue("letters").push("of the class")
+
+        @classmethod
+        def setUpTestData(cls):
+            fdbqueue.queue("letters").push("of its data")
+            cls.seen = testing.values("letters")
+
+        def test(self):
+            assert not django_settings.USE_TZ
+            assert self.seen == ["of its data"]
+            assert conf.catalog().names() == ["letters"]
+            assert testing.values("letters") == []
+            fdbqueue.queue("letters").push("x")
+
+    class Heir(Case):
+        pass
+
+    case = Heir if is_inherited else Case
+    overridden = dict(case._overridden_settings)
+    result = unittest.defaultTestLoader.loadTestsFromTestCase(case).run(unittest.TestResult())
+    assert (result.testsRun, result.failures, result.errors) == (1, [], [])
+    assert not (tmp_path / "of-the-class").exists()
+    assert case._overridden_settings == overridden
+    assert ("_overridden_settings" in vars(case)) == (not is_inherited)
+    with override_settings(FDBQUEUE=own):
+        assert testing.values("letters") == []
 
 
 def test_the_mixin_leaves_the_project_alone(project):
@@ -416,6 +474,28 @@ def test_a_fault_that_befell_nothing_is_a_mistake(empty_queues):
         fdbqueue.queue("mail").peek()
     with pytest.raises(ZeroDivisionError), testing.unknown_outcome(took_effect=True):
         fdbqueue.queue("mail").push(1 / 0)
+
+
+def test_each_test_of_a_decorated_case_needs_a_commit(empty_queues):
+    """One without fails, whatever those before it have done."""
+
+    @testing.unknown_outcome(took_effect=True)
+    class Case(unittest.TestCase):
+        def test_a(self):
+            fdbqueue.queue("mail").push("x")
+
+        def test_b(self):
+            fdbqueue.queue("mail").peek()
+
+        def test_c(self):
+            fdbqueue.queue("mail").push("y")
+
+    result = unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(unittest.TestResult())
+    assert (result.testsRun, result.errors) == (3, [])
+    ((case, text),) = result.failures
+    assert case.id().endswith("test_b")
+    assert "nothing was committed" in text
+    assert testing.values("mail") == ["x", "y"]
 
 
 def test_reads_use_no_fault_up(empty_queues):

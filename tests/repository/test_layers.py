@@ -17,7 +17,8 @@ LAYERS = {
     "fdbqueue.exceptions": (),
     "fdbqueue.engines": ("fdbqueue.engines", "fdbqueue.exceptions"),
     "fdbqueue.service": ("fdbqueue.service", "fdbqueue.exceptions"),
-    "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.exceptions"),
+    "fdbqueue.made": (),
+    "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.exceptions", "fdbqueue.made"),
     "fdbqueue": ("fdbqueue",),
 }
 WITHOUT_DJANGO = ("fdbqueue.engines", "fdbqueue.service", "fdbqueue.exceptions")

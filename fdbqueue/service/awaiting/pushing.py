@@ -76,7 +76,8 @@ class AwaitedQueue(AwaitedDrains):
         )
         ended = await end_of(push, on_cancel=cancelled.set)
         if ended.cancelled is not None:
-            raise stopped(ended, outcome_known=isinstance(ended.error, _Cancelled))
+            nothing = not ended.begun or isinstance(ended.error, _Cancelled)
+            raise stopped(ended, outcome_known=nothing)
         return ended.result()
 
     async def apush_batch(

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fdbqueue.service.awaiting.threads import in_thread
+from fdbqueue.service.awaiting.threads import read_in_thread
 from fdbqueue.service.browsing import ITERATION_ITEMS
 from fdbqueue.service.counters import Counts, Minute
 from fdbqueue.service.examining import Examining
@@ -19,23 +19,23 @@ class AwaitedReads(Examining):
 
     async def apeek(self) -> Item | None:
         """Return the item at the min end, as :meth:`peek` does."""
-        return await in_thread(self.peek)
+        return await read_in_thread(self.peek)
 
     async def apeek_min(self) -> Item | None:
         """Return the item ``apop_min`` would take, as :meth:`peek_min` does."""
-        return await in_thread(self.peek_min)
+        return await read_in_thread(self.peek_min)
 
     async def apeek_max(self) -> Item | None:
         """Return the item ``apop_max`` would take, as :meth:`peek_max` does."""
-        return await in_thread(self.peek_max)
+        return await read_in_thread(self.peek_max)
 
     async def apeek_many(self, count: int, *, end: End = "min") -> list[Item]:
         """Return the items ``apop_many`` would take, as :meth:`peek_many` does."""
-        return await in_thread(self.peek_many, count, end=end)
+        return await read_in_thread(self.peek_many, count, end=end)
 
     async def aget(self, item_id: str) -> Item:
         """Return the item with an id, as :meth:`get` does."""
-        return await in_thread(self.get, item_id)
+        return await read_in_thread(self.get, item_id)
 
     async def apage(
         self,
@@ -48,7 +48,7 @@ class AwaitedReads(Examining):
         state: str = "ready",
     ) -> Page:
         """Return some items in order, as :meth:`page` does."""
-        return await in_thread(
+        return await read_in_thread(
             self.page,
             end=end,
             after=after,
@@ -78,22 +78,22 @@ class AwaitedReads(Examining):
 
     async def asize(self) -> int:
         """Return how many items are ready, as :meth:`size` does."""
-        return await in_thread(self.size)
+        return await read_in_thread(self.size)
 
     async def acounts(self) -> Counts:
         """Return how many items are in each state, as :meth:`counts` does."""
-        return await in_thread(self.counts)
+        return await read_in_thread(self.counts)
 
     async def aby_priority(
         self, *, after: Any = None, limit: int = 1_000
     ) -> list[tuple[Priority, int]]:
         """Return the priorities of ready items, as :meth:`by_priority` does."""
-        return await in_thread(self.by_priority, after=after, limit=limit)
+        return await read_in_thread(self.by_priority, after=after, limit=limit)
 
     async def aoldest(self) -> datetime.datetime | None:
         """Return when the oldest ready item was pushed, as :meth:`oldest` does."""
-        return await in_thread(self.oldest)
+        return await read_in_thread(self.oldest)
 
     async def ahistory(self, minutes: int = 60) -> list[Minute]:
         """Return what was pushed and taken in the last minutes, as :meth:`history` does."""
-        return await in_thread(self.history, minutes)
+        return await read_in_thread(self.history, minutes)

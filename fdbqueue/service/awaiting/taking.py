@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service.answers import Once
 from fdbqueue.service.awaiting.reading import AwaitedReads
-from fdbqueue.service.awaiting.threads import end_of, in_thread, stopped
+from fdbqueue.service.awaiting.threads import end_of, in_thread, read_in_thread, stopped
 from fdbqueue.service.batches import Batch
 from fdbqueue.service.browsing import one
 from fdbqueue.service.consuming import is_answered, reason_for
@@ -203,7 +203,7 @@ class AwaitedTakes(AwaitedReads):
         """
         rung = self._crowd.bell.rung
         deadline = self._deadline(seconds)
-        while not await in_thread(self._has_items):
+        while not await read_in_thread(self._has_items):
             if time.monotonic() >= deadline:
                 return False
             await self._crowd.bell.wait_in_loop(rung, deadline)

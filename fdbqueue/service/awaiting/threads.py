@@ -104,6 +104,18 @@ async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
     return ended.result()
 
 
+async def read_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that only reads in a thread of the pool, and return what it returns.
+
+    Raises:
+        CancelledError: The task was cancelled; nothing was changed.
+    """
+    ended = await end_of(functools.partial(function, *args, **kwargs))
+    if ended.cancelled is not None:
+        raise stopped(ended, outcome_known=True)
+    return ended.result()
+
+
 def stopped(ended: Ended[Any], *, outcome_known: bool) -> asyncio.CancelledError:
     """Return the error to raise in a task that was cancelled."""
     error = ended.cancelled

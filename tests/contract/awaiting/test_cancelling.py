@@ -621,9 +621,11 @@ async def no_thread_free(database):
 
     busy = [asyncio.ensure_future(arun(database, occupy)) for _ in range(THREADS)]
     await asyncio.to_thread(all_busy.wait, DEADLINE_SECONDS)
-    yield
-    opened.set()
-    await asyncio.gather(*busy)
+    try:
+        yield
+    finally:
+        opened.set()
+        await asyncio.gather(*busy)
 
 
 async def some_turns():
@@ -654,6 +656,42 @@ def test_what_has_not_begun_is_not_done(database, subspace, in_loop):
     in_loop(work())
     assert known == [True]
     assert queue.size() == 0
+
+
+def test_a_long_push_that_has_not_begun_has_pushed_nothing(database, subspace, in_loop):
+    """And says so, as a push of one item does."""
+    queue = FifoQueue(database, subspace)
+    known = []
+
+    async def push():
+        try:
+            await queue.apush_many("abc")
+        except asyncio.CancelledError as error:
+            known.append(error.outcome_known)
+
+    async def work():
+        async with no_thread_free(database):
+            task = asyncio.ensure_future(push())
+            await some_turns()
+            task.cancel()
+            await asyncio.wait([task])
+
+    in_loop(work())
+    assert known == [True]
+    assert queue.size() == 0
+
+
+@pytest.mark.parametrize("operation", ["asize", "apeek", "acounts"])
+def test_a_cancelled_read_has_changed_nothing(database, subspace, in_loop, operation):
+    """``outcome_known`` is True, also when it is cancelled after it has begun."""
+    gated = Gated(database, after=False)
+    queue = FifoQueue(gated, subspace)
+
+    async def work():
+        error = await cancelled_at_the_gate(gated, getattr(queue, operation)())
+        assert error.outcome_known
+
+    in_loop(work())
 
 
 def test_a_block_gives_up_even_where_that_has_to_wait(database, subspace, in_loop):
