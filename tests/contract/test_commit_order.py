@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -217,6 +218,28 @@ def test_hidden_items_keep_a_queue_from_being_changed_back_too(case, database, s
         push(count, "b")
     count.nack(leased)
     assert texts(count) == ["a"]
+
+
+@pytest.mark.parametrize("how", ["lease", "delay", "bury", "apop"])
+def test_what_might_have_come_back_keeps_it_so_until_it_is_cleared(case, database, subspace, how):
+    """Although it is gone, and the queue empty: as docs/settings.md says."""
+    commit, count = (opened(case, database, subspace, order) for order in ("commit", "count"))
+    item = push(commit, "a", delay=0.001 if how == "delay" else None)
+    if how == "lease":
+        count.ack(count.lease())
+    elif how == "delay":
+        assert count.pop(wait=60).value == item.value
+    elif how == "bury":
+        count.bury(item.id)
+        assert count.remove_many([item.id]) == 1
+    else:
+        assert asyncio.run(count.apop()).value == item.value
+    assert not any(assert_counted(count).values())
+    with pytest.raises(InvalidInput):
+        push(count, "b")
+    count.clear()
+    push(count, "b")
+    assert texts(count) == ["b"]
 
 
 def test_another_order_is_refused(database, subspace):
