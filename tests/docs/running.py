@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import secrets
-import select
 import socket
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import yaml
 from tests.docs.blocks import Block, Page
 from tests.docs.notation import is_as_shown
 from tests.docs.projects import Project
-from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, steps
+from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, is_readable, steps
 
 _SESSION = Path(__file__).with_name("session.py")
 _ADDRESS = "127.0.0.1:8000"
@@ -135,8 +134,7 @@ class Runner:
         request = json.dumps({"verb": verb, "text": text, "place": place})
         session.stdin.write(request.encode() + b"\n")
         session.stdin.flush()
-        readable, _, _ = select.select([session.stdout], [], [], DEADLINE_SECONDS)
-        if not readable:
+        if not is_readable(session.stdout, DEADLINE_SECONDS):
             raise TimeoutError(text)
         line = session.stdout.readline()
         if not line:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.docs.notation import is_as_shown
 from tests.docs.skipped import reason
@@ -61,6 +61,16 @@ def steps(session: str) -> list[Step]:
         else:
             shown.append(line)
     return [Step("\n".join(command), "\n".join(shown)) for command, shown in found]
+
+
+def is_readable(stream: Any, seconds: float) -> bool:
+    """Tell whether something, or its end, can be read of a stream within so many seconds.
+
+    By poll(), for select() takes no descriptor above 1,023, and the tests may have as many.
+    """
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    return bool(poll.poll(seconds * 1_000))
 
 
 class Shell:
@@ -148,8 +158,7 @@ class Shell:
         self._shell.stdin.flush()
         line, deadline = b"", time.monotonic() + DEADLINE_SECONDS
         while not line.endswith(b"\n"):
-            readable, _, _ = select.select([self._shell.stdout], [], [], _LOOK_SECONDS)
-            if readable:
+            if is_readable(self._shell.stdout, _LOOK_SECONDS):
                 part = os.read(self._shell.stdout.fileno(), 4096)
                 if not part:
                     raise AssertionError(f"the shell has ended at: {command}\n{line.decode()}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +12,7 @@ import pytest
 from tests.docs.blocks import Page
 from tests.docs.notation import is_as_shown
 from tests.docs.running import Failure
-from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, steps
+from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, is_readable, steps
 
 
 @pytest.fixture
@@ -154,8 +153,7 @@ def test_nothing_outlives_its_shell(tmp_path, control, end):
 
 def _next(reader: int) -> bytes:
     """Return what comes next, nothing where no writer is left."""
-    readable, _, _ = select.select([reader], [], [], DEADLINE_SECONDS)
-    assert readable
+    assert is_readable(reader, DEADLINE_SECONDS)
     return os.read(reader, 100)
 
 

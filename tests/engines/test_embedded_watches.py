@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -283,14 +284,16 @@ def test_a_new_pipe_is_never_taken_for_a_dead_one(database, path):
 
     def ring():
         while not stop.is_set():
-            Bells(directory).ring()
+            with closing(Bells(directory)) as bells:
+                bells.ring()
 
     ringing = threading.Thread(target=ring)
     ringing.start()
     try:
         for _ in range(300):
             pipe = _Pipe(directory)
-            Bells(directory).ring()
+            with closing(Bells(directory)) as bells:
+                bells.ring()
             assert pipe.wait(_DEADLINE_SECONDS)
             pipe.remove()
     finally:
