@@ -104,7 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     scale = parser.add_mutually_exclusive_group()
     quick = scale.add_argument
     quick("--quick", action="store_const", const="quick", dest="scale", help="shorter, says less")
-    quick("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
+    quick("--scale", choices=SCALES, help=argparse.SUPPRESS)
+    parser.set_defaults(scale="full")
     return parser
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.__main__ import BENCHMARKS
+from benchmarks.__main__ import BENCHMARKS, _parser
 from benchmarks.catalog import Benchmark
 from benchmarks.commands import measured
 
@@ -185,3 +185,11 @@ def test_a_cluster_needs_its_file():
     assert done.returncode == 2
     assert "FDB_CLUSTER_FILE" in done.stderr
     assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "scale"), [([], "full"), (["--quick"], "quick"), (["--scale=tiny"], "tiny")]
+)
+def test_all_is_measured_unless_less_is_asked_for(arguments, scale):
+    """Without an option the benchmarks run at their full length."""
+    assert _parser().parse_args(arguments).scale == scale
