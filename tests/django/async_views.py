@@ -45,6 +45,6 @@ async def everything(request: HttpRequest) -> JsonResponse:
 urlpatterns = [
     path("push/", push),
     path("pop/", pop),
-    path("work/", work),
+    path("toil/", work),
     path("everything/", everything),
 ]

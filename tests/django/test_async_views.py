@@ -120,7 +120,7 @@ def test_a_client_that_goes_away_gives_its_lease_up():
 
     async def work():
         await fdbqueue.queue("mail").apush("x")
-        connection = ApplicationCommunicator(get_asgi_application(), request_of("/work/"))
+        connection = ApplicationCommunicator(get_asgi_application(), request_of("/toil/"))
         await connection.send_input({"type": "http.request", "body": b""})
         await until(lambda: waits("orders"))
         await connection.send_input({"type": "http.disconnect"})
