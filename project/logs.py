@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+#: Django's server gives its socket, or the whole request, as a fact.
+_LEFT_OUT = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "request"}
 
 
 class FactsFormatter(logging.Formatter):
@@ -17,7 +18,7 @@ class FactsFormatter(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "text": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _STANDARD},
+            **{name: value for name, value in vars(record).items() if name not in _LEFT_OUT},
         }
         if record.exc_info:
             said["trace"] = self.formatException(record.exc_info)
