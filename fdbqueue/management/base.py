@@ -72,6 +72,16 @@ class QueueCommand(BaseCommand):
             )
         return parser
 
+    def add_json_argument(self, parser: CommandParser, *, each_line: bool = False) -> None:
+        """Add ``--json``.
+
+        Args:
+            parser: The command's.
+            each_line: Whether it prints many objects, and not the one of its result.
+        """
+        what = "one JSON object a line" if each_line else "the result as JSON"
+        parser.add_argument("--json", action="store_true", dest="as_json", help=f"print {what}")
+
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command, and give each error its exit code."""
         self.verbosity: int = options["verbosity"]
@@ -197,9 +207,7 @@ class ItemsCommand(QueueCommand):
         parser.add_argument(
             "--limit", type=count, default=1, metavar="N", help="the most items (default 1)"
         )
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print one JSON object a line"
-        )
+        self.add_json_argument(parser, each_line=True)
 
     def item_lines(self, as_json: bool) -> Callable[[list[Item]], list[str]]:
         """Return what turns items into lines, one for each."""

@@ -51,9 +51,7 @@ class MovingCommand(PromptingCommand):
             metavar="N",
             help="the priority that all have in the other queue (default: their own)",
         )
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print the result as JSON"
-        )
+        self.add_json_argument(parser)
 
     def checked_target(self, queue: Queue, name: str, priority: Any) -> Queue:
         """Return the queue to move to.

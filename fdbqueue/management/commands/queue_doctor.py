@@ -52,9 +52,7 @@ examples:
             metavar="SECONDS",
             help="end after so long, whatever there is still to look at (default 30)",
         )
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print one JSON object a line"
-        )
+        self.add_json_argument(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         deadline = time.monotonic() + options["timeout"]

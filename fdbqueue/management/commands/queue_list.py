@@ -27,9 +27,7 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print one JSON object a line"
-        )
+        self.add_json_argument(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         now = datetime.datetime.now(datetime.timezone.utc)

@@ -30,9 +30,7 @@ examples:
         parser.add_argument("name", metavar="NAME", help="the queue's name")
         parser.add_argument("--state", choices=STATES, help="only the items in this state")
         self.add_prompt_argument(parser)
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print the result as JSON"
-        )
+        self.add_json_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, state = self.queue(options["name"]), options["state"]

@@ -69,9 +69,7 @@ examples:
             metavar="TEXT",
             help="what a push is known by for --resume (default: the file's path)",
         )
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print the result as JSON"
-        )
+        self.add_json_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         options_ = argparse.Namespace(**options)

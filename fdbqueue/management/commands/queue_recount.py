@@ -35,9 +35,7 @@ examples:
         parser.add_argument(
             "names", metavar="NAME", nargs="*", help="the queues (default: all there are)"
         )
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print one JSON object a line"
-        )
+        self.add_json_argument(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         names = dict.fromkeys(options["names"])

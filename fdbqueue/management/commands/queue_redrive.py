@@ -39,9 +39,7 @@ examples:
             "--limit", type=count, metavar="N", help="the most items (default: all)"
         )
         self.add_prompt_argument(parser)
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print the result as JSON"
-        )
+        self.add_json_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, ids, limit = self.queue(options["name"]), options["ids"], options["limit"]

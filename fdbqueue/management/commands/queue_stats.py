@@ -54,9 +54,7 @@ examples:
             metavar="SECONDS",
             help="print them again every so often (2 seconds), until Ctrl-C",
         )
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print one JSON object a line"
-        )
+        self.add_json_argument(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         names = dict.fromkeys(options["names"])

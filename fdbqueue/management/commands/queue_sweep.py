@@ -35,9 +35,7 @@ examples:
             help="how long ago a thread must have written last (default 86400, a day; "
             f"at least {receipts.MIN_SWEPT_SECONDS})",
         )
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="print the result as JSON"
-        )
+        self.add_json_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         older_than_seconds = options["older_than_seconds"]

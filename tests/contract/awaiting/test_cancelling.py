@@ -634,14 +634,15 @@ async def some_turns():
         await asyncio.sleep(0)
 
 
-def test_what_has_not_begun_is_not_done(database, subspace, in_loop):
+@pytest.mark.parametrize("name", ["apush", "apush_many"])
+def test_what_has_not_begun_is_not_done(database, subspace, in_loop, name):
     """A call that waits for a thread is taken back when its task is cancelled."""
     queue = FifoQueue(database, subspace)
     known = []
 
     async def push():
         try:
-            await queue.apush("x")
+            await getattr(queue, name)("x")
         except asyncio.CancelledError as error:
             known.append(error.outcome_known)
 
@@ -652,29 +653,6 @@ def test_what_has_not_begun_is_not_done(database, subspace, in_loop):
             task.cancel()
             done, _ = await asyncio.wait([task], timeout=SOON_SECONDS)
             assert done
-
-    in_loop(work())
-    assert known == [True]
-    assert queue.size() == 0
-
-
-def test_a_long_push_that_has_not_begun_has_pushed_nothing(database, subspace, in_loop):
-    """And says so, as a push of one item does."""
-    queue = FifoQueue(database, subspace)
-    known = []
-
-    async def push():
-        try:
-            await queue.apush_many("abc")
-        except asyncio.CancelledError as error:
-            known.append(error.outcome_known)
-
-    async def work():
-        async with no_thread_free(database):
-            task = asyncio.ensure_future(push())
-            await some_turns()
-            task.cancel()
-            await asyncio.wait([task])
 
     in_loop(work())
     assert known == [True]
