@@ -21,8 +21,11 @@ _NOT_COMMITTED = 1020
 _FILLED_AT_ONCE = 2_000
 
 
-def transact(database: Any, function: Callable[[Any], T]) -> T:
-    """Run a function in a transaction and commit, again after each retryable error."""
+def transact(database: Any, function: Callable[[Any], T], *, pauses: bool = True) -> T:
+    """Run a function in a transaction and commit, again after each retryable error.
+
+    Without ``pauses`` it is run again at once after a conflict.
+    """
     tr = database.create_transaction()
     while True:
         try:
@@ -32,24 +35,15 @@ def transact(database: Any, function: Callable[[Any], T]) -> T:
         except Exception as error:
             if (code := _code(error)) is None:
                 raise
-            tr.on_error(code).wait()
-
-
-def transact_at_once(database: Any, function: Callable[[Any], T]) -> T:
-    """Run a function as :func:`transact` does, but after a conflict again without a pause."""
-    tr = database.create_transaction()
-    while True:
-        try:
-            result = function(tr)
-            tr.commit().wait()
-            return result
-        except Exception as error:
-            if (code := _code(error)) is None:
-                raise
-            if code == _NOT_COMMITTED:
+            if code == _NOT_COMMITTED and not pauses:
                 tr.reset()
             else:
                 tr.on_error(code).wait()
+
+
+def transact_at_once(database: Any, function: Callable[[Any], T]) -> T:
+    """Run a function as :func:`transact` does, without pauses after conflicts."""
+    return transact(database, function, pauses=False)
 
 
 def _code(error: Exception) -> int | None:
