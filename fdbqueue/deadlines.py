@@ -32,12 +32,14 @@ class TimedDatabase:
     """
 
     def __init__(self, database: Any, seconds: Callable[[], float]) -> None:
+        #: The same without the limit: what other threads of the process use for all.
+        self.patient = getattr(database, "patient", database)
         self._database = database
-        self._seconds = seconds
+        self.time_limit = seconds
 
     def create_transaction(self) -> Any:
         """Return a new transaction with a timeout."""
-        seconds = self._seconds()
+        seconds = self.time_limit()
         transaction = self._database.create_transaction()
         milliseconds = min(max(1, int(seconds * 1_000)), _MAX_MILLISECONDS)
         transaction.options.set_timeout(milliseconds)

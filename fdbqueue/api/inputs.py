@@ -22,7 +22,7 @@ from fdbqueue.api.fields import (
     WaitField,
 )
 from fdbqueue.service import stock
-from fdbqueue.service.taking import ENDS
+from fdbqueue.service.reading import ENDS
 
 STATES = ("ready", *stock.STATES)
 

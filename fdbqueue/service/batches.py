@@ -1,11 +1,11 @@
 """Batches: many items leased at once under one token, for whoever moves them elsewhere.
 
-A batch is a claim: its items are off the ready ones, whole, in a few rows, and go back to
-their places unchanged when it is given up or its time is over. That costs a small part of
-what as many leases would, and counts no attempt: nobody has tried the items. Until they are
-acknowledged they count as ready.
+A batch is stored as a handoff is: its items are off the ready ones, whole, in a few rows, and
+go back to their places unchanged when it is given up or expires. That costs a small part of
+what as many leases would, and counts no attempt, because no worker has tried the items. Until
+they are acknowledged they count as ready.
 
-A row of its own names the claim that an owner holds, so that a process started after a crash
+A row of its own names the batch that an owner holds, so that a process started after a crash
 finds what the one before it held.
 """
 
@@ -19,28 +19,27 @@ import fdb.tuple
 
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import tuples
-from fdbqueue.service.claims import (
-    Claim,
-    Request,
-    answer_claim,
-    ask_claim,
-    remove_claim,
-    write_claim,
-)
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.handoffs import (
+    Handoff,
+    answer_handoff,
+    ask_handoff,
+    remove_pieces,
+    write_pieces,
+)
+from fdbqueue.service.consume.requests import Effect
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace.jobs import JobKeys
-from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
-from fdbqueue.service.reading import Loaded, Row
+from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES, Kind
+from fdbqueue.service.reading import Loaded
 from fdbqueue.service.stock import Stock
-from fdbqueue.service.wants import Effect
 
 OWNER_BYTES = 16
 
 
 class Hold(NamedTuple):
-    """Which claim somebody holds, and until when, in microseconds."""
+    """Which batch an owner holds, and until when, in microseconds."""
 
     owner: bytes
     name: bytes
@@ -88,14 +87,13 @@ class Batches:
 
     def effect(self, owner: bytes, lasting_us: int) -> Effect:
         """Return what leases items that were taken, all together."""
-        moment = now_us()
-        hold = Hold(owner, os.urandom(CLAIM_NAME_BYTES), moment + lasting_us)
+        hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
         def lease(tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
-            request = Request(hold.name, moment, hold.deadline, (len(loaded), 0))
             retried = any(one.has_attempts for one in loaded)
-            claim = Claim(([one.row for one in loaded], []), False, retried)
-            write_claim(tr, self._stock.meta, request, claim)
+            held = Handoff([one.row for one in loaded], False, retried)
+            write_pieces(tr, self._stock.meta, hold.name, held)
+            tr[self._stock.meta.due(hold.deadline, Kind.BATCH, hold.name)] = b""
             tr[self.jobs.batch(owner)] = hold.packed()
             for one in loaded:
                 self._stock.note_hidden(tally, one.position)
@@ -122,7 +120,7 @@ class Batches:
             LeaseLost: It is not held any more.
         """
         self._release(tr, batch.hold)
-        self._put_back(tr, [loaded.row for loaded in batch.loaded])
+        self._stock.requeue(tr, [loaded.row for loaded in batch.loaded])
 
     def settle(self, tr: Any, owner: bytes, done: Collection[bytes]) -> int:
         """Remove those of an owner's items for good that are done, and put the others back.
@@ -139,11 +137,11 @@ class Batches:
         hold = read_hold(owner, bytes(stored)) if stored.present() else None
         if hold is None:
             return 0
-        claim = answer_claim(ask_claim(tr, self._stock.meta, hold.name))
+        held = answer_handoff(ask_handoff(tr, self._stock.meta, hold.name))
         self._remove_hold(tr, hold)
-        rows = [] if claim is None else [*claim.rows[0], *claim.rows[1]]
+        rows = [] if held is None else held.rows
         removed = [row for row in rows if row.place in done]
-        self._put_back(tr, [row for row in rows if row.place not in done])
+        self._stock.requeue(tr, [row for row in rows if row.place not in done])
         tally = self._stock.tally()
         for loaded in self._stock.reader.load(tr, removed, retried=True):
             self._stock.remove(tr, tally, loaded)
@@ -151,20 +149,17 @@ class Batches:
         return len(removed)
 
     def _release(self, tr: Any, hold: Hold) -> None:
-        """Remove the claim, if it is as it was made."""
+        """Remove the batch, if it is as it was made."""
         stored = tr[self.jobs.batch(hold.owner)]
-        claim = tr[self._stock.meta.claim(hold.name, 0)]
-        if not claim.present() or not stored.present() or bytes(stored) != hold.packed():
+        piece = tr[self._stock.meta.handoff(hold.name, 0)]
+        if not piece.present() or not stored.present() or bytes(stored) != hold.packed():
             raise LeaseLost(queue=self._stock.queue)
         self._remove_hold(tr, hold)
 
     def _remove_hold(self, tr: Any, hold: Hold) -> None:
-        remove_claim(tr, self._stock.meta, hold.deadline, hold.name)
+        remove_pieces(tr, self._stock.meta, hold.name)
+        tr.clear(self._stock.meta.due(hold.deadline, Kind.BATCH, hold.name))
         tr.clear(self.jobs.batch(hold.owner))
-
-    def _put_back(self, tr: Any, rows: Iterable[Row]) -> None:
-        for row in rows:
-            tr[self._stock.keys.key(row.place)] = row.value
 
 
 def read_hold(owner: bytes, stored: bytes) -> Hold | None:
@@ -175,4 +170,4 @@ def read_hold(owner: bytes, stored: bytes) -> Hold | None:
         return None
     if not isinstance(name, bytes) or not isinstance(deadline, int):
         return None
-    return Hold(owner, name, deadline) if len(name) == CLAIM_NAME_BYTES else None
+    return Hold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
-from fdbqueue.service import due, observing
+from fdbqueue.service import observing
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.head import Head, TransactionBudget
+from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.counters import HISTORY_MINUTES, Counters, Counts, Minute
 from fdbqueue.service.items import Item, Page, Priority, moment
 from fdbqueue.service.keyspace import ItemKeys, MetaKeys
@@ -18,8 +22,6 @@ from fdbqueue.service.keyspace.meta import HIDDEN_END
 from fdbqueue.service.overview import Overview
 from fdbqueue.service.reading import End, ItemReader, Row
 from fdbqueue.service.stock import STATES, Stock
-from fdbqueue.service.supply import Basket, Supply
-from fdbqueue.service.taking import Taker
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
@@ -101,21 +103,22 @@ class Browsing:
 
     def _peek(self, tr: Any, count: int, end: End) -> list[Item]:
         now = now_us()
-        asked = self._taker.ask_present(tr, now)
-        supply = Supply(tr, self._keys, self._reader, end, count, Basket(0))
-        present = self._taker.parse_present(asked)
-        returned, attempts = due.preview(self._stock, tr, present.dues, self.max_attempts)
-        supply.put_back(returned)
-        rows = supply.take(count)
-        if not rows and present.dues:  # these all die, or are too many: look for one that comes
+        asked = self._taker.ask_state(tr, now)
+        head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
+        state = self._taker.parse_state(tr, now, asked)
+        preview = functools.partial(expiry.preview, self._stock, tr)
+        returned, attempts = preview(state.dues, state.expired, self.max_attempts)
+        head.put_back(returned)
+        rows = head.take(count)
+        if not rows and state.dues:  # these all die, or are too many: look for one that comes
             for entry in self._taker.all_due(tr, now):
-                returned, attempts = due.preview(self._stock, tr, [entry], self.max_attempts)
+                returned, attempts = preview([entry], [], self.max_attempts)
                 if returned:
-                    supply.put_back(returned)
-                    rows = supply.take(count)
+                    head.put_back(returned)
+                    rows = head.take(count)
                     break
-        supply.depend()
-        items = self._reader.items(tr, rows, retried=present.retried)
+        head.depend()
+        items = self._reader.items(tr, rows, retried=state.retried)
         return [
             dataclasses.replace(item, attempts=attempts.get(row.place, item.attempts))
             for item, row in zip(items, rows, strict=True)

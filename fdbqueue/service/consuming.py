@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput
@@ -13,15 +14,15 @@ from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once
 from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.contention import Crowd, crowd
-from fdbqueue.service.counters import Tally
+from fdbqueue.service.consume.poppers import PopperGroup, group
+from fdbqueue.service.consume.requests import Effect, TakeRequest
+from fdbqueue.service.consume.requeue import Requeuer, pop
+from fdbqueue.service.consume.round import take
 from fdbqueue.service.items import Item
 from fdbqueue.service.keyspace import ItemKeys
 from fdbqueue.service.leases import MAX_SECONDS, Leases, reason_of, token_of
-from fdbqueue.service.reading import End, Loaded
-from fdbqueue.service.rounds import take
+from fdbqueue.service.reading import End
 from fdbqueue.service.transactions import run
-from fdbqueue.service.wants import Effect, Want
 
 CONTENTION = ("strict", "relaxed")
 
@@ -72,8 +73,9 @@ class Consuming(Browsing):
         self.contention = contention
         self.claim_timeout_seconds = claim_timeout_seconds
         self._leases = Leases(self._stock, max_attempts)
+        self._requeuer = Requeuer(database, self._stock, self._leases)
         options = (contention, claim_timeout_seconds, max_attempts)
-        self._crowd: Crowd = crowd(
+        self._poppers: PopperGroup = group(
             database,
             self._taker,
             claim_timeout_seconds,
@@ -147,20 +149,15 @@ class Consuming(Browsing):
             OutcomeUnknown: It is not known whether they were taken; the same call under its
                 key finds out.
         """
-        want = self._wanted_pop(count, end, once, self._remove)
-        return self._consume(want, wait, waits_while, tr)
+        request = self._pop_request(count, end, once, functools.partial(pop, self._stock))
+        return self._consume(request, wait, waits_while, tr)
 
-    def _wanted_pop(self, count: int, end: End, once: Once | str | None, effect: Effect) -> Want:
+    def _pop_request(
+        self, count: int, end: End, once: Once | str | None, effect: Effect
+    ) -> TakeRequest:
         self._check(count, end)
-        return Want(end, count, effect, self._answers.call(once, "pop", end, count))
-
-    def _remove(self, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
-        items = []
-        for found in loaded:
-            self._stock.remove(tr, tally, found)
-            assert isinstance(found.item, Item)
-            items.append(found.item)
-        return items
+        call = self._answers.call(once, "pop", end, count)
+        return TakeRequest(end, count, effect, call, requeue=self._requeuer.requeue_popped)
 
     # Leasing
 
@@ -216,14 +213,18 @@ class Consuming(Browsing):
         transaction can write: some thousands. What is returned again under
         a key are the same tokens, whether the leases are still held or not.
         """
-        want = self._wanted_lease(count, end, seconds, once)
-        return self._consume(want, wait, waits_while, tr)
+        request = self._lease_request(count, end, seconds, once)
+        return self._consume(request, wait, waits_while, tr)
 
-    def _wanted_lease(self, count: int, end: End, seconds: float, once: Once | str | None) -> Want:
+    def _lease_request(
+        self, count: int, end: End, seconds: float, once: Once | str | None
+    ) -> TakeRequest:
         effect = self._leases.effect(seconds)
         self._check(count, end)
         call = self._answers.call(once, "lease", end, count, float(seconds))
-        return Want(end, count, effect, call, leases=True)
+        return TakeRequest(
+            end, count, effect, call, requeue=self._requeuer.requeue_leased, leases=True
+        )
 
     def ack(self, lease: Item | str, *, tr: Any = None) -> None:
         """Remove a leased item for good.
@@ -333,7 +334,7 @@ class Consuming(Browsing):
 
     def _consume(
         self,
-        want: Want,
+        request: TakeRequest,
         wait: float | None,
         waits_while: Callable[[], bool] | None,
         tr: Any,
@@ -342,15 +343,16 @@ class Consuming(Browsing):
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self.name, reason="a transaction cannot wait")
-            return take(self._taker, tr, want)
+            return [*take(self._taker, tr, request)]
+        watch = self._poppers.watch
         while True:
-            rung = self._crowd.bell.rung
-            items = self._take_together(want)
-            if items or is_answered(want.call):
-                return items
+            seen = watch.generation
+            items = self._take_together(request)
+            if items or is_answered(request.call):
+                return [*items]
             if time.monotonic() >= deadline:
-                return self._found_empty(want, want.call)
-            is_awake = self._crowd.bell.wait(rung, deadline, waits_while)
+                return self._found_empty(request, request.call)
+            is_awake = watch.wait(seen, deadline, waits_while, database=self.database)
             if not is_awake or (waits_while is not None and not waits_while()):
                 return []
 
@@ -360,18 +362,20 @@ class Consuming(Browsing):
             raise InvalidInput(queue=self.name, wait=wait, allowed="a number of seconds")
         return time.monotonic() + min(wait or 0, MAX_SECONDS)
 
-    def _take_together(self, want: Want) -> list[Item]:
+    def _take_together(self, request: TakeRequest) -> list[Item]:
         """Take items in a transaction that other threads may share."""
-        verb = "lease" if want.leases else "pop"
-        return observing.observed(verb, self.name, lambda: self._crowd.take(want))
+        verb = "lease" if request.leases else "pop"
+        return observing.observed(
+            verb, self.name, lambda: self._poppers.take(request, self.database)
+        )
 
-    def _found_empty(self, want: Want, call: Call | None) -> list[Item]:
+    def _found_empty(self, request: TakeRequest, call: Call | None) -> list[Item]:
         """Return that there is nothing; where that is an answer to be kept, look again."""
         if call is None:
             return []
         return run(
             self.database,
-            lambda tr: take(self._taker, tr, want),
+            lambda tr: take(self._taker, tr, request),
             wrote=lambda _: not is_answered(call),
         )
 

@@ -14,13 +14,13 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
 from fdbqueue.service import observing, removing
 from fdbqueue.service.batches import OWNER_BYTES, Batch, Batches
 from fdbqueue.service.burying import Burying
+from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.items import Priority
 from fdbqueue.service.leases import MAX_SECONDS, duration
 from fdbqueue.service.moving import check_move, entry_for
 from fdbqueue.service.reading import End
 from fdbqueue.service.stock import STATES
 from fdbqueue.service.transactions import run
-from fdbqueue.service.wants import Want
 
 if TYPE_CHECKING:
     from fdbqueue.service.base import Queue
@@ -66,8 +66,10 @@ class Draining(Burying):
         lasting = duration(self.name, "seconds", seconds)
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         effect = self._batches.effect(owner, lasting)
-        want = Want(end, count, effect)
-        items = observing.observed("lease_batch", self.name, lambda: self._crowd.take(want))
+        request = TakeRequest(end, count, effect, requeue=self.return_batch)
+        items = observing.observed(
+            "lease_batch", self.name, lambda: self._poppers.take(request, self.database)
+        )
         return items if isinstance(items, Batch) else Batch.empty()
 
     def ack_batch(self, batch: Batch, *, tr: Any = None) -> None:
@@ -214,13 +216,14 @@ class Draining(Burying):
         Returns:
             Whether there may be one.
         """
-        rung = self._crowd.bell.rung
+        watch = self._poppers.watch
+        seen = watch.generation
         deadline = time.monotonic() + min(seconds, MAX_SECONDS)
         while not self._has_items():
             if time.monotonic() >= deadline:
                 return False
-            self._crowd.bell.wait(rung, deadline)
-            rung = self._crowd.bell.rung
+            watch.wait(seen, deadline, database=self.database)
+            seen = watch.generation
         return True
 
     def _has_items(self) -> bool:

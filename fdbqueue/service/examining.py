@@ -8,16 +8,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fdbqueue.service import due
 from fdbqueue.service.batches import read_hold
-from fdbqueue.service.claims import remove_request
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.handoffs import all_handoffs
 from fdbqueue.service.counters import Counts
 from fdbqueue.service.draining import Draining
 from fdbqueue.service.items import Item, Priority, Undecodable
 from fdbqueue.service.keyspace.jobs import JobKeys
 from fdbqueue.service.keyspace.meta import Kind
-from fdbqueue.service.removing import all_claims
 from fdbqueue.service.stock import STATES
 from fdbqueue.service.transactions import run
 
@@ -66,24 +65,24 @@ class Census:
 
 @dataclass(frozen=True)
 class Overdue:
-    """What has fallen due and waits for somebody to consume.
+    """What has expired, and waits for the next popper.
 
     Attributes:
-        leases: Leases that have run out.
-        delays: Delays that are over.
-        claims: What was taken for poppers, or held in batches, by those who died.
-        requests: Those of poppers who died.
+        leases: Leases.
+        delays: Delays.
+        handoffs: What was taken for poppers, or held in batches, by those who died.
+        requests: Help requests of poppers who died.
     """
 
     leases: int
     delays: int
-    claims: int
+    handoffs: int
     requests: int
 
     @property
     def total(self) -> int:
         """How many there are of all kinds."""
-        return self.leases + self.delays + self.claims + self.requests
+        return self.leases + self.delays + self.handoffs + self.requests
 
 
 class Examining(Draining):
@@ -103,7 +102,7 @@ class Examining(Draining):
                 if time.monotonic() > deadline:
                     census.is_whole = False
                     return census
-        self._read(None, functools.partial(self._add_claimed, census=census))
+        self._read(None, functools.partial(self._add_handed, census=census))
         census.is_exact = self._read(None, self._fingerprint) == before
         return census
 
@@ -112,7 +111,7 @@ class Examining(Draining):
         return self._read(None, self._overdue)
 
     def settle_overdue(self) -> int:
-        """Do what is due, as whoever consumes next would, up to 100 a transaction.
+        """Put back what has expired, as the next popper would, up to 100 items a transaction.
 
         Returns:
             How much of it was done.
@@ -144,14 +143,13 @@ class Examining(Draining):
         tally, hidden = (bytes(value) if value.present() else b"" for value in asked)
         return tally, hidden
 
-    def _add_claimed(self, tr: Any, census: Census) -> None:
-        """Count what is on its way to somebody: the counts say that it is ready."""
-        for _, claim in all_claims(tr, self._stock):
-            for rows in claim.rows:
-                for row in rows:
-                    census.found["ready"] += 1
-                    position = self._stock.position(row.place)
-                    census.levels[None if position is None else position.priority] += 1
+    def _add_handed(self, tr: Any, census: Census) -> None:
+        """Count what is on its way to a popper: the counts say that it is ready."""
+        for _, handoff in all_handoffs(tr, self._meta):
+            for row in handoff.rows:
+                census.found["ready"] += 1
+                position = self._stock.position(row.place)
+                census.levels[None if position is None else position.priority] += 1
 
     def _overdue(self, tr: Any) -> Overdue:
         now = now_us()
@@ -162,27 +160,24 @@ class Examining(Draining):
             entry = self._meta.parse_due(bytes(row.key))
             if entry is not None:
                 kinds[entry.kind] += 1
-        requests = self._taker.parse_present(self._taker.ask_present(tr, now)).requests
+        expired = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now)).expired
+        handed = sum(request.is_handed for request in expired)
         return Overdue(
             leases=kinds[Kind.LEASE],
             delays=kinds[Kind.DELAY],
-            claims=kinds[Kind.CLAIM],
-            requests=sum(request.deadline <= now for request in requests),
+            handoffs=kinds[Kind.BATCH] + handed,
+            requests=len(expired) - handed,
         )
 
     def _settle(self, tr: Any) -> int:
         """Do some of what is due, and return how much of it that was."""
         now = now_us()
-        present = self._taker.parse_present(self._taker.ask_present(tr, now))
-        expired = [request for request in present.requests if request.deadline <= now]
-        for request in expired:
-            remove_request(tr, self._meta, request)
+        state = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now))
         tally = self._stock.tally()
-        found = due.examine(self._stock, tr, present.dues)
-        for row in due.settle(self._stock, tr, tally, found, self.max_attempts):
-            tr[self._keys.key(row.place)] = row.value
+        found = expiry.examine(self._stock, tr, state.dues, state.expired)
+        self._stock.requeue(tr, expiry.apply(self._stock, tr, tally, found, self.max_attempts))
         tally.write(tr)
-        return len(expired) + len(found.fallen) + len(found.claims) + len(found.stale)
+        return len(found.items) + len(found.batches) + len(found.stale)
 
     def _stale_holds(
         self, tr: Any, *, begin: bytes, stop: bytes, forget: bool
@@ -190,7 +185,7 @@ class Examining(Draining):
         """Return how many of the next there are, and the last key read; None at the end."""
         rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))
         holds = [read_hold(b"", bytes(row.value)) for row in rows]
-        asked = [None if hold is None else tr[self._meta.claim(hold.name, 0)] for hold in holds]
+        asked = [None if hold is None else tr[self._meta.handoff(hold.name, 0)] for hold in holds]
         stale = [
             row.key
             for row, claim in zip(rows, asked, strict=True)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from fdbqueue.exceptions import InvalidInput, ItemNotFound, LeaseLost
-from fdbqueue.service import due
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume import expiry
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item, moment
 from fdbqueue.service.keyspace import State
@@ -107,7 +107,7 @@ class Leases:
         hidden = self._held(tr, token)
         tally = self._stock.tally()
         attempts = hidden.attempts + 1
-        if delay and not due.dies(hidden, attempts, self._max_attempts):
+        if delay and not expiry.dies(hidden, attempts, self._max_attempts):
             self._stock.reveal(tr, tally, hidden)
             delayed = hidden._replace(
                 state=State.DELAYED,
@@ -118,7 +118,9 @@ class Leases:
             )
             self._stock.hide(tr, tally, delayed)
         else:
-            row = due.release(self._stock, tr, tally, hidden, attempts, self._max_attempts, reason)
+            row = expiry.release(
+                self._stock, tr, tally, hidden, attempts, self._max_attempts, reason
+            )
             if row is not None:
                 tr[self._stock.keys.key(row.place)] = row.value
         tally.write(tr)

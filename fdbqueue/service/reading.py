@@ -14,6 +14,7 @@ from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Position
 
 #: Which end of a queue: ``"min"`` is the lowest priority and the earliest pushed.
 End = Literal["min", "max"]
+ENDS: tuple[End, End] = ("min", "max")
 
 #: FoundationDB takes no longer values; longer ones are cut into chunks of this length.
 MAX_VALUE_BYTES = 100_000

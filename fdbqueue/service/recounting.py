@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fdbqueue.service.claims import answer_claim
+from fdbqueue.service.consume.handoffs import all_handoffs
 from fdbqueue.service.counters import Counters
 from fdbqueue.service.items import Priority
 from fdbqueue.service.keyspace import State
@@ -141,7 +141,7 @@ def _correct(
     high: bytes | None,
 ) -> None:
     """Correct the counts of the priorities from ``low`` up to ``high``, or all of them."""
-    for place in _claimed(tr, stock):
+    for place in _handed(tr, stock):
         position = stock.position(place)
         if position is None:
             foreign += not stock.keys.has_priorities
@@ -167,7 +167,7 @@ def _add_up(tr: Any, stock: Stock, foreign: int) -> None:
     """Make the count of all ready items the sum of those by priority."""
     counters = Counters(stock.meta)
     total = sum(counters.levels(tr, None, None).values())
-    total += sum(stock.position(place) is None for place in _claimed(tr, stock))
+    total += sum(stock.position(place) is None for place in _handed(tr, stock))
     difference = total + foreign - counters.size(tr)
     tally = _guarded(tr, stock, difference)
     tally.ready = difference
@@ -188,11 +188,11 @@ def _remove_ghosts(database: Any, stock: Stock) -> None:
 
     def remove(tr: Any, begin: bytes) -> bytes | None:
         rows = list(tr.snapshot.get_range(begin, stock.meta.ages()[1], limit=_AGES_AT_ONCE))
-        claimed = set(_claimed(tr, stock))
+        handed = set(_handed(tr, stock))
         places = [stock.meta.parse_age(row.key)[1] for row in rows]
         there = [tr[stock.keys.key(place)] for place in places]
         for row, place, value in zip(rows, places, there, strict=True):
-            if not value.present() and place not in claimed:
+            if not value.present() and place not in handed:
                 tr.clear(row.key)
         return rows[-1].key + b"\x00" if len(rows) == _AGES_AT_ONCE else None
 
@@ -216,12 +216,7 @@ def _rows(tr: Any, begin: bytes, stop: bytes) -> Iterator[Any]:
         begin = some[-1].key + b"\x00"
 
 
-def _claimed(tr: Any, stock: Stock) -> Iterator[bytes]:
+def _handed(tr: Any, stock: Stock) -> Iterator[bytes]:
     """Yield the places of what was taken for poppers who have not collected it yet."""
-    pieces: dict[bytes, list[Any]] = {}
-    for row in tr.snapshot.get_range(*stock.meta.claims()):
-        pieces.setdefault(stock.meta.claim_name(row.key), []).append(row)
-    for rows in pieces.values():
-        claim = answer_claim(rows)
-        if claim is not None:
-            yield from (row.place for end in claim.rows for row in end)
+    for _, handoff in all_handoffs(tr, stock.meta):
+        yield from (row.place for row in handoff.rows)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.service.batches import Batches, read_hold
-from fdbqueue.service.claims import Claim, answer_claim, write_pieces
+from fdbqueue.service.consume.handoffs import Handoff, all_handoffs, write_pieces
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.keyspace import State
 from fdbqueue.service.reading import MAX_VALUE_BYTES, Row
@@ -50,7 +50,7 @@ def remove(tr: Any, stock: Stock, places: Sequence[bytes]) -> int:
             missing.append(place)
     count += _removed(tr, stock, tally, rows)
     if missing:
-        count += _remove_claimed(tr, stock, tally, frozenset(missing))
+        count += _remove_handed(tr, stock, tally, frozenset(missing))
     tally.pops = count
     tally.write(tr)
     return count
@@ -89,59 +89,47 @@ def _removed(tr: Any, stock: Stock, tally: Tally, rows: Sequence[Row]) -> int:
     return len(rows)
 
 
-def _remove_claimed(tr: Any, stock: Stock, tally: Tally, places: Collection[bytes]) -> int:
-    """Remove the items that claims hold.
+def _remove_handed(tr: Any, stock: Stock, tally: Tally, places: Collection[bytes]) -> int:
+    """Remove the items that handoffs and batches hold.
 
-    An item that is nowhere comes back nowhere, so only the claims that hold one matter.
+    An item that is nowhere comes back nowhere, so only those that hold one matter.
     """
     held = None
     count = 0
-    for name, claim in all_claims(tr, stock):
-        if not any(row.place in places for rows in claim.rows for row in rows):
+    for name, handoff in all_handoffs(tr, stock.meta):
+        if not any(row.place in places for row in handoff.rows):
             continue
         held = _holds(tr, stock) if held is None else held
-        count += _take_out(tr, stock, tally, _Claimed(name, claim, held.get(name)), places)
+        count += _take_out(tr, stock, tally, _Handed(name, handoff, held.get(name)), places)
     return count
 
 
-class _Claimed(NamedTuple):
-    """A claim, and the key of who holds it as a batch."""
+class _Handed(NamedTuple):
+    """A handoff, and the key of the owner who holds it as a batch."""
 
     name: bytes
-    claim: Claim
+    handoff: Handoff
     holder: bytes | None
 
 
 def _take_out(
-    tr: Any, stock: Stock, tally: Tally, found: _Claimed, places: Collection[bytes]
+    tr: Any, stock: Stock, tally: Tally, found: _Handed, places: Collection[bytes]
 ) -> int:
-    bounds = stock.meta.claim_bounds(found.name)
+    bounds = stock.meta.handoff_bounds(found.name)
     tr.add_read_conflict_range(*bounds)
     tr.clear_range(*bounds)
-    taken = [row for rows in found.claim.rows for row in rows if row.place in places]
-    low, high = ([row for row in rows if row.place not in places] for rows in found.claim.rows)
+    taken = [row for row in found.handoff.rows if row.place in places]
+    rest = [row for row in found.handoff.rows if row.place not in places]
     if found.holder is None:
-        write_pieces(tr, stock.meta, found.name, found.claim._replace(rows=(low, high)))
+        write_pieces(tr, stock.meta, found.name, found.handoff._replace(rows=rest))
     else:
         tr.clear(found.holder)
-        for row in low + high:
-            tr[stock.keys.key(row.place)] = row.value
+        stock.requeue(tr, rest)
     return _removed(tr, stock, tally, taken)
 
 
-def all_claims(tr: Any, stock: Stock) -> Iterator[tuple[bytes, Claim]]:
-    """Yield the names of all claims, and what they hold; by snapshot reads."""
-    pieces: dict[bytes, list[Any]] = {}
-    for row in tr.snapshot.get_range(*stock.meta.claims()):
-        pieces.setdefault(stock.meta.claim_name(row.key), []).append(row)
-    for name, rows in pieces.items():
-        claim = answer_claim(rows)
-        if claim is not None:
-            yield name, claim
-
-
 def _holds(tr: Any, stock: Stock) -> dict[bytes, bytes]:
-    """Return the keys of those who hold batches, by their claims' names."""
+    """Return the keys of those who hold batches, by the batches' names."""
     found = {}
     for row in tr.get_range(*Batches(stock).jobs.batches()):
         hold = read_hold(b"", bytes(row.value))

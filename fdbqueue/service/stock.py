@@ -7,7 +7,7 @@ counts. An item keeps its place wherever it goes, so it comes back where it was.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -207,6 +207,11 @@ class Stock:
         except (ValueError, TypeError):  # what was buried need not be an item
             return None
         return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
+
+    def requeue(self, tr: Any, rows: Iterable[Row]) -> None:
+        """Put rows back to their places that were taken off the ready ones, and still count."""
+        for row in rows:
+            tr[self.keys.key(row.place)] = row.value
 
     def put_back(self, tr: Any, tally: Tally, hidden: Hidden, row: Row) -> None:
         """Write the row of an item that is ready again."""

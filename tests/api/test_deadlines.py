@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from fdbqueue import conf, deadlines
-from fdbqueue.exceptions import DeadlineExceeded
+from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
 from tests.api import silent_engine
 from tests.api.test_errors import MAIL, check_shape, each_request
 from tests.concurrency.clients import together
@@ -191,28 +190,43 @@ def test_threads_that_wait_for_one_writer(root: Callable[[], APIClient], turn: T
     assert len(clients[0].post("/api/queues/mail/pop/", {}).json()["items"]) == 1
 
 
-def test_one_requests_time_does_not_run_out_on_another(
-    root: Callable[[], APIClient], turn: Turn, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who pops for others has the whole timeout for it, however little is left of its own."""
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"TIMEOUT_SECONDS": 2}}
-    watch = Stopwatch()
-    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
-    line = deadlines.begin(1).queue("mail")._crowd
-    clients = [root() for _ in range(3)]
+def pop_within(seconds: float) -> Any:
+    """Pop as a request does that has so many seconds; return the value."""
+    item = deadlines.begin(seconds).queue("mail").pop()
+    return None if item is None else item.value
+
+
+def in_line() -> int:
+    """Return how many threads wait in line."""
+    return conf.catalog().queue("mail")._poppers.in_line("min")
+
+
+def test_one_requests_time_does_not_run_out_on_another(turn: Turn) -> None:
+    """Those who wait behind one that gives up have their own time."""
     conf.catalog().queue("mail").push("another")
     turn.take()
     with ThreadPoolExecutor(3) as pool:
-        first, *others = (
-            functools.partial(pool.submit, client.post, "/api/queues/mail/pop/", {})
-            for client in clients
-        )
-        alone = first()
-        wait_until(lambda: len(line._batch) == 1)  # it takes for nobody else any more
-        pops = [other() for other in others]
-        wait_until(lambda: len(line._waiting) == 3)
-        watch.seconds += 1.999
-        assert alone.result(20).status_code == 503
+        first = pool.submit(pop_within, 0.5)
+        wait_until(lambda: conf.catalog().queue("mail")._poppers.is_busy("min"))
+        others = [pool.submit(pop_within, 60) for _ in range(2)]
+        wait_until(lambda: in_line() == 2)
+        with pytest.raises(OutcomeUnknown):
+            first.result(20)
         turn.leave()
-        responses = [pop.result(20) for pop in pops]
-    assert [len(response.json()["items"]) for response in responses] == [1, 1]
+        assert sorted(other.result(20) for other in others) == ["another", "there"]
+
+
+def test_a_request_whose_time_is_over_in_line_has_changed_nothing(turn: Turn) -> None:
+    """It is told so, and it is true: the one before it, and the next, get the items."""
+    conf.catalog().queue("mail").push("another")
+    turn.take()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(pop_within, 60)
+        wait_until(lambda: conf.catalog().queue("mail")._poppers.is_busy("min"))
+        with pytest.raises(DeadlineExceeded) as caught:
+            pool.submit(pop_within, 0.2).result(20)
+        assert getattr(caught.value, "outcome_known", None) is True
+        turn.leave()
+        assert first.result(20) == "there"
+    assert pop_within(60) == "another"
+    assert pop_within(60) is None

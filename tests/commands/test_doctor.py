@@ -133,7 +133,7 @@ def test_items_that_cannot_be_decoded(examine, mail):
 
 
 def test_what_is_overdue(examine, mail):
-    """Leases, delays and claims that nobody has brought back are a warning; --repair does."""
+    """Leases, delays and batches that have expired are a warning; --repair puts them back."""
     mail.lease(seconds=0)
     mail.lease_batch(2, seconds=0)
     mail.push("due", delay=0.001)
@@ -142,7 +142,7 @@ def test_what_is_overdue(examine, mail):
     code, found = examine("mail")
     assert (code, found["overdue"]["status"]) == (0, "warning")
     assert mail.counts().leased == 0 or "1 leases" in found["overdue"]["detail"]
-    assert "1 claims" in found["overdue"]["detail"]
+    assert "1 handoffs" in found["overdue"]["detail"]
     code, found = examine("mail", "--repair")
     assert (code, found["overdue"]["is_repaired"], found["drains"]["is_repaired"]) == (
         0,

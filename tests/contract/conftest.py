@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fdbqueue.service import FifoQueue, PriorityQueue, Queue, run
-from fdbqueue.service import clock as service_clock
-from fdbqueue.service.claims import Request, write_request
-from fdbqueue.service.keyspace import MetaKeys
-from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
+from fdbqueue.service import FifoQueue, PriorityQueue
 from tests.concurrency.conftest import clock
 from tests.concurrency.kinds import STRICT, Kind
+from tests.concurrency.requests import ask_and_die, let_expire
 
-__all__ = ["clock"]
+__all__ = ["ask_and_die", "clock", "let_expire"]
 
 
 class Observed:
@@ -132,17 +128,3 @@ def everything(database: Any, subspace: Any) -> Callable[[], set[bytes]]:
         return {row.key[len(prefix) :] for row in found}
 
     return read
-
-
-@pytest.fixture
-def ask_and_die() -> Callable[..., None]:
-    """Ask others for items as a popper does who then dies: ``ask_and_die(queue, lowest=1)``."""
-
-    def ask(queue: Queue, *, lowest: int = 0, highest: int = 0, seconds: float = 1) -> None:
-        now = service_clock.now_us()
-        deadline = now + int(seconds * 1_000_000)
-        request = Request(os.urandom(CLAIM_NAME_BYTES), now, deadline, (lowest, highest))
-        meta = MetaKeys(queue.subspace.key())
-        run(queue.database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
-
-    return ask

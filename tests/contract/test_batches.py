@@ -277,7 +277,7 @@ def test_every_name_is_in_its_range(fifo, byte):
     meta = MetaKeys(fifo.subspace.key())
     jobs = JobKeys(meta)
     for bounds, key in (
-        (meta.claims(), meta.claim(byte * 8, 0)),
+        (meta.handoffs(), meta.handoff(byte * 8, 0)),
         (jobs.batches(), jobs.batch(byte * 16)),
         (jobs.progresses(), jobs.progress(byte * 16)),
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections import Counter
 
@@ -11,12 +10,12 @@ import pytest
 
 from fdbqueue.exceptions import ConfigurationError, CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service import clock as service_clock
-from fdbqueue.service.claims import Request, write_request
+from fdbqueue.service.consume.handoffs import answer_handoff, ask_handoff
 from fdbqueue.service.keyspace import MetaKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS, STRICT
+from tests.concurrency.requests import ask
 from tests.engines.children import wait_until
 
 CLIENTS, THREADS = 4, 12
@@ -282,7 +281,7 @@ class Meddled:
         return Wrapped()
 
 
-REQUESTS, DUE = 0x03, 0x04
+REQUESTS, HANDOFFS = 0x03, 0x10
 
 
 @pytest.fixture
@@ -297,42 +296,30 @@ def rival(kind, database, subspace):
     return kind.open(another(database), subspace)
 
 
-def asking(kind, meddled, rival, subspace, **options):
-    """Return a queue that asks others for help, and fill it with 40 items in their order.
-
-    It has learned that its database is far away: then that is worth more than to race.
-    """
-    queue = kind.open(meddled, subspace, **options)
-    pause = 0.006
-    meddled.meddle = lambda: threading.Event().wait(pause)
-    for number in itertools.count():
-        if number >= 12 and queue._crowd._busy_share < 0.2:
-            break
-        rival.push(kind.value(str(number)), kind.priorities[0])
-        assert queue.pop() is not None
-        pause *= 1.05  # this process may be short of time itself
+@pytest.fixture
+def queue(kind, meddled, rival, subspace):
+    """A queue of 40 items in their order, with somebody meddling."""
     fill(kind, rival, 40)
-    return queue
+    return kind.open(meddled, subspace)
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
 @pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
 def test_who_meets_another_again_and_again_is_helped(
-    kind, meddled, rival, subspace, everything, end, operation
+    kind, meddled, rival, queue, everything, end, operation
 ):
     """It asks the other to take for it, and gets what comes behind what the other took."""
-    queue = asking(kind, meddled, rival, subspace)
     taken = []
 
     def pop_before():
-        if DUE not in tables(everything):
+        if HANDOFFS not in tables(everything):
             taken.extend(numbers(kind, rival.pop_many(1, end=end)))
 
     meddled.meddle = pop_before
     found = numbers(kind, getattr(queue, operation)(3, end=end))
     order = list(range(40)) if end == "min" else list(range(40))[::-1]
-    assert len(taken) > 2
+    assert len(taken) >= 2
     assert (taken, found) == (order[: len(taken)], order[len(taken) :][:3])
     assert REQUESTS not in tables(everything)
     assert len(assert_counted(rival)["ready"]) == 37 - len(taken)
@@ -340,9 +327,8 @@ def test_who_meets_another_again_and_again_is_helped(
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
-def test_whom_nobody_helps_helps_itself(kind, meddled, rival, subspace, everything):
+def test_whom_nobody_helps_helps_itself(kind, meddled, rival, queue, everything):
     """It waits for a moment only, and takes for the others who asked as well."""
-    queue = asking(kind, meddled, rival, subspace)
     taken = []
 
     def pop_before():
@@ -351,16 +337,15 @@ def test_whom_nobody_helps_helps_itself(kind, meddled, rival, subspace, everythi
 
     meddled.meddle = pop_before
     assert numbers(kind, [queue.pop()]) == [len(taken)]
-    assert len(taken) > 2
-    assert not tables(everything) & {REQUESTS, DUE}
+    assert len(taken) >= 2
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
     assert numbers(kind, rival.pop_many(2)) == [len(taken) + 1, len(taken) + 2]
     assert_counted(rival)
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
-def test_who_collects_too_late_tries_again(kind, meddled, rival, subspace, everything, clock):
+def test_who_collects_too_late_tries_again(kind, meddled, rival, queue, everything, let_expire):
     """What had been taken for it went back, and to somebody else; it gets the next."""
-    queue = asking(kind, meddled, rival, subspace, claim_timeout_seconds=5)
     taken = []
     is_late = False
 
@@ -369,8 +354,8 @@ def test_who_collects_too_late_tries_again(kind, meddled, rival, subspace, every
         if is_late:
             return
         taken.extend(numbers(kind, [rival.pop()]))
-        if DUE in tables(everything):
-            clock.advance(6)
+        if HANDOFFS in tables(everything):
+            let_expire(rival)
             is_late = True
             taken.extend(numbers(kind, [rival.pop()]))
 
@@ -378,19 +363,20 @@ def test_who_collects_too_late_tries_again(kind, meddled, rival, subspace, every
     found = numbers(kind, [queue.pop()])
     assert is_late
     assert taken + found == list(range(len(taken) + 1))
-    assert not tables(everything) & {REQUESTS, DUE}
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
     assert numbers(kind, rival.pop_many(40)) == list(range(len(taken) + 1, 40))
     assert not any(assert_counted(rival).values())
 
 
 @pytest.mark.parametrize("kind", [k for k in STRICT if "bytes" not in k.name], ids=str)
-def test_who_is_handed_a_corrupt_item_is_told(kind, meddled, rival, database, subspace, everything):
+def test_who_is_handed_a_corrupt_item_is_told(
+    kind, meddled, rival, queue, database, subspace, everything
+):
     """It goes back to its place, and all who come to it are told."""
-    queue = asking(kind, meddled, rival, subspace)
     corrupt = []
 
     def corrupt_the_second():
-        if DUE in tables(everything):
+        if HANDOFFS in tables(everything):
             return
         if REQUESTS in tables(everything):
             corrupt.append(rival.peek_many(2)[1].id)
@@ -402,7 +388,7 @@ def test_who_is_handed_a_corrupt_item_is_told(kind, meddled, rival, database, su
     with pytest.raises(CorruptItem) as caught:
         queue.pop()
     assert [caught.value.context["id"]] == corrupt
-    assert not tables(everything) & {REQUESTS, DUE}
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
     with pytest.raises(CorruptItem):
         rival.pop()
     rival.bury(corrupt[0])
@@ -423,7 +409,7 @@ def test_a_corrupt_item_stops_all_who_take_together(meddled, database, subspace,
 
     def wait_for_the_others():
         if is_first.acquire(blocking=False):
-            wait_until(lambda: len(queue._crowd._waiting) == 5)
+            wait_until(lambda: queue._poppers.in_line("min") == 2)
 
     def pop(thread):
         if thread == 0:
@@ -449,102 +435,147 @@ def test_a_corrupt_item_stops_all_who_take_together(meddled, database, subspace,
 
 
 @pytest.fixture
-def queue(kind, database, subspace, clock):
-    """A queue of 10 items in their order, for which the time stands still."""
+def ten(kind, database, subspace):
+    """A queue of 10 items in their order."""
     queue = kind.open(database, subspace)
     fill(kind, queue, 10)
     return queue
 
 
 @pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
-def test_who_pops_takes_for_those_who_ask(kind, queue, ask_and_die, operation):
-    """After its own, and at both ends; what was taken is nobody else's meanwhile."""
-    ask_and_die(queue, lowest=2, highest=1)
-    ask_and_die(queue, lowest=1)
-    assert numbers(kind, getattr(queue, operation)(1)) == [0]
-    assert numbers(kind, queue) == [4, 5, 6, 7, 8]
-    assert queue.size() == 9
-    assert queue.pop() is not None
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_who_pops_takes_for_those_who_ask(kind, ten, ask_and_die, operation, end):
+    """After its own, at its end; what was taken is no other popper's meanwhile."""
+    ask_and_die(ten, lowest=2, highest=1)
+    ask_and_die(ten, lowest=1, highest=1)
+    order = list(range(10)) if end == "min" else list(range(10))[::-1]
+    assert numbers(kind, getattr(ten, operation)(1, end=end)) == order[:1]
+    handed = 3 if end == "min" else 2
+    assert sorted(numbers(kind, ten)) == sorted(order[1 + handed :])
+    assert ten.size() == 9
+    assert numbers(kind, ten.pop_many(1, end=end)) == order[1 + handed :][:1]
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
 def test_what_a_dead_popper_was_handed_goes_back_to_its_place(
-    kind, queue, ask_and_die, clock, end, everything
+    kind, ten, ask_and_die, let_expire, end, everything
 ):
     """After its time, by whoever consumes next, from either end; counted all the while."""
-    ask_and_die(queue, lowest=3, highest=2, seconds=30)
-    queue.pop_many(1, end=end)
-    rest = [3, 4, 5, 6, 7] if end == "max" else [4, 5, 6, 7]
-    assert set(numbers(kind, queue)) <= {3, *rest}
-    assert queue.size() == 9
-    clock.advance(29)
-    assert len(queue.peek_many(20)) == 4
-    clock.advance(1)
+    ask_and_die(ten, lowest=3, highest=3)
+    ten.pop_many(1, end=end)
+    rest = [4, 5, 6, 7, 8, 9] if end == "min" else [0, 1, 2, 3, 4, 5]
+    assert numbers(kind, ten.peek_many(20)) == numbers(kind, ten) == rest
+    assert ten.size() == 9
+    let_expire(ten)
     left = list(range(10))[1:] if end == "min" else list(range(10))[:-1]
-    assert numbers(kind, queue.peek_many(20)) == left
-    assert numbers(kind, queue.pop_many(1, end="max")) == left[-1:]
-    assert numbers(kind, assert_counted(queue)["ready"]) == left[:-1]
-    assert [item.attempts for item in queue] == [0] * 8
-    assert not tables(everything) & {REQUESTS, DUE}
-    assert numbers(kind, queue.pop_many(20)) == left[:-1]
+    assert numbers(kind, ten.peek_many(20)) == left
+    assert numbers(kind, ten.pop_many(1, end="max")) == left[-1:]
+    assert numbers(kind, assert_counted(ten)["ready"]) == left[:-1]
+    assert [item.attempts for item in ten] == [0] * 8
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
+    assert numbers(kind, ten.pop_many(20)) == left[:-1]
 
 
-def test_attempts_are_kept_by_what_a_dead_popper_was_handed(kind, queue, ask_and_die, clock):
-    """It is no attempt to be handed an item."""
-    queue.nack(queue.lease())
-    queue.nack(queue.lease())
-    ask_and_die(queue, lowest=2)
-    assert numbers(kind, [queue.pop_max()]) == [9]
+def test_a_clock_that_is_ahead_takes_nothing_back(kind, ten, ask_and_die, clock):
+    """What was handed over is its owner's, whatever time the next popper thinks it is."""
+    ask_and_die(ten, lowest=3)
+    assert numbers(kind, [ten.pop()]) == [0]
+    clock.advance(1_000_000)
+    assert numbers(kind, ten.peek_many(20)) == [4, 5, 6, 7, 8, 9]
+    assert numbers(kind, [ten.pop()]) == [4]
+
+
+def test_what_was_handed_over_comes_back_in_time(kind, ten, ask_and_die):
+    """By the database's versions, without anybody else's doing."""
+    ask_and_die(ten, lowest=3, seconds=2)
+    assert numbers(kind, [ten.pop()]) == [0]
+    assert numbers(kind, ten.pop_many(20)) == list(range(4, 10))
+    found = []
+    wait_until(lambda: found.extend(ten.pop_many(20)) or found)
+    assert numbers(kind, found) == [1, 2, 3]
+    assert not any(assert_counted(ten).values())
+
+
+def test_help_is_given_to_the_oldest_first(kind, ten):
+    """What there is goes to those who have waited longest."""
+    requests = [ask(ten, "min", 4) for _ in range(3)]
+    assert numbers(kind, [ten.pop()]) == [0]
+    places = []
+    for request in requests:
+        asked = ask_handoff(ten.database.create_transaction(), ten._meta, request.name)
+        places.append([row.place for row in answer_handoff(asked).rows])
+    assert [len(each) for each in places] == [4, 4, 1]
+    assert places[0] < places[1] < places[2]
+
+
+def test_more_requests_than_are_read_at_once_hide_nothing(kind, ten, clock):
+    """What is due comes back although hundreds ask."""
+    lease = ten.lease_min(seconds=1)
+    assert numbers(kind, [lease]) == [0]
+    for _ in range(310):
+        ask(ten, "max", 1)
     clock.advance(2)
-    assert [item.attempts for item in queue.peek_many(3)] == [2, 0, 0]
-    queue.nack(queue.lease())
-    assert [item.attempts for item in queue.pop_many(3)] == [3, 0, 0]
-    assert_counted(queue)
+    assert numbers(kind, ten.peek_many(1)) == [0]
+    assert numbers(kind, [ten.pop()]) == [0]
 
 
-def test_a_request_that_ran_out_is_dropped(kind, queue, ask_and_die, clock, everything):
+def test_attempts_are_kept_by_what_a_dead_popper_was_handed(kind, ten, ask_and_die, let_expire):
+    """It is no attempt to be handed an item."""
+    for lease in ten.lease_many(2):
+        ten.nack(lease)
+    ask_and_die(ten, lowest=2)
+    assert numbers(kind, [ten.pop()]) == [0]
+    let_expire(ten)
+    assert [item.attempts for item in ten.peek_many(2)] == [1, 0]
+    ten.nack(ten.lease())
+    assert [item.attempts for item in ten.pop_many(2)] == [2, 0]
+    assert_counted(ten)
+
+
+def test_a_request_that_has_expired_is_dropped(kind, ten, ask_and_die, let_expire, everything):
     """Nothing is taken for it, and nothing is left of it."""
     for _ in range(5):
-        ask_and_die(queue, lowest=3, highest=3)
-    clock.advance(2)
-    assert numbers(kind, [queue.pop()]) == [0]
-    assert numbers(kind, assert_counted(queue)["ready"]) == list(range(1, 10))
-    assert not tables(everything) & {REQUESTS, DUE}
+        ask_and_die(ten, lowest=3, highest=3)
+    let_expire(ten)
+    assert numbers(kind, [ten.pop()]) == [0]
+    assert numbers(kind, assert_counted(ten)["ready"]) == list(range(1, 10))
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
 
 
-def test_a_request_of_an_empty_queue_goes_away_too(kind, database, subspace, ask_and_die, clock):
+def test_a_request_of_an_empty_queue_goes_away_too(
+    kind, database, subspace, ask_and_die, let_expire, everything
+):
     """Its owner is told that there was nothing; dead, it leaves nothing behind."""
     queue = kind.open(database, subspace)
     ask_and_die(queue, lowest=1)
     assert queue.pop() is None
     queue.push(kind.value("1"), kind.priorities[0])
     assert numbers(kind, [queue.pop()]) == [1]
-    clock.advance(2)
+    let_expire(queue)
     assert queue.pop() is None
-    meta = MetaKeys(subspace.key())
-    assert list(database.create_transaction().get_range(*meta.due_bounds())) == []
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
     assert_counted(queue)
 
 
-def test_a_request_for_more_than_there_is_takes_all(kind, queue, ask_and_die, clock):
+def test_a_request_for_more_than_there_is_takes_all(kind, ten, ask_and_die, let_expire):
     """Who pops is told that the queue is empty until it is given back."""
-    ask_and_die(queue, lowest=50, seconds=5)
-    assert numbers(kind, [queue.pop()]) == [0]
-    assert queue.pop() is None
-    queue.push(kind.value("77"), kind.priorities[-1])
-    assert numbers(kind, [queue.pop_max()]) == [77]
-    clock.advance(5)
-    assert numbers(kind, queue.pop_many(20)) == list(range(1, 10))
-    assert not any(assert_counted(queue).values())
+    ask_and_die(ten, lowest=50)
+    assert numbers(kind, [ten.pop()]) == [0]
+    assert ten.pop() is None
+    ten.push(kind.value("77"), kind.priorities[-1])
+    assert numbers(kind, [ten.pop_max()]) == [77]
+    let_expire(ten)
+    assert numbers(kind, ten.pop_many(20)) == list(range(1, 10))
+    assert not any(assert_counted(ten).values())
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
-def test_the_timeout_of_a_claim_is_the_queues(kind, crowd, ask_and_die, clock):
+def test_dead_poppers_that_stand_in_line_stop_nobody(kind, crowd, ask_and_die, let_expire):
     """A popper in this process is served although dead ones stand in line before it."""
     queues = crowd(kind, claim_timeout_seconds=0.5)
     fill(kind, queues[0])
     for _ in range(3):
-        ask_and_die(queues[0], lowest=4, seconds=0.5)
+        ask_and_die(queues[0], lowest=4)
 
     def pop(thread):
         queue = queues[thread % CLIENTS]
@@ -552,7 +583,7 @@ def test_the_timeout_of_a_claim_is_the_queues(kind, crowd, ask_and_die, clock):
 
     found = [n for each in together(THREADS, pop) for n in each]
     assert len(found) == len(set(found)) == 120
-    clock.advance(1)
+    let_expire(queues[0])
     rest = []
     while item := queues[1].pop():
         rest.append(number(kind, item))
@@ -561,21 +592,21 @@ def test_the_timeout_of_a_claim_is_the_queues(kind, crowd, ask_and_die, clock):
     assert not any(assert_counted(queues[0]).values())
 
 
-def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, clock):
+def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, let_expire):
     """What cannot be read as a request is passed by."""
     meta = MetaKeys(subspace.key())
-    now = service_clock.now_us()
 
     def write(tr):
-        tr[meta.request(now, b"x" * 8)] = b"\xff\xff"
-        tr[meta.request(now, b"y" * 8)] = b""
-        tr[meta.request(now, b"z" * 8) + b"more"] = b"\x15\x01"
-        write_request(tr, meta, Request(os.urandom(8), now, now + 1_000_000, (0, 0)))
+        tr[meta.request(b"x" * 8)] = b"\xff\xff"
+        tr[meta.request(b"y" * 8)] = b""
+        tr[meta.request(b"z" * 8)] = bytes(10) + b"\xff" * 14
+        tr[meta.request(b"z" * 8) + b"more"] = bytes(24)
 
     run(database, write, wrote=lambda _: True)
+    ask(fifo, "min", 0)
     fifo.push_many(range(3))
     assert fifo.pop().value == 0
-    clock.advance(5)
+    let_expire(fifo)
     assert [item.value for item in fifo.pop_many(3)] == [1, 2]
     assert fifo.pop() is None
 

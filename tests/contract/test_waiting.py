@@ -145,7 +145,7 @@ def test_whatever_comes_back_wakes_who_waits(fifo, waiting, how):
     assert_counted(fifo)
 
 
-@pytest.mark.parametrize("how", ["delay", "lease", "claim"])
+@pytest.mark.parametrize("how", ["delay", "lease", "handoff"])
 def test_what_has_a_time_wakes_who_waits(fifo, waiting, ask_and_die, how):
     """Whoever begins to wait later knows of it."""
     if how == "delay":
@@ -154,12 +154,12 @@ def test_what_has_a_time_wakes_who_waits(fifo, waiting, ask_and_die, how):
         fifo.push("x")
     if how == "lease":
         fifo.lease(seconds=0.3)
-    elif how == "claim":
+    elif how == "handoff":
         ask_and_die(fifo, lowest=1, seconds=0.3)
         fifo.push("y")
         assert fifo.pop().value == "x"
     found = waiting("pop")
-    assert found.result(SOON_SECONDS).value == ("y" if how == "claim" else "x")
+    assert found.result(SOON_SECONDS).value == ("y" if how == "handoff" else "x")
 
 
 def test_a_lease_that_is_shortened_wakes_who_waits(fifo, waiting):

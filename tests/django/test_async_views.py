@@ -48,7 +48,7 @@ async def until(condition):
 
 def waits(name):
     """Return whether somebody waits for the items of a queue."""
-    return bool(fdbqueue.queue(name)._crowd.bell._waiting)
+    return bool(fdbqueue.queue(name)._poppers.watch.waiting)
 
 
 def request_of(path, query=b""):

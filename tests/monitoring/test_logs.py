@@ -95,10 +95,10 @@ def test_leases_that_run_out_are_told_when_they_come_back(fifo, clock, caplog):
         assert len(fifo.lease_many(2, seconds=1)) == 2
         clock.advance(2)
     fifo.pop()
-    logged = said(caplog, "fdbqueue.service.due")
+    logged = said(caplog, "fdbqueue.service.consume.expiry")
     assert logged == [
-        ("leases ran out", {"queue": "fifo", "leases": 2, "dead": 0}),
-        ("leases ran out", {"queue": "fifo", "leases": 2, "dead": 2}),
+        ("leases expired", {"queue": "fifo", "leases": 2, "dead": 0}),
+        ("leases expired", {"queue": "fifo", "leases": 2, "dead": 2}),
     ]
 
 
@@ -108,8 +108,8 @@ def test_what_the_dead_took_is_told_when_it_goes_back(fifo, clock, caplog):
     assert len(fifo.lease_batch(2, seconds=1)) == 2
     clock.advance(2)
     assert fifo.pop().value == "a"
-    text = "what somebody took and never collected was put back"
-    assert said(caplog, "fdbqueue.service.due") == [(text, {"queue": "fifo", "claims": 1})]
+    text = "items that were taken and never collected were put back"
+    assert said(caplog, "fdbqueue.service.consume.expiry") == [(text, {"queue": "fifo", "handoffs": 1})]
 
 
 def test_an_outcome_that_stays_unknown_is_told(engine, subspace, caplog):

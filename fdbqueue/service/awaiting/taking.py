@@ -21,7 +21,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar
 
 from fdbqueue.exceptions import OutcomeUnknown
@@ -30,28 +30,15 @@ from fdbqueue.service.awaiting.reading import AwaitedReads
 from fdbqueue.service.awaiting.threads import end_of, in_thread, read_in_thread, stopped
 from fdbqueue.service.batches import Batch
 from fdbqueue.service.browsing import one
+from fdbqueue.service.consume.requests import TakeRequest
+from fdbqueue.service.consume.requeue import pop_for_a_task
 from fdbqueue.service.consuming import is_answered, reason_for
-from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
-from fdbqueue.service.leases import token_of
-from fdbqueue.service.reading import End, Loaded
-from fdbqueue.service.wants import Want
+from fdbqueue.service.reading import End
 
 logger = logging.getLogger(__name__)
 
-#: A pop only clears what it takes, so it may take more than one transaction can write.
-_MAX_RETURNED_BYTES = 1_000_000
-_MAX_RETURNED = 500
-
 L = TypeVar("L", bound=list[Item])
-
-
-class Taken(list[Item]):
-    """Items that were popped, with what it takes to put them back."""
-
-    def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded]) -> None:
-        super().__init__(items)
-        self.loaded = loaded
 
 
 class AwaitedTakes(AwaitedReads):
@@ -93,8 +80,9 @@ class AwaitedTakes(AwaitedReads):
         bytes, are put back in several transactions. Where that fails, those that are not back
         are logged by their ids, and ``CancelledError.outcome_known`` is False.
         """
-        want = self._wanted_pop(count, end, once, self._remove_for_now)
-        return await self._take_or_wait(want, wait, self._put_popped_back)
+        effect = functools.partial(pop_for_a_task, self._stock)
+        request = self._pop_request(count, end, once, effect)
+        return [*await self._take_or_wait(request, wait, self._requeuer.requeue_popped)]
 
     # Leasing
 
@@ -132,8 +120,8 @@ class AwaitedTakes(AwaitedReads):
         the call has an idempotency key: then the same call returns them. Where that fails,
         they come back when their time is over.
         """
-        want = self._wanted_lease(count, end, seconds, once)
-        return await self._take_or_wait(want, wait, self._give_leases_back)
+        request = self._lease_request(count, end, seconds, once)
+        return await self._take_or_wait(request, wait, self._requeuer.requeue_leased)
 
     async def aack(self, lease: Item | str) -> None:
         """Remove a leased item for good, as :meth:`ack` does."""
@@ -201,32 +189,32 @@ class AwaitedTakes(AwaitedReads):
 
         Waiting takes no thread, and ends at once when it is cancelled.
         """
-        rung = self._crowd.bell.rung
+        seen = self._poppers.watch.generation
         deadline = self._deadline(seconds)
         while not await read_in_thread(self._has_items):
             if time.monotonic() >= deadline:
                 return False
-            await self._crowd.bell.wait_in_loop(rung, deadline)
-            rung = self._crowd.bell.rung
+            await self._poppers.watch.wait_in_loop(seen, deadline)
+            seen = self._poppers.watch.generation
         return True
 
     # What they share
 
     async def _take_or_wait(
-        self, want: Want, wait: float | None, give_back: Callable[[list[Item]], None]
+        self, request: TakeRequest, wait: float | None, give_back: Callable[[Any], None]
     ) -> list[Item]:
         deadline = self._deadline(wait)
-        back = None if want.call is not None else give_back
+        back = None if request.call is not None else give_back
         while True:
-            rung = self._crowd.bell.rung
-            items = await self._take(functools.partial(self._take_together, want), back)
-            if items or is_answered(want.call):
+            seen = self._poppers.watch.generation
+            items = await self._take(functools.partial(self._take_together, request), back)
+            if items or is_answered(request.call):
                 return items
             if time.monotonic() >= deadline:
-                found = functools.partial(self._found_empty, want, want.call)
-                return items if want.call is None else await self._take(found, back)
+                found = functools.partial(self._found_empty, request, request.call)
+                return items if request.call is None else await self._take(found, back)
             try:
-                await self._crowd.bell.wait_in_loop(rung, deadline)
+                await self._poppers.watch.wait_in_loop(seen, deadline)
             except asyncio.CancelledError as error:
                 error.outcome_known = True  # type: ignore[attr-defined]
                 raise
@@ -251,46 +239,6 @@ class AwaitedTakes(AwaitedReads):
         facts = {"queue": self.name, "items": [item.id for item in items]}
         logger.error("items were taken for a cancelled task", extra=facts, exc_info=ended.error)
         return False
-
-    def _remove_for_now(self, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
-        for found in loaded:  # later pushes go behind what may come back
-            self._stock.note_hidden(tally, found.position)
-        return Taken(self._remove(tr, tally, loaded), loaded)
-
-    def _put_popped_back(self, items: list[Item]) -> None:
-        """Put items back, some in each transaction, and leave those that are not back yet."""
-        assert isinstance(items, Taken)
-        while items:
-            count = _fitting(items)
-            restore = functools.partial(self._restore, loaded=items.loaded[:count])
-            self._transact("return", None, restore)
-            items.loaded = items.loaded[count:]
-            del items[:count]
-
-    def _restore(self, tr: Any, loaded: Sequence[Loaded]) -> None:
-        tally = self._stock.tally()
-        for found in loaded:
-            self._stock.restore(tr, tally, found)
-        tally.write(tr)
-
-    def _give_leases_back(self, items: list[Item]) -> None:
-        """Give leases up, some in each transaction, and leave those that are not back yet."""
-        while items:
-            count = _fitting(items)
-            tokens = [token_of(item) for item in items[:count]]
-            give_back = functools.partial(self._leases.give_back, tokens=tokens)
-            self._transact("return", None, give_back)
-            del items[:count]
-
-
-def _fitting(items: Sequence[Item]) -> int:
-    """Return how many items one transaction puts back: at least one."""
-    size = 0
-    for count, item in enumerate(items[:_MAX_RETURNED]):
-        size += item.size_bytes
-        if count and size > _MAX_RETURNED_BYTES:
-            return count
-    return min(len(items), _MAX_RETURNED)
 
 
 def _took_nothing(error: BaseException | None) -> bool:

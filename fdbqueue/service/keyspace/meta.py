@@ -5,8 +5,8 @@ reaches. A byte for each table follows:
 
     01  TALLY                                   items ready, and how many were ever taken
     02  RETRIED                                 there are rows in table 09
-    03  REQUEST   tuple(moment, random)         what a popper asks others to take for it
-    04  DUE       moment, kind, place or name   what happens at a time
+    03  REQUEST   name                          a help request, open or handed over
+    04  DUE       moment, kind, place or name   what expires at a time
     05  HIDDEN                                  how many are leased, delayed, dead
     06  LEVEL     tuple(priority)               items ready of that priority
     07  MINUTE    minute                        pushes and pops of that minute
@@ -18,7 +18,7 @@ reaches. A byte for each table follows:
     0d  CHUNK     place, number                 the second and later chunks of a long value
     0e  RECOUNTED                               written by whoever corrects counts
     0f  HIGH                                    the highest count or index ever hidden
-    10  CLAIM     name, number                  what was taken for a request, whole
+    10  HANDOFF   name, number                  what was taken for a request, or a batch, whole
     11  ANSWER    name, number                  what a call under an idempotency key returned
     12  FORGET    moment, name                  when an answer is not kept any longer
 
@@ -35,7 +35,6 @@ from typing import NamedTuple
 
 import fdb.tuple
 
-from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
 from fdbqueue.service.keyspace.items import Bounds
 
@@ -43,8 +42,8 @@ _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"
 _LATEST = 2**63
 
-#: The names of requests and claims are this long.
-CLAIM_NAME_BYTES = 8
+#: The names of help requests, handoffs and batches are this long.
+HANDOFF_NAME_BYTES = 8
 #: Those of answers.
 ANSWER_NAME_BYTES = 16
 
@@ -60,13 +59,13 @@ class State(enum.Enum):
 class Kind(enum.IntEnum):
     """What happens when a moment has come."""
 
-    CLAIM = 0
+    BATCH = 0
     LEASE = 1
     DELAY = 2
 
 
 class Due(NamedTuple):
-    """A key of the table DUE: when, what, and of which place or claim."""
+    """A key of the table DUE: when, what, and of which place or batch."""
 
     moment: int
     kind: Kind
@@ -94,7 +93,7 @@ class MetaKeys:
         self._ages = meta + b"\x08"
         self._attempts = meta + b"\x09"
         self._chunks = meta + b"\x0d"
-        self._claims = meta + b"\x10"
+        self._handoffs = meta + b"\x10"
         self._answers = meta + b"\x11"
         self._forgets = meta + b"\x12"
         self._states = {state: meta + state.value for state in State}
@@ -106,20 +105,17 @@ class MetaKeys:
         """Return the range from the tally to what is due at a moment, itself included."""
         return self.tally, self._due + _moment(moment + 1)
 
-    def request(self, moment: int, name: bytes) -> bytes:
-        """Return the key of a request; earlier ones sort first."""
-        return self._requests + fdb.tuple.pack((moment, name))
+    def request(self, name: bytes) -> bytes:
+        """Return the key of a help request."""
+        return self._requests + name
 
-    def parse_request(self, key: bytes) -> tuple[int, bytes]:
-        """Return the moment and the name of a request.
+    def request_name(self, key: bytes) -> bytes:
+        """Return the name of a help request."""
+        return key[len(self._requests) :]
 
-        Raises:
-            ValueError: It is not the key of a request.
-        """
-        elements = tuples.unpack(key[len(self._requests) :])
-        if len(elements) != 2:
-            raise ValueError("the key is not (moment, name)")
-        return elements[0], elements[1]
+    def requests(self) -> Bounds:
+        """Return the range of the help requests."""
+        return self._requests, self._due
 
     def is_request(self, key: bytes) -> bool:
         """Tell whether a key of the present is a request's."""
@@ -128,7 +124,7 @@ class MetaKeys:
     # What happens at a time
 
     def due(self, moment: int, kind: Kind, rest: bytes) -> bytes:
-        """Return the key of what happens to a place, or a claim, at a moment."""
+        """Return the key of what happens to a place, or a batch, at a moment."""
         return self.due_prefix(moment, kind) + rest
 
     def due_prefix(self, moment: int, kind: Kind) -> bytes:
@@ -147,23 +143,23 @@ class MetaKeys:
         moment, kind = struct.unpack_from(">QB", key, start)
         return Due(moment, Kind(kind), key[start + 9 :]) if kind in _KINDS else None
 
-    def claim(self, name: bytes, piece: int) -> bytes:
-        """Return the key of a piece of a claim."""
-        return self._claims + name + struct.pack(">H", piece)
+    def handoff(self, name: bytes, piece: int) -> bytes:
+        """Return the key of a piece of a handoff, or of a batch."""
+        return self._handoffs + name + struct.pack(">H", piece)
 
-    def claim_bounds(self, name: bytes) -> Bounds:
-        """Return the range of a claim's pieces."""
-        prefix = self._claims + name
+    def handoff_bounds(self, name: bytes) -> Bounds:
+        """Return the range of a handoff's pieces."""
+        prefix = self._handoffs + name
         return prefix, prefix + b"\xff\xff\xff"
 
-    def claims(self) -> Bounds:
-        """Return the range of all claims, whatever bytes their names are."""
-        return self._claims, self._claims[:-1] + b"\x11"
+    def handoffs(self) -> Bounds:
+        """Return the range of all handoffs and batches, whatever bytes their names are."""
+        return self._handoffs, self._handoffs[:-1] + b"\x11"
 
-    def claim_name(self, key: bytes) -> bytes:
-        """Return the name of the claim that a piece belongs to."""
-        start = len(self._claims)
-        return key[start : start + CLAIM_NAME_BYTES]
+    def handoff_name(self, key: bytes) -> bytes:
+        """Return the name of the handoff that a piece belongs to."""
+        start = len(self._handoffs)
+        return key[start : start + HANDOFF_NAME_BYTES]
 
     # Answers
 

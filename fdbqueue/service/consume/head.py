@@ -1,4 +1,4 @@
-"""Rows from one end of a queue, for one transaction to take.
+"""The rows at one end of a queue, for one transaction to take.
 
 They are read by snapshot reads, a window at a time, and the transaction is made to depend on
 exactly what decided which rows were the first: so pushes behind them never conflict.
@@ -6,27 +6,40 @@ exactly what decided which rows were the first: so pushes behind them never conf
 
 from __future__ import annotations
 
+import enum
 import random
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.keyspace import ItemKeys
 from fdbqueue.service.reading import MAX_RETURNED_BYTES, End, ItemReader, Row
 
 #: From how many items at the head a relaxed queue takes at random, at least.
 RELAXED_ITEMS = 100
 
-
-#: FoundationDB's limit is 10,000,000; a key is sent three times with its conflict range.
+#: FoundationDB's limit is 10,000,000.
 _MAX_WRITTEN_BYTES = 9_000_000
-_KEYS_SENT = 9
-#: A lease writes three keys for each item, which are sent three times as well.
-_LEASE_KEYS_SENT = 20
+#: A popped item costs some three keys, each sent three times with its conflict range.
+_POP_KEYS_SENT = 9
 
 
-class Basket:
-    """What one transaction has taken so far, from either end.
+class Order(enum.Enum):
+    """What a transaction depends on, besides the rows that it takes.
+
+    STRICT: on what made them the first when it commits.
+    LAST_SEEN: on nothing else. They were the first at its read version.
+    RELAXED: on nothing else; they are some of the first, at random.
+    """
+
+    STRICT = enum.auto()
+    LAST_SEEN = enum.auto()
+    RELAXED = enum.auto()
+
+
+class TransactionBudget:
+    """What one transaction has taken so far.
 
     Args:
         key_bytes: About how long the keys are that each item costs.
@@ -49,7 +62,7 @@ class Basket:
             leased: Whether it is written to another table.
             kept: Whether the transaction keeps a copy of its value.
         """
-        keys = (_LEASE_KEYS_SENT if leased else _KEYS_SENT) * self._key_bytes
+        keys = (LEASE_KEYS_SENT if leased else _POP_KEYS_SENT) * self._key_bytes
         written = keys + len(row.value) + size_bytes * kept
         if self.places and self._written + written > _MAX_WRITTEN_BYTES:
             self.is_full = True
@@ -62,12 +75,12 @@ class Basket:
 
     def reserve(self, rows: Iterable[Row]) -> None:
         """Note rows that the transaction puts back: they are written, too."""
-        size = sum([len(row.value) for row in rows])
-        self._size += size
-        self._written += size
+        for row in rows:
+            self._size += len(row.value)
+            self._written += len(row.value) + ROW_KEYS_SENT * self._key_bytes
 
 
-class Supply:
+class Head:
     """The rows at one end, in order, those included that the transaction puts back.
 
     Args:
@@ -76,7 +89,8 @@ class Supply:
         reader: Reads them.
         end: Which end.
         limit: How many to ask for; more are asked for when they are needed.
-        basket: What the transaction has taken already.
+        budget: What the transaction has taken already.
+        order: What the transaction is to depend on.
     """
 
     def __init__(
@@ -86,16 +100,18 @@ class Supply:
         reader: ItemReader,
         end: End,
         limit: int,
-        basket: Basket,
+        budget: TransactionBudget,
+        order: Order = Order.STRICT,
     ) -> None:
         self._tr = tr
         self._keys = keys
         self._reader = reader
         self._end: End = end
-        self._limit = limit
-        self._basket = basket
+        self._limit = max(RELAXED_ITEMS, 2 * limit) if order is Order.RELAXED else limit
+        self._budget = budget
+        self._order = order
         self._begin, self._stop = keys.bounds()
-        self._asked: Any = reader.rows(tr.snapshot, self._begin, self._stop, limit, end)
+        self._asked: Any = reader.rows(tr.snapshot, self._begin, self._stop, self._limit, end)
         self._window: deque[Row] = deque()
         self._returned: deque[Row] = deque()
         self._exhausted = False
@@ -112,7 +128,7 @@ class Supply:
             self._read()
 
     def take(self, count: int, *, leased: bool = False, kept: bool = False) -> list[Row]:
-        """Return the next rows: fewer when there are no more, or the basket is full.
+        """Return the next rows: fewer when there are no more, or the transaction is full.
 
         Args:
             count: How many.
@@ -120,13 +136,13 @@ class Supply:
             kept: Whether the transaction keeps a copy of their values.
         """
         rows: list[Row] = []
-        while len(rows) < count and not self._basket.is_full:
+        while len(rows) < count and not self._budget.is_full:
             row = self._next()
             if row is None:
                 self._ran_dry = True
                 break
             size = self._reader.size_of(row)
-            if not self._basket.add(row, size, leased=leased, kept=kept):
+            if not self._budget.add(row, size, leased=leased, kept=kept):
                 break
             self._taken.append(row.place)
             rows.append(row)
@@ -134,8 +150,11 @@ class Supply:
 
     def depend(self) -> None:
         """Let the transaction depend on what made the rows the first that were taken."""
-        if self._ran_dry:
+        if self._ran_dry and self._order is not Order.LAST_SEEN:
             self._tr.add_read_conflict_range(self._begin, self._stop)
+        elif self._order is not Order.STRICT:
+            for place in self._taken:
+                self._tr.add_read_conflict_key(self._keys.key(place))
         elif self._taken:
             last = self._keys.key(self._taken[-1])
             if self._end == "min":
@@ -144,15 +163,21 @@ class Supply:
                 self._tr.add_read_conflict_range(last, self._stop)
 
     def finish(self) -> None:
-        """Remove the rows that were taken, and depend on what made them the first."""
+        """Remove the rows taken since it was last called, and depend on what made them the first.
+
+        Only where the transaction depends on all that lies between them may it clear that,
+        too: another may have pushed something there.
+        """
         self.depend()
-        if not self._taken:
-            return
-        first, last = sorted(self._keys.key(self._taken[i]) for i in (0, -1))
-        if first == last:
-            self._tr.clear(first)
-        else:
+        if self._order is not Order.STRICT:
+            for place in self._taken:
+                self._tr.clear(self._keys.key(place))
+        elif len(self._taken) == 1:
+            self._tr.clear(self._keys.key(self._taken[0]))
+        elif self._taken:
+            first, last = sorted(self._keys.key(self._taken[at]) for at in (0, -1))
             self._tr.clear_range(first, last + b"\x00")
+        self._taken = []
 
     def _next(self) -> Row | None:
         while True:
@@ -161,7 +186,7 @@ class Supply:
             if source is None:
                 return None
             row = source.popleft()
-            if row.place not in self._basket.places:
+            if row.place not in self._budget.places:
                 return row
 
     def _nearest(self) -> deque[Row] | None:
@@ -182,6 +207,8 @@ class Supply:
             size += self._reader.size_of(self._window[-1])
             if size >= MAX_RETURNED_BYTES:
                 break
+        if self._order is Order.RELAXED:
+            random.shuffle(self._window)
         if count < self._limit and size < MAX_RETURNED_BYTES:
             self._exhausted = True
             return
@@ -191,34 +218,6 @@ class Supply:
         else:
             stop = self._keys.key(place)
         self._asked = _Later(self._reader, self._tr, begin, stop, self._limit, self._end)
-
-
-class RelaxedSupply(Supply):
-    """Rows near one end, at random: takers rarely want the same ones."""
-
-    def __init__(
-        self,
-        tr: Any,
-        keys: ItemKeys,
-        reader: ItemReader,
-        end: End,
-        limit: int,
-        basket: Basket,
-    ) -> None:
-        super().__init__(tr, keys, reader, end, max(RELAXED_ITEMS, 2 * limit), basket)
-
-    def finish(self) -> None:
-        """Remove the rows that were taken, depending on these alone."""
-        if self._ran_dry:
-            self._tr.add_read_conflict_range(self._begin, self._stop)
-        for place in self._taken:
-            key = self._keys.key(place)
-            self._tr.add_read_conflict_key(key)
-            self._tr.clear(key)
-
-    def _read(self) -> None:
-        super()._read()
-        random.shuffle(self._window)
 
 
 class _Later:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from fdbqueue.service import clock as service_clock
-from fdbqueue.service import run
-from fdbqueue.service.claims import Request, write_request
-from fdbqueue.service.keyspace import MetaKeys
-from fdbqueue.service.keyspace.meta import CLAIM_NAME_BYTES
 from tests.concurrency.census import assert_counted
 from tests.concurrency.kinds import STRICT
+from tests.concurrency.requests import ask_and_die, let_expire
 
-
-def ask_and_die(queue, *, lowest=0, highest=0):
-    """Ask for items as a process does that then dies; it would have waited for a second."""
-    now = service_clock.now_us()
-    request = Request(os.urandom(CLAIM_NAME_BYTES), now, now + 1_000_000, (lowest, highest))
-    meta = MetaKeys(queue.subspace.key())
-    run(queue.database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
+__all__ = ["ask_and_die", "let_expire"]
 
 
 @pytest.fixture(params=STRICT, ids=str)
@@ -30,8 +18,8 @@ def kind(request):
 
 
 @pytest.fixture
-def queue(kind, database, subspace, clock):
-    """A queue of 6 items of one priority, for which the time stands still."""
+def queue(kind, database, subspace):
+    """A queue of 6 items of one priority."""
     queue = kind.open(database, subspace)
     queue.push_many(kind.pairs([kind.value(text) for text in "123456"], [kind.priorities[0]] * 6))
     return queue
@@ -42,13 +30,13 @@ def texts(kind, items):
     return "".join(kind.text(item.value) for item in items)
 
 
-def test_it_goes_back_to_its_place(kind, queue, clock):
-    """Nobody gets it before its time; then it is where it was, and all is counted."""
-    ask_and_die(queue, lowest=2, highest=1)
+def test_it_goes_back_to_its_place(kind, queue, ask_and_die, let_expire):
+    """No popper gets it before its time; then it is where it was, and all is counted."""
+    ask_and_die(queue, lowest=2)
     assert texts(kind, queue.pop_many(1)) == "1"
-    assert texts(kind, queue.peek_many(9)) == "45"
+    assert texts(kind, queue.peek_many(9)) == "456"
     assert queue.size() == 5
-    clock.advance(2)
+    let_expire(queue)
     assert texts(kind, queue.peek_many(9)) == "23456"
     assert texts(kind, queue.pop_many(1, end="max")) == "6"
     assert texts(kind, assert_counted(queue)["ready"]) == "2345"
@@ -56,19 +44,19 @@ def test_it_goes_back_to_its_place(kind, queue, clock):
     assert not any(assert_counted(queue).values())
 
 
-def test_it_goes_back_before_what_was_pushed_since(kind, queue, clock):
+def test_it_goes_back_before_what_was_pushed_since(kind, queue, ask_and_die, let_expire):
     """The place of a push is behind what was taken off the queue and is to come back."""
     ask_and_die(queue, lowest=5)
     assert texts(kind, queue.pop_many(1)) == "1"
     assert queue.peek() is None
     queue.push(kind.value("7"), kind.priorities[0])
-    clock.advance(2)
+    let_expire(queue)
     assert texts(kind, queue.pop_many(9)) == "234567"
 
 
-def test_a_request_that_ran_out_is_nobodys(kind, queue, clock):
-    """Who pops after its time takes nothing for it."""
+def test_an_expired_request_gets_nothing(kind, queue, ask_and_die, let_expire):
+    """A pop after its time takes nothing for it."""
     ask_and_die(queue, lowest=3)
-    clock.advance(2)
+    let_expire(queue)
     assert texts(kind, queue.pop_many(1)) == "1"
     assert texts(kind, assert_counted(queue)["ready"]) == "23456"

@@ -1,0 +1,257 @@
+"""Expiry: put back what has expired, a bounded number of items in a transaction.
+
+Leases, delays and batches expire by the clock; help requests and handoffs by the database's
+versions. There is no daemon: the next popper does it, in the transaction in which it takes
+items. An item comes back to its own place. Until then it is not ready, so no pop passes it
+over. What one transaction puts back is bounded by the bytes that it sends for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.handoffs import (
+    HelpRequest,
+    answer_handoff,
+    ask_handoff,
+    remove_pieces,
+    remove_request,
+)
+from fdbqueue.service.counters import Tally
+from fdbqueue.service.keyspace import Due, State
+from fdbqueue.service.keyspace.meta import Kind
+from fdbqueue.service.reading import Row
+from fdbqueue.service.stock import Hidden, Stock
+
+logger = logging.getLogger(__name__)
+
+#: One transaction puts back no more leased and delayed items than this.
+MAX_EXPIRED = 100
+#: Nor does it send more bytes for it, but for one item, or one handoff: by what it was
+#: bounded when it was written, that fits into a transaction.
+_MAX_SENT_BYTES = 2_000_000
+#: A key is sent three times, with its conflict range. Putting back a leased item writes
+#: some six, and reads two; putting back a row of a handoff writes its key alone.
+LEASE_KEYS_SENT = 20
+ROW_KEYS_SENT = 3
+_ASKED_AT_ONCE = 25
+
+_STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
+
+
+class Expired(NamedTuple):
+    """A hidden item whose time is over, and the attempts it has then."""
+
+    hidden: Hidden
+    attempts: int
+
+
+class ExpiredBatch(NamedTuple):
+    """A handoff, or a batch, whose time is over: its rows, and the keys that go with it."""
+
+    name: bytes
+    rows: list[Row]
+    due: Due | None
+
+
+class Found(NamedTuple):
+    """What has expired: hidden items, handoffs, and keys that stand for nothing.
+
+    ``is_cut`` says that there may be more: it is too much for one transaction.
+    """
+
+    items: list[Expired]
+    batches: list[ExpiredBatch]
+    stale: list[bytes]
+    is_cut: bool = False
+
+
+class ExpiredCounts(NamedTuple):
+    """How many leases expired, how many of their items died, how many handoffs went back."""
+
+    leases: int
+    dead: int
+    handoffs: int
+
+
+class _Budget:
+    """The bytes that may yet be sent; the first that are asked for are always granted."""
+
+    def __init__(self, stock: Stock) -> None:
+        self._key_bytes = stock.keys.size_bytes
+        self._sent = 0
+        self.is_over = False
+
+    def spend(self, values: int, keys: int) -> bool:
+        sent = values + keys * self._key_bytes
+        self.is_over = self.is_over or (self._sent > 0 and self._sent + sent > _MAX_SENT_BYTES)
+        if not self.is_over:
+            self._sent += sent
+        return not self.is_over
+
+
+def examine(
+    stock: Stock, tr: Any, dues: Sequence[Due], requests: Sequence[HelpRequest] = ()
+) -> Found:
+    """Read what has expired; the transaction then depends on it.
+
+    Some at a time are asked for before any is waited for.
+
+    Args:
+        stock: The queue's items.
+        tr: The transaction.
+        dues: What has expired by the clock.
+        requests: The help requests that have expired, handed over or not.
+    """
+    found = Found([], [], [])
+    budget = _Budget(stock)
+    _examine_batches(stock, tr, dues, requests, found, budget)
+    _examine_items(stock, tr, [due for due in dues if due.kind is not Kind.BATCH], found, budget)
+    return found._replace(is_cut=budget.is_over)
+
+
+def _examine_batches(
+    stock: Stock,
+    tr: Any,
+    dues: Sequence[Due],
+    requests: Sequence[HelpRequest],
+    found: Found,
+    budget: _Budget,
+) -> None:
+    batches: list[tuple[bytes, Due | None]] = [
+        *((request.name, None) for request in requests),
+        *((due.rest, due) for due in dues if due.kind is Kind.BATCH),
+    ]
+    while batches and not budget.is_over:
+        some, batches = batches[:_ASKED_AT_ONCE], batches[_ASKED_AT_ONCE:]
+        asked = [ask_handoff(tr, stock.meta, name) for name, _ in some]
+        for (name, due), pieces in zip(some, asked, strict=True):
+            handoff = answer_handoff(pieces)
+            rows = [] if handoff is None else handoff.rows
+            values = sum([len(row.value) for row in rows])
+            if not budget.spend(values, ROW_KEYS_SENT * len(rows)):
+                return
+            found.batches.append(ExpiredBatch(name, rows, due))
+
+
+def _examine_items(
+    stock: Stock, tr: Any, dues: Sequence[Due], found: Found, budget: _Budget
+) -> None:
+    rest = iter(dues)
+    while not budget.is_over and (some := list(itertools.islice(rest, _ASKED_AT_ONCE))):
+        asked = [stock.ask(tr, _STATES[due.kind], due.rest) for due in some]
+        for due, answer in zip(some, asked, strict=True):
+            item = stock.answer(_STATES[due.kind], due.rest, answer)
+            if item is None or item.until != due.moment:
+                found.stale.append(stock.meta.due(*due))
+                continue
+            if not budget.spend(len(item.row.value), LEASE_KEYS_SENT):
+                return
+            is_leased = item.state is State.LEASED
+            found.items.append(Expired(item, item.attempts + is_leased))
+
+
+def apply(stock: Stock, tr: Any, tally: Tally, found: Found, max_attempts: int | None) -> list[Row]:
+    """Take what has expired out of its tables, and return the rows that are to be put back."""
+    rows = []
+    for key in found.stale:
+        tr.clear(key)
+    for hidden, attempts in found.items:
+        row = release(stock, tr, tally, hidden, attempts, max_attempts, "its lease expired")
+        if row is not None:
+            rows.append(row)
+    for batch in found.batches:
+        remove_pieces(tr, stock.meta, batch.name)
+        if batch.due is None:
+            remove_request(tr, stock.meta, batch.name)
+        else:
+            tr.clear(stock.meta.due(*batch.due))
+        rows += batch.rows
+    return rows
+
+
+def counted(found: Found, max_attempts: int | None) -> ExpiredCounts:
+    """Return how much of what :func:`apply` does is worth a line in the log."""
+    leases = [one for one in found.items if one.hidden.state is State.LEASED]
+    dead = sum([dies(hidden, attempts, max_attempts) for hidden, attempts in leases])
+    return ExpiredCounts(len(leases), dead, sum([bool(batch.rows) for batch in found.batches]))
+
+
+def log(queue: str, expired: ExpiredCounts) -> None:
+    """Log what was put back, once that is committed."""
+    if expired.leases:
+        facts = {"queue": queue, "leases": expired.leases, "dead": expired.dead}
+        logger.warning("leases expired", extra=facts)
+    if expired.handoffs:
+        facts = {"queue": queue, "handoffs": expired.handoffs}
+        logger.warning("items that were taken and never collected were put back", extra=facts)
+
+
+def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
+    """Tell whether a lease given up after so many attempts was the last."""
+    is_leased = hidden.state is State.LEASED
+    return is_leased and max_attempts is not None and attempts >= max_attempts
+
+
+def release(
+    stock: Stock,
+    tr: Any,
+    tally: Tally,
+    hidden: Hidden,
+    attempts: int,
+    max_attempts: int | None,
+    reason: str,
+) -> Row | None:
+    """Take an item out of hiding: to the dead letters when it was given up too often.
+
+    Returns:
+        The row to put back, None when it is dead.
+    """
+    stock.reveal(tr, tally, hidden)
+    if dies(hidden, attempts, max_attempts):
+        dead = hidden._replace(
+            state=State.DEAD,
+            row=stock.with_attempts(hidden.row, attempts) or hidden.row,
+            attempts=attempts,
+            until=now_us(),
+            mark=reason.encode(errors="replace"),
+        )
+        stock.hide(tr, tally, dead)
+        return None
+    row = stock.returned(tr, hidden, attempts)
+    stock.count_back(tr, tally, hidden)
+    return row
+
+
+def preview(
+    stock: Stock,
+    tr: Any,
+    dues: Sequence[Due],
+    requests: Sequence[HelpRequest],
+    max_attempts: int | None,
+) -> tuple[list[Row], dict[bytes, int]]:
+    """Return the rows that :func:`apply` would put back, and their attempts."""
+    found = examine(stock, tr, dues, requests)
+    rows = [row for batch in found.batches for row in batch.rows]
+    attempts = {}
+    for hidden, tried in found.items:
+        if not dies(hidden, tried, max_attempts):
+            rows.append(hidden.row)
+            attempts[hidden.row.place] = tried
+    return rows, attempts
+
+
+def chosen(dues: Iterable[Due], relaxed: bool) -> list[Due]:
+    """Return the entries that one transaction looks at.
+
+    In a relaxed queue several consumers work at once: each takes some at random.
+    """
+    found = list(dues)
+    if relaxed and len(found) > MAX_EXPIRED // 4:
+        return random.sample(found, MAX_EXPIRED // 4)
+    return found[:MAX_EXPIRED]

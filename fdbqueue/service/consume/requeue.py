@@ -1,0 +1,106 @@
+"""Requeue: put items back that were taken for a thread, or a task, that has gone.
+
+They come back to their own places as they were, and no attempt is counted. More than 500, or
+1,000,000 bytes, are put back in several transactions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fdbqueue.service import observing
+from fdbqueue.service.consume.poppers import patient
+from fdbqueue.service.counters import Tally
+from fdbqueue.service.items import Item
+from fdbqueue.service.leases import Leases, token_of
+from fdbqueue.service.reading import Loaded
+from fdbqueue.service.stock import Stock
+from fdbqueue.service.transactions import run
+
+#: A pop only clears what it takes, so it may take more than one transaction can write.
+_MAX_BYTES = 1_000_000
+_MAX_ITEMS = 500
+
+
+class Popped(list[Item]):
+    """Items that were popped, with what it takes to put them back."""
+
+    def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded]) -> None:
+        super().__init__(items)
+        self.loaded = loaded
+
+
+def pop(stock: Stock, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
+    """Remove items for good: what a pop does to what it takes."""
+    items = []
+    for one in loaded:
+        stock.remove(tr, tally, one)
+        assert isinstance(one.item, Item)
+        items.append(one.item)
+    return Popped(items, loaded)
+
+
+def pop_for_a_task(stock: Stock, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
+    """Remove items that may come back, for a task that may be cancelled."""
+    for one in loaded:  # later pushes go behind what may come back
+        stock.note_hidden(tally, one.position)
+    return pop(stock, tr, tally, loaded)
+
+
+class Requeuer:
+    """Put back the items of one queue, in transactions without a time limit.
+
+    What is put back is removed from the list that was given, so that after an error it holds
+    what is not back.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        stock: The queue's items.
+        leases: Its leases.
+    """
+
+    def __init__(self, database: Any, stock: Stock, leases: Leases) -> None:
+        self._database = patient(database)
+        self._stock = stock
+        self._leases = leases
+
+    def requeue_popped(self, items: Popped) -> None:
+        """Put popped items back."""
+        while items:
+            count = _fitting(items)
+            self._run(functools.partial(self._restore, loaded=items.loaded[:count]))
+            items.loaded = items.loaded[count:]
+            del items[:count]
+
+    def requeue_leased(self, items: list[Item]) -> None:
+        """Give leases back, those that are still held."""
+        while items:
+            count = _fitting(items)
+            tokens = [token_of(item) for item in items[:count]]
+            self._run(functools.partial(self._leases.give_back, tokens=tokens))
+            del items[:count]
+
+    def _restore(self, tr: Any, loaded: Sequence[Loaded]) -> None:
+        tally = self._stock.tally()
+        for one in loaded:
+            self._stock.restore(tr, tally, one)
+        tally.write(tr)
+
+    def _run(self, function: Callable[[Any], None]) -> None:
+        observing.observed(
+            "return",
+            self._stock.queue,
+            lambda: run(self._database, function, wrote=lambda _: True),
+        )
+
+
+def _fitting(items: Sequence[Item]) -> int:
+    """Return how many items one transaction puts back: at least one."""
+    size = 0
+    for count, item in enumerate(items[:_MAX_ITEMS]):
+        size += item.size_bytes
+        if count and size > _MAX_BYTES:
+            return count
+    return min(len(items), _MAX_ITEMS)

@@ -1,0 +1,229 @@
+"""Rounds: transactions that take items from one end, for one popper or for many.
+
+A round serves all who wait in this process, and after them the help requests of other
+processes. It reads the head of the queue and its state (who else pops, who asks for help,
+what has expired) at once, so an uncontended pop costs one read more than the recipe's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.handoffs import Handoff, HelpRequest, hand_over, remove_request
+from fdbqueue.service.consume.head import Head, Order, TransactionBudget
+from fdbqueue.service.consume.requests import QueueState, RoundResult, TakeRequest
+from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.items import Item
+from fdbqueue.service.reading import End, Row
+
+#: One round takes no more items than this, but for the first who waits; and as many for
+#: other processes, but for the first who asks.
+ROUND_ITEMS = 1_000
+#: Handoffs are written, so what is taken for others in one round is bounded.
+_MAX_HANDED_BYTES = 1_000_000
+
+#: Returns those who wait once the head has been read, and how many of them, the first, were
+#: early: waited before that.
+Gather = Callable[[], tuple[Sequence[TakeRequest], int]]
+
+
+class Round:
+    """One transaction in which items are taken from one end.
+
+    Args:
+        taker: Takes the queue's items.
+        tr: The transaction.
+        end: Which end.
+        order: What the transaction is to depend on.
+    """
+
+    def __init__(self, taker: Taker, tr: Any, end: End, order: Order = Order.STRICT) -> None:
+        self._taker = taker
+        self._stock = taker.stock
+        self._tr = tr
+        self._end: End = end
+        self._order = Order.RELAXED if taker.relaxed else order
+        self._tally = self._stock.tally()
+        self._budget = TransactionBudget(self._stock.keys.size_bytes)
+        self._returned: list[Row] = []
+        self._retried = False
+        self._more_due = False  # then no popper is told yet that the queue is empty
+        self._asked: dict[TakeRequest, Any] = {}  # what is kept of the calls with a key
+        self._result = RoundResult()
+        #: How many items had ever been taken when it began.
+        self.taken = 0
+
+    def serve(
+        self,
+        early: Sequence[TakeRequest],
+        gather: Gather,
+        *,
+        extra: int = 0,
+        helps: bool = True,
+        own: HelpRequest | None = None,
+    ) -> RoundResult:
+        """Take items for all who wait.
+
+        Args:
+            early: Those who wait already.
+            gather: Returns those who wait once the head has been read. The late ones are
+                served by the commit, which proves what was read; they cannot be told that
+                the queue is empty by a transaction without one.
+            extra: For how many more to read at once.
+            helps: Whether to take for other processes' requests, too.
+            own: The help request under which the early ones wait. It is removed here; where
+                it is not open any more, nothing is taken.
+        """
+        now = now_us()
+        asked = self._taker.ask_state(self._tr, now)
+        prompt = _fitting(early)
+        self._asked = self._taker.ask_answers(self._tr, prompt)
+        head = self._ask_head(sum([one.count for one in prompt]), extra)
+        state = self._taker.parse_state(self._tr, now, asked)
+        self.taken = state.taken
+        if own is not None and own.name not in [one.name for one in state.requests]:
+            self._result.is_answered = True
+            return self._result
+        self._expire(state, head)
+        if own is not None:
+            remove_request(self._tr, self._stock.meta, own.name)
+            self._result.wrote = True
+        head.preload()
+        batch, early_count = self._admitted(*gather())
+        # On the embedded engine versions move on by commits alone: where something was handed
+        # over that may come back, one who finds nothing makes one, so that it expires.
+        self._result.wrote = self._result.wrote or state.awaits
+        is_sound = self._serve_batch(head, batch, early_count)
+        if helps and is_sound:
+            self._help(head, [one for one in state.requests if own is None or one.name != own.name])
+        for row in self._returned:
+            if row.place not in self._budget.places:
+                self._stock.requeue(self._tr, [row])
+        self._tally.taken = len(self._budget.places)
+        self._tally.write(self._tr)
+        return self._result
+
+    def _ask_head(self, wanted: int, extra: int) -> Head:
+        limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
+        stock = self._stock
+        return Head(self._tr, stock.keys, stock.reader, self._end, limit, self._budget, self._order)
+
+    def _expire(self, state: QueueState, head: Head) -> None:
+        """Put back what has expired; it can be taken at once."""
+        self._retried = state.retried
+        if not state.dues and not state.expired:
+            return
+        stock, tr, max_attempts = self._stock, self._tr, self._taker.max_attempts
+        found = expiry.examine(stock, tr, state.dues, state.expired)
+        self._returned = expiry.apply(stock, tr, self._tally, found, max_attempts)
+        self._result.expired = expiry.counted(found, max_attempts)
+        self._retried = self._result.wrote = True
+        self._more_due = state.more_due or found.is_cut
+        self._budget.reserve(self._returned)
+        head.put_back(self._returned)
+
+    def _admitted(
+        self, waiting: Sequence[TakeRequest], early: int
+    ) -> tuple[list[TakeRequest], int]:
+        """Return those who can be served, and how many of them, the first, are early.
+
+        Those whose calls were made before are answered. A late call with a key was not looked
+        up, so it waits for the next round; so do all who came late where the transaction does
+        not depend on what it has read.
+        """
+        answered = self._taker.answered(self._asked)
+        batch = []
+        prompt = 0
+        for index, one in enumerate(waiting):
+            if one in answered:
+                self._result.results.append((one, answered[one]))
+            elif (one.call is None or one in self._asked) and (
+                index < early or self._order is not Order.LAST_SEEN
+            ):
+                batch.append(one)
+                prompt += index < early
+        batch = _fitting(batch)
+        return batch, min(prompt, len(batch))
+
+    def _serve_batch(self, head: Head, batch: list[TakeRequest], early: int) -> bool:
+        """Take for those who wait in this process; tell whether no row was corrupt."""
+        wanted = [
+            head.take(one.count, leased=one.leases, kept=one.call is not None) for one in batch
+        ]
+        head.finish()
+        wrote = self._result.wrote = self._result.wrote or any(wanted)
+        told_empty = not (self._budget.is_full or self._more_due)
+        portions = [
+            (one, rows)
+            for index, (one, rows) in enumerate(zip(batch, wanted, strict=True))
+            if rows or (told_empty and (index < early or wrote))
+        ]
+        results, is_corrupt = self._taker.deliver(
+            self._tr, self._tally, portions, retried=self._retried
+        )
+        self._result.results += results
+        self._result.late = sum([one.count for one in batch[early:]])
+        return not is_corrupt
+
+    def _help(self, head: Head, requests: list[HelpRequest]) -> None:
+        """Take for other processes, those who asked first before the others."""
+        handed = 0
+        for request in requests:
+            if request.end != self._end:
+                continue
+            asked = self._result.asked + request.wanted
+            if self._result.asked and asked > ROUND_ITEMS:
+                break
+            self._result.asked = asked
+            rows = head.take(request.wanted, leased=True, kept=True)  # as its owner may need
+            handed += sum([len(row.value) for row in rows])
+            head.finish()
+            if not self._hand_over(request, rows) or handed >= _MAX_HANDED_BYTES:
+                break
+
+    def _hand_over(self, request: HelpRequest, rows: list[Row]) -> bool:
+        """Answer a help request; tell whether to go on with the next."""
+        sound = self._taker.sound(self._tr, rows, retried=self._retried)
+        short = len(rows) < request.wanted
+        is_cut = self._budget.is_full or self._more_due
+        if not sound and short and is_cut and not rows:
+            return False  # it is answered by the next round
+        self._result.wrote = True
+        if len(sound) < len(rows) and not sound:
+            remove_request(self._tr, self._stock.meta, request.name)  # its owner meets it
+            return False
+        for row in sound:
+            self._stock.note_hidden(self._tally, self._stock.position(row.place))
+        empty = short and not is_cut and len(sound) == len(rows)
+        hand_over(self._tr, self._stock.meta, request, Handoff(sound, empty, self._retried))
+        return len(sound) == len(rows)
+
+
+def _fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
+    """Return the first, and those behind it as long as there is room for them."""
+    room = ROUND_ITEMS
+    for index, one in enumerate(batch):
+        if index and one.count > room:
+            return list(batch[:index])
+        room -= one.count
+    return list(batch)
+
+
+def take(taker: Taker, tr: Any, request: TakeRequest) -> list[Item]:
+    """Take items in the caller's transaction, which serves no other popper.
+
+    Raises:
+        CorruptItem: One of them cannot be decoded; all stay where they are.
+        IdempotencyKeyReused: The key was another call's.
+    """
+    while True:
+        result = Round(taker, tr, request.end).serve([request], lambda: ([request], 1), helps=False)
+        for _, items in result.results:
+            if isinstance(items, Exception):
+                raise items
+            if request.call is not None and not items and not request.call.replayed:
+                taker.answers.keep_items(tr, request.call, [], [])
+            return items

@@ -1,0 +1,248 @@
+"""Staging: a process whose rounds conflict asks other processes to take items for it.
+
+It writes a help request for those who wait in it, in one commit. The process that takes items
+at that end next takes for the oldest requests too, in the same transaction, and hands the
+items over. The asker looks for its handoff after the time that this usually takes, then ever
+again, and collects it in a transaction of its own. When no process has taken anything for a
+while, the first in line takes for all requests itself: so one process leads for as long as it
+takes items, and the first in line follows it.
+
+Until a transaction collects a handoff, nothing has been taken for those who wait: they may
+leave at any moment. What was taken for them goes back to its place in the transaction that
+collects the rest. What a process that died has not collected goes back when it expires.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.combiner import Combiner
+from fdbqueue.service.consume.handoffs import (
+    HelpRequest,
+    answer_handoff,
+    ask_handoff,
+    remove_pieces,
+    remove_request,
+    write_request,
+)
+from fdbqueue.service.consume.requests import RoundResult, TakeRequest
+from fdbqueue.service.consume.round import ROUND_ITEMS
+from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES
+from fdbqueue.service.reading import End
+from fdbqueue.service.transactions import Conflict, run
+
+#: How long no process must have taken anything before the first in line takes over, in
+#: times that a commit takes; and in seconds, at least and at most.
+_PATIENCE_COMMITS = 2.0
+_MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
+#: When to look for a handoff, in parts of the time it usually takes.
+_FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
+#: Those who are back within so many moments ask together.
+_MOMENTS, _MOMENT_SECONDS = 3, 0.0005
+#: After an error a request is taken back, if that can be done at once.
+_WITHDRAWAL_MS = 1_000
+#: How much a new measurement counts in a running mean.
+_WEIGHT = 0.2
+
+#: Takes items in a round, as ``EndPoppers._round`` does.
+TakeOver = Callable[..., RoundResult]
+
+
+class Staging:
+    """Ask other processes to take from one end of a queue, for those who wait in this one.
+
+    Args:
+        database: Anything with ``create_transaction()``, without a time limit.
+        taker: Takes the queue's items.
+        end: Which end.
+        timeout_seconds: For how long a request holds, and after it the handoff.
+        take_over: Takes items in a round.
+    """
+
+    def __init__(
+        self, database: Any, taker: Taker, end: End, timeout_seconds: float, take_over: TakeOver
+    ) -> None:
+        self._database = database
+        self._taker = taker
+        self._meta = taker.stock.meta
+        self._end: End = end
+        self._timeout_us = int(timeout_seconds * 1_000_000)
+        self._take_over_round = take_over
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, in a forked process."""
+        self._commit_seconds = 0.002
+        self._helped_seconds = 0.005  # from a request to its handoff
+        self._company = 0  # how many asked together the last time
+
+    def take(self, combiner: Combiner) -> bool:
+        """Take for those in line; tell whether another process helped.
+
+        The first of them, and as many as their request has room for.
+        """
+        batch = self._gathered(combiner)
+        if not batch:
+            return True
+        name = os.urandom(HANDOFF_NAME_BYTES)
+        try:
+            batch, request = self._ask(combiner, name, batch)
+            return not batch or self._follow_up(combiner, request, batch)
+        except BaseException:
+            self._withdraw(name)
+            raise
+
+    def _gathered(self, combiner: Combiner) -> list[TakeRequest]:
+        """Return those who ask together; those who were just served have a moment to be back."""
+        for _ in range(_MOMENTS):
+            if len(combiner.waiting()) >= self._company:
+                break
+            time.sleep(_MOMENT_SECONDS)
+        batch = combiner.waiting()
+        self._company = len(batch)
+        room = ROUND_ITEMS
+        for index, one in enumerate(batch):
+            room -= one.count
+            if index and room < 0:
+                return batch[:index]
+        return batch
+
+    def _ask(
+        self, combiner: Combiner, name: bytes, batch: list[TakeRequest]
+    ) -> tuple[list[TakeRequest], HelpRequest]:
+        """Ask for those whose calls were not made before; return them, and the request."""
+        taker = self._taker
+
+        def ask(tr: Any) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
+            asked = taker.ask_answers(tr, batch)
+            answered = taker.answered(asked)
+            rest = taker.unanswered(batch, asked, answered)
+            wanted = sum([one.count for one in rest])
+            request = HelpRequest(name, self._end, wanted, self._timeout_us)
+            if rest:
+                write_request(tr, self._meta, request)
+            return RoundResult([*answered.items()], wrote=bool(rest)), rest, request
+
+        began = time.monotonic()
+        answers, rest, request = run(self._database, ask, wrote=lambda asked: asked[0].wrote)
+        self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
+        combiner.finish(answers.results)
+        return rest, request
+
+    def _follow_up(
+        self, combiner: Combiner, request: HelpRequest, batch: Sequence[TakeRequest]
+    ) -> bool:
+        """Collect what others take, or take it when no other does; tell whether one did."""
+        progress = _Progress(self._helped_seconds, self._patience())
+        while True:
+            progress.pause()
+            look = run(
+                self._database,
+                lambda tr: self._look(tr, combiner, request, batch),
+                wrote=lambda look: isinstance(look, RoundResult),
+            )
+            if isinstance(look, RoundResult):
+                combiner.finish(look.results)
+                self._helped_seconds += _WEIGHT * (progress.seconds - self._helped_seconds)
+                return True
+            combiner.let_go()
+            if look is None:  # it has expired, and what was taken for it went back
+                return True
+            if progress.is_over(*look) and self._take_over(combiner, request, batch):
+                return False
+
+    def _look(
+        self,
+        tr: Any,
+        combiner: Combiner,
+        request: HelpRequest,
+        batch: Sequence[TakeRequest],
+    ) -> RoundResult | tuple[int, int] | None:
+        """Collect the handoff, or return how far others are, and the place in line.
+
+        None when there is neither a handoff nor the request any more.
+        """
+        asked = ask_handoff(tr, self._meta, request.name)
+        waits = tr.snapshot[self._meta.request(request.name)]
+        now = now_us()
+        rows = self._taker.ask_state(tr, now)
+        handoff = answer_handoff(asked)
+        if handoff is not None:
+            return self._taker.collect(tr, combiner.take_up(batch), request, handoff)
+        if not waits.present():
+            return None
+        state = self._taker.parse_state(tr, now, rows)
+        in_line = [one.name for one in state.requests if one.end == self._end]
+        return state.taken, in_line.index(request.name) if request.name in in_line else 0
+
+    def _take_over(
+        self, combiner: Combiner, request: HelpRequest, batch: Sequence[TakeRequest]
+    ) -> bool:
+        """Take for all who asked, because no other process does; tell whether that worked."""
+
+        def gather() -> tuple[list[TakeRequest], int]:
+            found = combiner.take_up(batch)
+            return found, len(found)
+
+        try:
+            result = self._take_over_round(self._database, batch, gather, own=request)
+        except Conflict:
+            combiner.let_go()
+            return False
+        combiner.finish(result.results)
+        return not result.is_answered
+
+    def _withdraw(self, name: bytes) -> None:
+        """Take a request back, with what was taken for it, if that can be done at once."""
+        with contextlib.suppress(Exception):
+            tr = self._database.create_transaction()
+            tr.options.set_timeout(_WITHDRAWAL_MS)
+            handoff = answer_handoff(ask_handoff(tr, self._meta, name))
+            remove_request(tr, self._meta, name)
+            remove_pieces(tr, self._meta, name)
+            self._taker.stock.requeue(tr, [] if handoff is None else handoff.rows)
+            tr.commit().wait()
+
+    def _patience(self) -> float:
+        seconds = _PATIENCE_COMMITS * self._commit_seconds
+        return min(max(seconds, _MIN_PATIENCE_SECONDS), _MAX_PATIENCE_SECONDS)
+
+
+class _Progress:
+    """Decide when to look for a handoff, and when no process seems to be at work.
+
+    Args:
+        usual_seconds: How long it took until now.
+        patience_seconds: For how long no process must have taken anything.
+    """
+
+    def __init__(self, usual_seconds: float, patience_seconds: float) -> None:
+        self._patience = patience_seconds
+        self._pause = usual_seconds * _FIRST_LOOK
+        self._next_pause = usual_seconds * _NEXT_LOOK
+        self._taken: int | None = None
+        self._began = self._since = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return time.monotonic() - self._began
+
+    def pause(self) -> None:
+        """Sleep until it is worth looking."""
+        time.sleep(min(self._pause, _MAX_PATIENCE_SECONDS))
+        self._pause = self._next_pause
+        self._next_pause *= 1.2
+
+    def is_over(self, taken: int, in_line: int) -> bool:
+        """Tell whether no process has taken anything for too long."""
+        now = time.monotonic()
+        if taken != self._taken:
+            self._taken, self._since = taken, now
+        return now - self._since > self._patience * (1 + in_line)

@@ -1,0 +1,221 @@
+"""What becomes of items that are taken off the ready ones, and what a popper must know."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any
+
+from fdbqueue.exceptions import CorruptItem, FdbQueueError
+from fdbqueue.service.answers import Answers
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.handoffs import (
+    Handoff,
+    HelpRequest,
+    read_request,
+    remove_pieces,
+    remove_request,
+)
+from fdbqueue.service.consume.requests import (
+    Portion,
+    QueueState,
+    Result,
+    RoundResult,
+    TakeRequest,
+)
+from fdbqueue.service.counters import Tally, tally_of
+from fdbqueue.service.items import Item
+from fdbqueue.service.keyspace import Due
+from fdbqueue.service.reading import Row
+from fdbqueue.service.stock import Stock
+
+#: One range read returns the counts, the help requests and what is due; requests beyond
+#: these wait for the next popper.
+_MAX_REQUESTS = 200
+_STATE_ROWS = 2 + _MAX_REQUESTS + expiry.MAX_EXPIRED
+
+
+class Taker:
+    """Take items of one queue.
+
+    Args:
+        stock: Its items.
+        relaxed: Whether any of the first items will do.
+        max_attempts: How many failed leases make an item dead; None for no limit.
+    """
+
+    def __init__(self, stock: Stock, *, relaxed: bool, max_attempts: int | None) -> None:
+        self.stock = stock
+        self.answers = Answers(stock)
+        self.max_attempts = max_attempts
+        self.relaxed = relaxed
+
+    # What a popper must know
+
+    def ask_state(self, tr: Any, now: int) -> Any:
+        """Ask for the state of the queue, without waiting for it."""
+        begin, stop = self.stock.meta.present(now)
+        return tr.snapshot.get_range(begin, stop, limit=_STATE_ROWS)
+
+    def parse_state(self, tr: Any, now: int, rows: Any) -> QueueState:
+        """Return what the rows of the state say."""
+        meta = self.stock.meta
+        taken, retried, requests, dues = 0, False, [], []
+        count = 0
+        for row in rows:
+            count += 1
+            if row.key == meta.tally:
+                taken = tally_of(row.value)[1]
+            elif row.key == meta.retried:
+                retried = True
+            elif meta.is_request(row.key):
+                request = read_request(meta, row.key, row.value)
+                if request is not None:
+                    requests.append(request)
+            else:
+                entry = meta.parse_due(row.key)
+                if entry is not None:
+                    dues.append(entry)
+        if count == _STATE_ROWS and not dues:  # so many requests that they hide what is due
+            dues = list(self._due(tr, now, expiry.MAX_EXPIRED))
+        chosen = expiry.chosen(dues, self.relaxed)
+        is_open, handed, expired = _by_age(tr, requests)
+        more_due = len(dues) > len(chosen) or count == _STATE_ROWS
+        return QueueState(taken, retried, is_open, expired, bool(handed), chosen, more_due)
+
+    def all_due(self, tr: Any, now: int) -> Iterator[Due]:
+        """Yield all that is due, in its order."""
+        return self._due(tr, now, 0)
+
+    def _due(self, tr: Any, now: int, limit: int) -> Iterator[Due]:
+        begin, stop = self.stock.meta.due_bounds()[0], self.stock.meta.present(now)[1]
+        for row in tr.snapshot.get_range(begin, stop, limit=limit):
+            entry = self.stock.meta.parse_due(row.key)
+            if entry is not None:
+                yield entry
+
+    # Answers of calls with an idempotency key
+
+    def ask_answers(self, tr: Any, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
+        """Ask for what is kept of calls with a key; of those with the same key, of the first."""
+        named = {one.call.name: one for one in reversed([*batch]) if one.call is not None}
+        return {
+            one: self.answers.ask(tr, one.call) for one in named.values() if one.call is not None
+        }
+
+    def answered(self, asked: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
+        """Return the answers of the calls that were made before."""
+        found: dict[TakeRequest, list[Item] | Exception] = {}
+        for request, answer in asked.items():
+            assert request.call is not None
+            try:
+                items = self.answers.recalled_items(answer, request.call)
+            except FdbQueueError as error:
+                found[request] = error
+            else:
+                if items is not None:
+                    found[request] = items
+        return found
+
+    def unanswered(
+        self,
+        batch: Iterable[TakeRequest],
+        asked: Container[TakeRequest],
+        answered: Container[TakeRequest],
+    ) -> list[TakeRequest]:
+        """Return the requests that were not answered: those with a key that were asked for."""
+        return [one for one in batch if one.call is None or (one in asked and one not in answered)]
+
+    # What becomes of rows
+
+    def collect(
+        self, tr: Any, batch: Sequence[TakeRequest], request: HelpRequest, handoff: Handoff
+    ) -> RoundResult:
+        """Give those who wait what was taken for them, and remove the handoff.
+
+        What those would have had whose threads have gone, or whose calls were made meanwhile,
+        goes to the next; what is left is put back.
+        """
+        tally = self.stock.tally()
+        asked = self.ask_answers(tr, batch)
+        remove_request(tr, self.stock.meta, request.name)
+        remove_pieces(tr, self.stock.meta, request.name)
+        answered = self.answered(asked)
+        portions: list[Portion] = []
+        start = 0
+        for one in self.unanswered(batch, asked, answered):
+            portions.append((one, handoff.rows[start : start + one.count]))
+            start += one.count
+        self.stock.requeue(tr, handoff.rows[start:])
+        portions = [(one, rows) for one, rows in portions if rows or handoff.empty]
+        results, _ = self.deliver(tr, tally, portions, retried=handoff.retried)
+        tally.write(tr)
+        return RoundResult([*answered.items(), *results], wrote=True)
+
+    def deliver(
+        self, tr: Any, tally: Tally, portions: Sequence[Portion], *, retried: bool
+    ) -> tuple[list[Result], bool]:
+        """Do to rows what was wanted of them; no request gets past one that is corrupt.
+
+        It is put back, with all that was taken with it and behind it. A request that got
+        nothing has the error too, because the queue is not empty.
+
+        Returns:
+            The results, and whether a row was corrupt.
+        """
+        corrupt: CorruptItem | None = None
+        results: list[Result] = []
+        for request, rows in portions:
+            result = self._outcome(tr, tally, request, rows, corrupt, retried)
+            if isinstance(result, CorruptItem):
+                corrupt = result
+            results.append((request, result))
+        if corrupt is not None:
+            results = [(request, result or copy.copy(corrupt)) for request, result in results]
+        return results, corrupt is not None
+
+    def sound(self, tr: Any, rows: list[Row], *, retried: bool) -> list[Row]:
+        """Return the rows before the first that is corrupt; put back the others."""
+        loaded = self.stock.reader.load(tr, rows, retried=retried)
+        for index, one in enumerate(loaded):
+            if isinstance(one.item, CorruptItem):
+                self.stock.requeue(tr, rows[index:])
+                return rows[:index]
+        return rows
+
+    def _outcome(
+        self,
+        tr: Any,
+        tally: Tally,
+        request: TakeRequest,
+        rows: Sequence[Row],
+        corrupt: CorruptItem | None,
+        retried: bool,
+    ) -> list[Item] | CorruptItem:
+        if not rows:
+            return []
+        if corrupt is None:
+            loaded = self.stock.reader.load(tr, rows, retried=retried)
+            errors = [one.item for one in loaded if isinstance(one.item, CorruptItem)]
+            if not errors:
+                items = request.effect(tr, tally, loaded)
+                if request.call is not None:
+                    self.answers.keep_items(tr, request.call, loaded, items)
+                return items
+            corrupt = errors[0]
+        self.stock.requeue(tr, rows)
+        return copy.copy(corrupt)
+
+
+def _by_age(
+    tr: Any, requests: list[HelpRequest]
+) -> tuple[list[HelpRequest], list[HelpRequest], list[HelpRequest]]:
+    """Return the open requests, the oldest first, those handed over, and the expired ones."""
+    if not requests:
+        return [], [], []
+    version = tr.get_read_version().wait()
+    requests.sort(key=lambda request: (request.version, request.name))
+    expired = [one for one in requests if one.is_expired(version)]
+    live = [one for one in requests if not one.is_expired(version)]
+    handed = [one for one in live if one.is_handed]
+    return [one for one in live if not one.is_handed], handed, expired

@@ -1,0 +1,237 @@
+"""Wake those who wait for items, without asking for them again and again.
+
+One watch a queue and process, on the count of ready items, wakes all threads and tasks that
+wait for one; when the last of them leaves, it is cancelled. What is hidden until a time wakes
+them too. Foreign writers (the recipes) do not change the count: an item of theirs is noticed
+within five seconds.
+
+A signal handler may raise in a waiting thread at any line. No other waiter depends on it: the
+mutex is held by ``with`` alone, and a thread that was setting the watch and has gone is not
+trusted with that for longer than until the next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fdbqueue.service.awaiting.threads import in_thread
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.handoffs import read_request
+from fdbqueue.service.stock import Stock
+from fdbqueue.service.transactions import run
+
+#: Foreign pushes, and changes that a watch has missed, are noticed after so long.
+_LOOK_SECONDS = 5.0
+_RETRY_SECONDS = 0.5
+#: No more help requests than this are looked at for when a handoff expires.
+_REQUESTS = 200
+#: How often those who wait are asked whether they still want to.
+_ASKED_SECONDS = 1.0
+
+
+class ItemWatch:
+    """Wakes those who wait for the items of one queue, in this process.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        stock: The queue's items.
+    """
+
+    def __init__(self, database: Any, stock: Stock) -> None:
+        self._database = database
+        self._stock = stock
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, in a forked process."""
+        self._mutex = threading.Lock()
+        #: What wakes each of those who wait; called under the mutex.
+        self._wakes: set[Callable[[], None]] = set()
+        self._generation = 0
+        self._watch: Any = None
+        #: Until when the thread is trusted that is setting the watch; 0 where none is.
+        self._arming_until = 0.0
+        self._look_at = 0.0
+
+    @property
+    def generation(self) -> int:
+        """How often it has woken all; ask before looking whether the queue is empty."""
+        return self._generation
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._wakes)
+
+    def wait(
+        self,
+        seen: int,
+        deadline: float,
+        waits_while: Callable[[], bool] | None = None,
+        *,
+        database: Any = None,
+    ) -> bool:
+        """Return once all were woken since ``seen``, or may have missed something.
+
+        Args:
+            seen: What :attr:`generation` was before the queue was found to be empty.
+            deadline: When to give up, by :func:`time.monotonic`.
+            waits_while: Asked about once a second; False gives up, too.
+            database: Where to set the watch; its transactions may have a time limit.
+
+        Returns:
+            Whether it is worth looking at the queue again: not so when it was given up.
+        """
+        gate = threading.Lock()
+        gate.acquire()
+        wake = functools.partial(_open, gate)
+        try:
+            if not self._enter(wake, seen):
+                return True
+            self._arm(database)
+            return self._sleep(gate, seen, deadline, waits_while)
+        finally:
+            self._leave(wake)
+
+    async def wait_in_loop(self, seen: int, deadline: float) -> None:
+        """Do as :meth:`wait` does, in an event loop and without a thread.
+
+        A cancelled wait ends at once, unless it is setting the watch that all share.
+        """
+        woken = asyncio.Event()
+        wake = functools.partial(_wake, asyncio.get_running_loop(), woken)
+        try:
+            if not self._enter(wake, seen):
+                return
+            if not self._is_watched():
+                await in_thread(self._arm, None)
+            while self._generation == seen:
+                woken.clear()
+                remaining = min(deadline, self._look_at) - time.monotonic()
+                if remaining <= 0:
+                    return
+                timer = asyncio.get_running_loop().call_later(remaining, woken.set)
+                try:
+                    if self._generation == seen:  # it wakes none who has not cleared the event
+                        await woken.wait()
+                finally:
+                    timer.cancel()
+        finally:
+            self._leave(wake)
+
+    def _enter(self, wake: Callable[[], None], seen: int) -> bool:
+        with self._mutex:
+            if self._generation != seen:
+                return False
+            self._wakes.add(wake)
+            return True
+
+    def _sleep(
+        self,
+        gate: threading.Lock,
+        seen: int,
+        deadline: float,
+        waits_while: Callable[[], bool] | None,
+    ) -> bool:
+        while waits_while is None or waits_while():
+            asked_at = math.inf if waits_while is None else time.monotonic() + _ASKED_SECONDS
+            while True:
+                if self._generation != seen:
+                    return True
+                now = time.monotonic()
+                remaining = min(deadline, self._look_at) - now
+                if remaining <= 0:
+                    return True
+                if now >= asked_at:
+                    break
+                gate.acquire(timeout=min(remaining, asked_at - now))
+        return False
+
+    def _is_watched(self) -> bool:
+        return self._watch is not None or time.monotonic() < self._arming_until
+
+    def _arm(self, database: Any) -> None:
+        """Watch the count, unless that is done or there is an item already."""
+        with self._mutex:
+            if self._is_watched():
+                return
+            self._arming_until = self._look_at = time.monotonic() + _LOOK_SECONDS
+        watch = None
+        try:
+            watch, seconds = run(database or self._database, self._look, wrote=lambda _: False)
+            self._look_at = min(self._look_at, time.monotonic() + max(seconds, 0.0))
+        finally:
+            with self._mutex:
+                self._arming_until = 0.0
+                self._watch = watch
+                if watch is None:
+                    self._wake_all()
+        if watch is not None:
+            watch.on_ready(functools.partial(self._fire, watch))
+
+    def _look(self, tr: Any) -> tuple[Any, float]:
+        """Return a watch, None when there is an item; and in how many seconds one may come back."""
+        stock, meta = self._stock, self._stock.meta
+        head = tr.snapshot.get_range(*stock.keys.bounds(), limit=1)
+        first = tr.snapshot.get_range(*meta.due_bounds(), limit=1)
+        requests = tr.snapshot.get_range(*meta.requests(), limit=_REQUESTS)
+        if any(True for _ in head):
+            return None, math.inf
+        entries = [meta.parse_due(row.key) for row in first]
+        now = now_us()
+        left = [entry.moment - now for entry in entries if entry is not None]
+        found = [read_request(meta, row.key, row.value) for row in requests]
+        if any(found):
+            version = tr.get_read_version().wait()
+            left += [one.left(version) for one in found if one is not None and one.is_handed]
+        return tr.watch(meta.tally), min(left, default=math.inf) / 1_000_000
+
+    def _fire(self, watch: Any, _: Any) -> None:
+        """Wake all, when the watch says that something has changed; called by any thread."""
+        try:
+            watch.wait()
+            changed = True
+        except Exception:  # noqa: BLE001  # cancelled or lost: then look again soon
+            changed = False
+        with self._mutex:
+            if self._watch is not watch:
+                return
+            self._watch = None
+            if changed:
+                self._wake_all()
+                return
+            self._look_at = min(self._look_at, time.monotonic() + _RETRY_SECONDS)
+            for wake in self._wakes:
+                wake()
+
+    def _wake_all(self) -> None:
+        self._generation += 1
+        for wake in self._wakes:
+            wake()
+
+    def _leave(self, wake: Callable[[], None]) -> None:
+        watch = None
+        with self._mutex:
+            self._wakes.discard(wake)
+            if not self._wakes:
+                watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.cancel()
+
+
+def _open(gate: threading.Lock) -> None:
+    """Open the gate of a waiting thread, under the mutex."""
+    if gate.locked():
+        gate.release()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed with a task waiting
+        loop.call_soon_threadsafe(woken.set)

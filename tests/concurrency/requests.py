@@ -1,0 +1,59 @@
+"""Poppers that ask others for help, and then die."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fdbqueue.service import Queue, run
+from fdbqueue.service.consume.handoffs import HelpRequest, write_request
+from fdbqueue.service.keyspace import MetaKeys
+from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES
+from fdbqueue.service.reading import End
+
+#: A time that does not end during a test.
+LONG_SECONDS = 3_600.0
+
+
+def ask(queue: Queue, end: End, wanted: int, seconds: float = LONG_SECONDS) -> HelpRequest:
+    """Write the help request of a popper, and return it."""
+    name = os.urandom(HANDOFF_NAME_BYTES)
+    request = HelpRequest(name, end, wanted, int(seconds * 1_000_000))
+    meta = MetaKeys(queue.subspace.key())
+    run(queue.database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
+    return request
+
+
+@pytest.fixture
+def ask_and_die() -> Callable[..., None]:
+    """Ask others for items as a popper does who then dies: ``ask_and_die(queue, lowest=1)``."""
+
+    def ask_twice(
+        queue: Queue, *, lowest: int = 0, highest: int = 0, seconds: float = LONG_SECONDS
+    ) -> None:
+        if lowest:
+            ask(queue, "min", lowest, seconds)
+        if highest:
+            ask(queue, "max", highest, seconds)
+
+    return ask_twice
+
+
+@pytest.fixture
+def let_expire() -> Callable[[Queue], None]:
+    """Let the time be over of all help requests of a queue, and of what was handed over."""
+
+    def expire(queue: Queue) -> None:
+        meta = MetaKeys(queue.subspace.key())
+        begin = meta.request(b"")
+
+        def shorten(tr: Any) -> None:
+            for row in tr.get_range(begin, begin + b"\xff" * 9):
+                tr[row.key] = bytes(row.value)[:-8] + bytes(8)
+
+        run(queue.database, shorten, wrote=lambda _: True)
+
+    return expire
