@@ -23,6 +23,7 @@ from fdbqueue.service import Item, Queue
 from tests.concurrency.clients import together
 from tests.concurrency.history import Recorder
 from tests.concurrency.kinds import KINDS, Kind
+from tests.concurrency.storm import rage
 
 #: How a test starts one; then come the engine, the kind, the subspace's prefix in hex, the
 #: name of what to do, and its arguments in JSON.
@@ -44,7 +45,12 @@ def main(database: Any) -> None:
         warnings.simplefilter("ignore", ImportWarning)  # of what the binding imports
         database = foundationdb.open(os.environ["FDB_CLUSTER_FILE"])
     kind = next(kind for kind in KINDS if kind.name == kind_name)
-    tasks: dict[str, Callable[..., None]] = {"toil": toil, "pop": pop, "record": record}
+    tasks: dict[str, Callable[..., None]] = {
+        "toil": toil,
+        "pop": pop,
+        "record": record,
+        "storm": storm,
+    }
     subspace = Subspace(rawPrefix=bytes.fromhex(prefix))
     tasks[task](kind, database, subspace, **json.loads(arguments))
 
@@ -96,6 +102,11 @@ def record(
         say("ready")
         sys.stdin.readline()
         say(list(itertools.chain.from_iterable(together(threads, work))))
+
+
+def storm(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
+    """Pop while signals come, and say what came of it."""
+    say(rage(kind, database, subspace, **arguments))
 
 
 class _Toiler:

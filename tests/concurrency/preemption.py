@@ -1,0 +1,67 @@
+"""Threads that are preempted at random lines of the package, to bring races out."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import fdbqueue
+
+_PACKAGE = str(Path(fdbqueue.__file__).parent)
+#: Long enough for all other threads to run.
+_MAX_SLEEP_SECONDS = 0.002
+
+
+@contextlib.contextmanager
+def preempted(seed: object, rate: float, part: str = "service") -> Iterator[None]:
+    """Let every thread that starts in here sleep at random lines of a part of the package.
+
+    Args:
+        seed: Makes the same choices, as far as threads run alike.
+        rate: At which part of the lines.
+        part: A folder of the package.
+    """
+    folder = f"{_PACKAGE}/{part}/"
+    dice = random.Random(str(seed))
+
+    def at_line(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        if event == "line" and dice.random() < rate:
+            time.sleep(dice.random() * _MAX_SLEEP_SECONDS)
+        return at_line
+
+    def at_call(frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        return at_line if frame.f_code.co_filename.startswith(folder) else None
+
+    before = threading.gettrace()
+    threading.settrace(at_call)
+    try:
+        yield
+    finally:
+        threading.settrace(before)  # type: ignore[arg-type]  # None is what it is by default
+        sys.settrace(None)
+
+
+def raising_at(line: int, error: BaseException) -> tuple[Callable[..., Any], Callable[[], int]]:
+    """Return a trace function that raises once, at the n-th line run of the service.
+
+    And what tells how many lines were run.
+    """
+    folder = f"{_PACKAGE}/service/"
+    count = 0
+
+    def at_line(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        nonlocal count
+        if event == "line" and frame.f_code.co_filename.startswith(folder):
+            count += 1
+            if count == line:
+                raise error
+        return at_line
+
+    return at_line, lambda: count
