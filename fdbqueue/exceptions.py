@@ -97,7 +97,7 @@ class ValueTooLarge(InvalidInput):
 
 
 class BatchTooLarge(InvalidInput):
-    """The values are over the limit together; nothing was written."""
+    """They are too many, or too large, for one transaction; nothing was written."""
 
     code = "batch_too_large"
 

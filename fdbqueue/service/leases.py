@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fdbqueue.exceptions import InvalidInput, ItemNotFound, LeaseLost
+from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, LeaseLost
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.counters import Tally
@@ -24,6 +24,10 @@ from fdbqueue.service.stock import Hidden, Stock
 
 _MARK_BYTES = 8
 _MAX_MOVED_BYTES = 1_000_000
+#: FoundationDB's limit is 10,000,000. Three keys are cleared, each sent three times with its
+#: conflict range, and one is read, which is sent twice.
+_MAX_ACKED_BYTES = 9_000_000
+_ACK_KEYS_SENT = 12
 _MAX_REASON = 1_000
 #: A lease or a delay lasts no longer: ten years.
 MAX_SECONDS = 315_360_000
@@ -74,10 +78,17 @@ class Leases:
         )
 
     def ack(self, tr: Any, tokens: Sequence[str]) -> list[str]:
-        """Remove leased items for good, and return the tokens of those not held any more."""
+        """Remove leased items for good, and return the tokens of those not held any more.
+
+        Raises:
+            BatchTooLarge: They are more than one transaction can remove.
+        """
         lost = []
         tally = self._stock.tally()
         parsed = [self._parse(token) for token in tokens]
+        most = max(1, _MAX_ACKED_BYTES // (_ACK_KEYS_SENT * self._stock.keys.size_bytes))
+        if len(parsed) > most:
+            raise BatchTooLarge(queue=self._stock.queue, leases=len(parsed), most=most)
         found = self._stock.facts(tr, State.LEASED, [place for place, _ in parsed])
         for token, (_, mark), hidden in zip(tokens, parsed, found, strict=True):
             if hidden is None or hidden.mark != mark:

@@ -4,6 +4,9 @@ A search after Wing and Gong, "Testing and Verifying Concurrent Objects" (1993):
 that could come first, try each and go on with the rest. What has been tried is remembered:
 the set of calls done, and the queue they left (Lowe, "Testing for Linearizability", 2017).
 For long histories, where that takes too long, there are the rules that follow from it.
+
+A pop at the max end may take what was the last at a moment while it ran, and remove it later:
+so much is promised there. The search notes of each such pop whether that moment has been.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from tests.concurrency.history import Call
 #: The items of a queue in their order: pairs of priority and text.
 State = tuple[tuple[Any, str], ...]
 
+MAX_POPS = frozenset({"pop_max", "pop_many_max"})
+
 
 def linearization(calls: Sequence[Call]) -> list[Call] | None:
     """Return an order of the calls that explains their results, None where there is none.
@@ -27,14 +32,15 @@ def linearization(calls: Sequence[Call]) -> list[Call] | None:
     Calls without an end may be left out: nobody knows whether they took effect.
     """
     search = _Search(sorted(calls, key=lambda call: (call.start, call.end)))
-    seen: set[tuple[int, State]] = set()
-    pending: list[tuple[int, State, tuple[int, ...]]] = [(0, (), ())]
+    seen: set[tuple[int, int, State]] = set()
+    pending: list[tuple[int, int, State, tuple[int, ...]]] = [(0, 0, (), ())]
     while pending:
-        done, state, order = pending.pop()
+        done, last_seen, state, order = pending.pop()
         if done & search.needed == search.needed:
             return [search.calls[number] for number in order]
-        for number, following in reversed(search.steps(done, state)):
-            step = (done | 1 << number, following)
+        last_seen = search.last_seen(done, last_seen, state)
+        for number, following in reversed(search.steps(done, last_seen, state)):
+            step = (done | 1 << number, last_seen & ~(1 << number), following)
             if step not in seen:
                 seen.add(step)
                 pending.append((*step, (*order, number)))
@@ -54,7 +60,14 @@ class _Search:
             if call.name.startswith("peek") and call.result
         ]
 
-    def steps(self, done: int, state: State) -> list[tuple[int, State]]:
+    def last_seen(self, done: int, before: int, state: State) -> int:
+        """Return the pops at the max end that have seen what they took as the last."""
+        for number in self._possible(done):
+            if self.calls[number].name in MAX_POPS and apply(state, self.calls[number]) is not None:
+                before |= 1 << number
+        return before
+
+    def steps(self, done: int, last_seen: int, state: State) -> list[tuple[int, State]]:
         """Return the calls that can be next, and the queue as each leaves it.
 
         Where one can be next without making anything else impossible that is to come, it is
@@ -64,6 +77,8 @@ class _Search:
         for number in self._possible(done):
             call = self.calls[number]
             following = apply(state, call)
+            if following is None and last_seen >> number & 1:
+                following = without(state, call)
             if following is None:
                 continue
             if not call.name.startswith("push") and not self._is_yet_to_be_seen(call, done):
@@ -102,6 +117,12 @@ def apply(state: State, call: Call) -> State | None:
     if call.name.startswith("peek"):
         return state
     return state[count:] if at_min else state[: len(state) - count]
+
+
+def without(state: State, call: Call) -> State | None:
+    """Return the queue without what a pop took, None where something of it is not there."""
+    left = tuple(item for item in state if item[1] not in call.result)
+    return left if len(left) == len(state) - len(call.result) else None
 
 
 def _key(priority: Any) -> Any:

@@ -83,3 +83,16 @@ def test_a_peek_takes_nothing():
     seen = pop(2, 3, "a", name="peek_min")
     assert linearization([push(0, 1, "a"), seen, pop(4, 5, "a")])
     assert not linearization([push(0, 1, "a"), seen, pop(4, 5)])
+
+
+def test_a_pop_at_the_max_end_may_remove_later_what_it_saw_as_the_last():
+    """Not what was not the last at any moment while it ran, and not at the min end."""
+    late = [push(0, 1, "a"), push(3, 4, "b"), pop(5, 6, "b", name="pop_max")]
+    peek = pop(5, 6, "b", name="peek_max")
+    assert linearization([*late, pop(2, 7, "a", name="pop_max")])
+    seen = [push(0, 1, "a"), push(3, 4, "b"), peek, pop(7, 8, "a", name="peek_min")]
+    assert linearization([*seen, pop(2, 9, "a", name="pop_max"), pop(10, 11, "b")])
+    assert not linearization([*seen, pop(4.5, 9, "a", name="pop_max"), pop(10, 11, "b")])
+    assert not linearization([push(0, 1, "b"), push(3, 4, "a"), pop(2, 9, "a"), pop(10, 11, "b")])
+    empty = [push(3, 4, "b"), pop(5, 6, "b", name="peek_min"), pop(2, 9, name="pop_max")]
+    assert linearization(empty)

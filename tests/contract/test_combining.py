@@ -1,0 +1,242 @@
+"""Threads that one transaction serves, and what becomes of those that leave."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fdbqueue.deadlines import TimedDatabase
+from fdbqueue.exceptions import BatchTooLarge, CorruptItem, DeadlineExceeded, OutcomeUnknown
+from fdbqueue.service import FifoQueue, PriorityQueue, run
+from fdbqueue.service.consume.handoffs import answer_handoff, ask_handoff
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another
+from tests.concurrency.requests import ask
+from tests.contract.test_contention import Meddled
+from tests.engines.children import wait_until
+
+SOON_SECONDS = 60
+
+
+class Held(Meddled):
+    """A database whose commits are held up while a gate is closed."""
+
+    def __init__(self, database):
+        super().__init__(database)
+        self.begun = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+        self.meddle = self._wait
+
+    def _wait(self):
+        self.begun.release()
+        assert self.gate.acquire(timeout=SOON_SECONDS)
+
+
+@pytest.fixture
+def pool():
+    """Some threads."""
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+@pytest.fixture
+def ten(database, subspace):
+    """A queue of ten items."""
+    queue = FifoQueue(database, subspace)
+    queue.push_many(range(10))
+    return queue
+
+
+@pytest.fixture
+def held(database, ten):
+    """The database, with commits that wait for a gate."""
+    return Held(database)
+
+
+def begun(held):
+    """Wait until a commit has begun."""
+    assert held.begun.acquire(timeout=SOON_SECONDS)
+
+
+def patient_and_not(held, subspace, seconds):
+    """Return one queue without a limit, and one whose calls give up after a time."""
+    hurried = TimedDatabase(held, lambda: seconds)
+    return FifoQueue(held, subspace), FifoQueue(hurried, subspace)
+
+
+def test_who_gives_up_in_line_has_taken_nothing(held, subspace, pool, ten):
+    """It says so, and what comes later gets the items."""
+    patient, hurried = patient_and_not(held, subspace, 0.05)
+    first = pool.submit(patient.pop)
+    begun(held)
+    with pytest.raises(DeadlineExceeded) as caught:
+        hurried.pop()
+    assert caught.value.outcome_known is True
+    held.gate.release()
+    assert first.result(SOON_SECONDS).value == 0
+    assert [item.value for item in ten.pop_many(10)] == list(range(1, 10))
+
+
+@pytest.mark.parametrize("operation", ["pop", "lease", "lease_batch"])
+def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten, operation):
+    """Its outcome was unknown to it; the helper puts it back to its place."""
+    patient, hurried = patient_and_not(held, subspace, 0.5)
+
+    def take():
+        return (
+            hurried.lease_batch(2) if operation == "lease_batch" else getattr(hurried, operation)()
+        )
+
+    first = pool.submit(patient.pop)
+    begun(held)
+    second = pool.submit(take)
+    wait_until(lambda: patient._poppers.in_line("min") == 1)
+    held.gate.release()
+    assert first.result(SOON_SECONDS).value == 0
+    begun(held)  # the helper takes for the second, and cannot commit yet
+    with pytest.raises(OutcomeUnknown) as caught:
+        second.result(SOON_SECONDS)
+    assert caught.value.outcome_known is False
+    held.meddle = lambda: None
+    held.gate.release()
+    wait_until(lambda: [item.value for item in ten] == list(range(1, 10)))
+    held_now = assert_counted(ten)
+    assert not held_now["leased"]
+    assert [item.attempts for item in ten.pop_many(10)] == [0] * 9
+
+
+def test_an_error_of_the_engine_is_given_to_each_who_waited(database, subspace, pool, ten):
+    """Each has one of its own, which says that nothing was taken; later calls go on."""
+    broken = threading.Event()
+    held = Held(database)
+    create = held.create_transaction
+
+    class Breaking:
+        def create_transaction(self):
+            if broken.is_set():
+                raise ConnectionError("the engine is away")
+            return create()
+
+    queue = FifoQueue(Breaking(), subspace)
+    first = pool.submit(queue.pop)
+    begun(held)
+    others = [pool.submit(queue.pop) for _ in range(3)]
+    wait_until(lambda: queue._poppers.in_line("min") == 3)
+    broken.set()
+    held.gate.release()
+    assert first.result(SOON_SECONDS).value == 0
+    errors = [other.exception(SOON_SECONDS) for other in others]
+    assert {type(error) for error in errors} == {ConnectionError}
+    assert len({id(error) for error in errors}) == 3
+    broken.clear()
+    held.meddle = lambda: None
+    assert queue.pop().value == 1
+
+
+def test_ends_do_not_wait_for_each_other(held, subspace, pool, ten):
+    """A pop at one end goes on while the commit of one at the other is held up."""
+    queue = FifoQueue(held, subspace)
+    first = pool.submit(queue.pop_min)
+    begun(held)
+    held.meddle = lambda: None
+    assert queue.pop_max().value == 9
+    held.gate.release()
+    assert first.result(SOON_SECONDS).value == 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten, count):
+    """Neither what lies behind it, nor what another process asked for before it was seen."""
+    corrupt = ten.page().items[count].id
+    key = subspace.key() + ten._keys.place_named(corrupt)
+    run(database, lambda tr: tr.set(key, b"\xff"))
+    requests = [ask(ten, "min", 1) for _ in range(4)]
+    with pytest.raises(CorruptItem):
+        ten.pop_many(count + 1)
+    assert [len(item.id) > 0 for item in ten.page().items] == [True] * 10  # all are there
+    assert [item.value for item in ten.pop_many(count)] == list(range(count))
+    asked = [ask_handoff(database.create_transaction(), ten._meta, one.name) for one in requests]
+    assert [answer_handoff(one) for one in asked] == [None] * 4
+    assert ten.page().items[0].id == corrupt
+
+
+# What is too much for one transaction
+
+
+def test_batches_of_the_dead_come_back_however_many(database, subspace, clock):
+    """A bounded number of bytes in each transaction, by what is sent, keys and all."""
+    place = subspace["x" * 2_000]
+    queue = FifoQueue(database, place)
+    queue.push_many(range(3_200))
+    for _ in range(8):
+        assert len(queue.lease_batch(400, seconds=1)) == 400
+    assert queue.pop() is None
+    clock.advance(2)
+    first = queue.peek().value
+    found = [queue.pop().value]
+    assert found == [first]
+    while items := queue.pop_many(500):
+        found += [item.value for item in items]
+    assert sorted(found) == list(range(3_200))
+    assert_counted(queue)
+
+
+def test_leases_under_the_longest_names_come_back(database, subspace, clock):
+    """As many in a transaction as it can send."""
+    place = subspace["x" * 9_000]
+    queue = FifoQueue(database, place)
+    queue.push_many(range(60))
+    while queue.lease_many(40, seconds=1):
+        pass
+    assert queue.counts().leased == 60
+    clock.advance(2)
+    found = []
+    while items := queue.pop_many(10):
+        found += [item.value for item in items]
+    assert sorted(found) == list(range(60))
+    assert_counted(queue)
+
+
+def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
+    """In as many transactions as that takes."""
+    queue = FifoQueue(database, subspace["x" * 2_000])
+    queue.push_many(range(1_600))
+    while queue.lease_batch(400, seconds=1):
+        pass
+    clock.advance(2)
+    assert queue.settle_overdue() == 4
+    assert [item.value for item in queue.pop_many(3)] == [0, 1, 2]
+
+
+def test_too_many_acks_for_one_transaction_are_refused(database, subspace):
+    """By how many it could have been; nothing is changed."""
+    queue = PriorityQueue(database, subspace["x" * 1_000])
+    queue.push_many((n, 1) for n in range(900))
+    leases = []
+    while items := queue.lease_many(300):
+        leases += items
+    with pytest.raises(BatchTooLarge) as caught:
+        queue.ack_many(leases)
+    most = caught.value.context["most"]
+    assert 300 < most < 900
+    assert queue.counts().leased == 900
+    assert queue.ack_many(leases[:most]) == most
+    assert queue.counts().leased == 900 - most
+
+
+def test_ten_thousand_acks_fit_where_names_are_short(database, subspace):
+    """Or they are refused, with a limit that holds."""
+    queue = FifoQueue(another(database), subspace)
+    queue.push_many([0] * 10_000)
+    leases = []
+    while items := queue.lease_many(10_000):
+        leases += items
+    try:
+        assert queue.ack_many(leases) == 10_000
+    except BatchTooLarge as error:
+        most = error.context["most"]
+        assert queue.ack_many(leases[:most]) == most
+        assert queue.ack_many(leases[most:]) == 10_000 - most
+    assert not any(assert_counted(queue).values())
