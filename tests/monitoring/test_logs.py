@@ -109,7 +109,8 @@ def test_what_the_dead_took_is_told_when_it_goes_back(fifo, clock, caplog):
     clock.advance(2)
     assert fifo.pop().value == "a"
     text = "items that were taken and never collected were put back"
-    assert said(caplog, "fdbqueue.service.consume.expiry") == [(text, {"queue": "fifo", "handoffs": 1})]
+    logged = said(caplog, "fdbqueue.service.consume.expiry")
+    assert logged == [(text, {"queue": "fifo", "handoffs": 1})]
 
 
 def test_an_outcome_that_stays_unknown_is_told(engine, subspace, caplog):
