@@ -34,8 +34,10 @@ MIN_SWEPT_SECONDS = 600
 
 _STAMP_BYTES = 10
 _NUMBER_BYTES = 8
-#: Versions advance by about a million a second.
+#: Versions advance by about a million a second, and by a hundred million when a cluster recovers.
 _VERSIONS_PER_SECOND = 1_000_000
+#: A receipt that is younger by the database's versions is not swept.
+MIN_SWEPT_VERSIONS = MIN_SWEPT_SECONDS * _VERSIONS_PER_SECOND
 _SWEPT_AT_ONCE = 1_000
 
 _places: weakref.WeakKeyDictionary[Any, Subspace] = weakref.WeakKeyDictionary()
@@ -95,6 +97,11 @@ class Receipt:
         self._slots = _slots
         self._slot = self._slots.take()
         self._key = place_of(database).pack((self._slots.client, self._slot))
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is this process's, and not of one that this process was forked from."""
+        return self._slots is _slots
 
     def write(self, tr: Any) -> int:
         """Let a transaction leave a receipt, and return its number."""
