@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import fdbqueue.service
-from fdbqueue.exceptions import CorruptItem, LeaseLost
-from fdbqueue.service import run
+from fdbqueue.exceptions import CorruptItem, LeaseLost, PushInterrupted
+from fdbqueue.service import FifoQueue, run
 from fdbqueue.service import transactions as loop
 from fdbqueue.service.transactions import run_stamped
 from tests.faults.faulty import AFTER, BEFORE, LATE, Fault
@@ -80,6 +80,67 @@ def test_an_error_of_a_later_run_is_true(engine, subspace, fault, raised):
     database.land_all()
     assert number(engine.database, key) in MAY_HOLD[end]
     assert end == (DONE if len(runs) == 1 else NOTHING)
+
+
+# Many transactions
+
+MANY = [b"x" * 90_000] * 20  # about a megabyte is one transaction
+
+
+class Alarming(FailingOnce):
+    """A database whose second commit takes effect, and then raises an error."""
+
+    def __init__(self, database, error):
+        super().__init__(database, lambda _: error(), None)
+        self._draws = iter([None, Fault(0, "after")])
+
+    def draw(self):
+        return next(self._draws, None)
+
+
+class Closing(FailingOnce):
+    """A database that is interrupted when its second transaction begins."""
+
+    def __init__(self, database, error):
+        super().__init__(database, error, None)
+
+    def create_transaction(self):
+        if self.happened:
+            raise self.error
+        self.count("begun")
+        return super().create_transaction()
+
+
+def test_an_alarm_in_a_push_of_many(engine, subspace):
+    """It says how many are in, and how many after these may be."""
+    database = Alarming(engine.database, Alarm)
+    with pytest.raises(PushInterrupted) as caught:
+        FifoQueue(database, subspace, codec="bytes").push_many(MANY)
+    assert isinstance(caught.value.__cause__, Alarm)
+    pushed, unknown = caught.value.context["pushed"], caught.value.context["unknown"]
+    assert 0 < pushed < pushed + unknown == len(MANY)
+    assert FifoQueue(engine.database, subspace).size() == len(MANY)
+
+
+@pytest.mark.parametrize("interrupted", [Alarming, Closing])
+def test_an_interrupt_of_a_push_of_many(engine, subspace, interrupted):
+    """It is raised as it is, and does not say that nothing happened."""
+    interrupted = interrupted(engine.database, KeyboardInterrupt)
+    queue = FifoQueue(interrupted, subspace, codec="bytes")
+    assert tell(lambda: queue.push_many(MANY)) == UNKNOWN
+    assert FifoQueue(engine.database, subspace).size() > 0
+
+
+def test_an_interrupt_before_a_push_of_many(engine, subspace):
+    """One that comes while the first values are read says that nothing was pushed."""
+    queue = FifoQueue(engine.database, subspace)
+
+    def values():
+        yield 1
+        raise KeyboardInterrupt
+
+    assert tell(lambda: queue.push_many(values())) == NOTHING
+    assert queue.size() == 0
 
 
 # Each line
