@@ -18,8 +18,8 @@ How a call of :func:`run` goes. Only its own thread acts for it.
    - It holds another number, or nothing: the attempt has not taken effect up to this version.
      After 1021 it never will, because FoundationDB makes sure that such a commit is not under
      way any more. After 1039 it may be: then a fence, a transaction that changes the slot and
-     nothing else, is committed first. The attempt depends on the slot, so it is refused from
-     then on.
+     nothing else, is committed first. The attempt depends on the slot, as of a version it got
+     before it was sent, so it is refused from then on. What was not sent yet was cancelled.
    - It holds nothing, and versions have moved on so far that the receipt may have been swept:
      the call ends with ``OutcomeUnknown``.
 
