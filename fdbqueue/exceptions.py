@@ -152,6 +152,7 @@ class OutcomeUnknown(FdbQueueError):
     """The commit may or may not have taken effect."""
 
     code = "outcome_unknown"
+    outcome_known: ClassVar[bool] = False
 
 
 class EngineError(FdbQueueError):

@@ -186,16 +186,20 @@ class Pusher:
             PushInterrupted: Something failed when some were written already, or may be.
         """
         pushed = 0
-        batch: list[Entry] = []
+        begun: list[Entry] = []
         try:
             for batch in split(entries, self._keys.size_bytes):
+                begun = batch
                 put = functools.partial(self._put_batch, database, batch, beside)
                 pushed += observing.observed("push_many", self._queue, put)
-        except OutcomeUnknown as error:
-            raise PushInterrupted(queue=self._queue, pushed=pushed, unknown=len(batch)) from error
-        except Exception as error:
-            if pushed:
-                raise PushInterrupted(queue=self._queue, pushed=pushed) from error
+                begun = []
+        except BaseException as error:
+            unknown = 0 if getattr(error, "outcome_known", False) else len(begun)
+            if not isinstance(error, Exception):
+                vars(error)["outcome_known"] = not pushed and not unknown
+            elif pushed or isinstance(error, OutcomeUnknown):
+                counts = {"pushed": pushed, **({"unknown": unknown} if unknown else {})}
+                raise PushInterrupted(queue=self._queue, **counts) from error
             raise
         return pushed
 

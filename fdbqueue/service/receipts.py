@@ -1,13 +1,13 @@
 """Receipts: how the retry loop learns what became of a commit whose outcome is unknown.
 
 A transaction that writes also sets one key, its client thread's slot, to a number that no
-other attempt has. Whoever does not know whether the commit took effect reads the slot. The
-attempt depends on the slot too, so of two attempts of one call, only one can take effect,
-even when the first is still under way while the second runs.
+other attempt has. A call that does not know whether its commit took effect reads the slot. The
+attempt depends on the slot too, so whatever changes the slot first keeps it from taking effect.
+:mod:`fdbqueue.service.transactions` says how a call goes.
 
 A slot is used again by its thread's next operation, and by other threads after that: there
-are as many as a process ever had operations under way at once. Those of processes that have
-ended stay until they are swept.
+are as many as a process ever had operations under way at once, and one more for each call whose
+outcome stayed unknown. Those of processes that have ended stay until they are swept.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ MIN_SWEPT_SECONDS = 600
 
 _STAMP_BYTES = 10
 _NUMBER_BYTES = 8
-#: Versions advance by about a million a second.
+#: Versions advance by about a million a second, and by a hundred million when a cluster recovers.
 _VERSIONS_PER_SECOND = 1_000_000
+#: A receipt that is younger by the database's versions is not swept.
+MIN_SWEPT_VERSIONS = MIN_SWEPT_SECONDS * _VERSIONS_PER_SECOND
 _SWEPT_AT_ONCE = 1_000
 
 _places: weakref.WeakKeyDictionary[Any, Subspace] = weakref.WeakKeyDictionary()
@@ -96,6 +98,11 @@ class Receipt:
         self._slot = self._slots.take()
         self._key = place_of(database).pack((self._slots.client, self._slot))
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is this process's, and not of one that this process was forked from."""
+        return self._slots is _slots
+
     def write(self, tr: Any) -> int:
         """Let a transaction leave a receipt, and return its number."""
         number = next(_numbers)
@@ -119,13 +126,14 @@ def sweep(database: Any, *, older_than_seconds: float = 86_400) -> int:
     """Remove the receipts of clients that have not written for a time.
 
     In bounded transactions. A client that lives on loses nothing by it: its next
-    operation writes its slot anew.
+    operation writes its slot anew, and a call that may miss its receipt says so.
 
     Args:
         database: Anything with ``create_transaction()``.
         older_than_seconds: How long ago the last operation must have been, by the
-            database's versions; at least 600. A client that was cut off from the database
-            for as long, right after a commit of unknown outcome, would repeat it.
+            database's versions; at least 600. A call that was cut off from the database for
+            600, right after a commit of unknown outcome, and finds no receipt, ends with
+            ``OutcomeUnknown``.
 
     Returns:
         How many were removed.

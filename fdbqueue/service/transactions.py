@@ -1,10 +1,48 @@
-"""The retry loop, exactly once: and the decorator for functions that run in it.
+"""Run functions in transactions, again after conflicts, each exactly once.
 
-An error the engine calls retryable runs the function again, after the engine's own pause
-(``on_error``). Where a commit's outcome is unknown (1021, 1039) the loop first looks for
-the receipt that the transaction would have left (see :mod:`fdbqueue.service.receipts`), and
-runs the function again only if it is not there. So what a call does takes effect once, and
-the call returns the result of the run that did.
+How a call of :func:`run` goes. Only its own thread acts for it.
+
+1. **An attempt** runs the function in a transaction. Until its commit begins, nothing has
+   happened.
+2. **Where it wrote something**, it also writes a receipt (:mod:`fdbqueue.service.receipts`): its
+   number, in a slot that only this call uses meanwhile. The attempt depends on the slot. Before
+   the commit begins, the attempt is noted as unsettled.
+3. **The commit ends.** It returned: the attempt took effect, and its result is the call's. The
+   engine says that it was refused (a conflict, a limit): nothing happened, the attempt is
+   settled, and 1 follows after the engine's own pause (``on_error``), or the error is raised.
+   Anything else leaves it unsettled.
+4. **While an attempt is unsettled, the function does not run.** The next transaction looks at
+   the slot.
+
+   - It holds the attempt's number: the attempt took effect.
+   - It holds another number, or nothing: the attempt has not taken effect up to this version.
+     After 1021 it never will, because FoundationDB makes sure that such a commit is not under
+     way any more. After 1039 it may be: then a fence, a transaction that changes the slot and
+     nothing else, is committed first. The attempt depends on the slot, as of a version it got
+     before it was sent, so it is refused from then on. What was not sent yet was cancelled.
+   - It holds nothing, and versions have moved on so far that the receipt may have been swept:
+     the call ends with ``OutcomeUnknown``.
+
+   So at most one attempt is unsettled, an error of the function is true when it is raised, and
+   several fences do no harm: they write nothing but the slot.
+5. **The call ends.** While an attempt is unsettled, an error of the engine or of fdbqueue would
+   say that nothing happened: ``OutcomeUnknown`` is raised from it. Other errors pass, since they
+   may be a signal handler's. Every error that passes has an attribute ``outcome_known``: False
+   where an attempt was unsettled, or where the error had it already (from a call within). An
+   error without it came before the first line or after the last one, and says nothing.
+   The slot is given back where nothing is unsettled. Otherwise it is not used again: what is
+   still under way can overwrite no other call's receipt.
+
+What is left behind by
+
+- *an exception, of any class and from any place* (the function, a signal handler, another
+  thread): before 2 and after a settlement, nothing; from 2 on, what 5 says;
+- *a timeout, a retry limit or a deadline* (1031, 1025, ``create_transaction`` raising): the same;
+- *a crash*: the attempt took effect with its receipt, or neither did. The slot stays until it
+  is swept;
+- *a pause* (a suspended process, a cluster that was away): 4 goes on afterwards, by the
+  database's versions and without any clock;
+- *a fork in the function*: two processes that make a call each. The child has slots of its own.
 """
 
 from __future__ import annotations
@@ -16,9 +54,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from fdbqueue.exceptions import EngineError, OutcomeUnknown
+from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown
 from fdbqueue.service import observing
-from fdbqueue.service.receipts import Receipt
+from fdbqueue.service.receipts import MIN_SWEPT_VERSIONS, Receipt
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,12 +67,16 @@ logger = logging.getLogger(__name__)
 _LONG_SECONDS = 1.0
 
 _NOT_COMMITTED = 1020
-#: commit_unknown_result and cluster_version_changed: ``is_maybe_committed``.
+#: commit_unknown_result: it may have taken effect, and is not under way any more.
+_UNKNOWN_RESULT = 1021
+#: cluster_version_changed: it may have taken effect, or may do so yet.
 _VERSION_CHANGED = 1039
-_MAYBE_COMMITTED = frozenset({1021, _VERSION_CHANGED})
-#: transaction_timed_out, transaction_cancelled, and future_not_set, which the binding may
-#: give after an interrupt: while committing they say nothing about the commit either.
-_GIVEN_UP = frozenset({1025, 1031, 2015})
+#: What a commit is refused with for certain: the retryable codes but those two, and io_error,
+#: which the embedded engine raises where nothing was written.
+_REFUSED = frozenset({1007, 1009, 1020, 1037, 1038, 1042, 1051, 1078, 1079, 1213, 1510})
+#: The client's own checks come before anything is sent; but for future_not_set, which the
+#: binding may give after an interrupt, and used_during_commit.
+_CHECKS = frozenset(range(2000, 3000)) - {2015, 2017}
 
 #: The client's special keys that tell what a transaction has written so far.
 _WRITTEN = b"\xff\xff/transaction/write_conflict_range/"
@@ -58,8 +100,9 @@ def run(
     transaction. A transaction that writes nothing leaves no receipt; writes that are all
     made with ``set_next_write_no_write_conflict_range`` do not count as such.
 
-    An interrupt (``KeyboardInterrupt`` and the like) goes through, and has an attribute
-    ``outcome_known``: False when a commit was under way.
+    An error that goes through, the function's own or one raised by a signal handler, has an
+    attribute ``outcome_known``: True where nothing was written, False where a commit was or
+    may be under way.
 
     Args:
         database: Anything with ``create_transaction()``.
@@ -72,8 +115,9 @@ def run(
         What the run that was committed returned.
 
     Raises:
-        OutcomeUnknown: It is not known whether the commit took effect: a timeout (1031)
-            or the retry limit came before that could be found out.
+        OutcomeUnknown: It is not known whether the commit took effect: a timeout (1031),
+            the retry limit, or an engine that does not answer came before that could be
+            found out; or versions moved on by ten minutes' worth meanwhile.
         FDBError: The engine's own, where trying again would not help; nothing was written.
     """
     return _Call(database, function, wrote, retries_conflicts).run()[0]
@@ -87,7 +131,7 @@ def run_stamped(
 
 
 class _Call(Generic[T]):
-    """One call of :func:`run`: its attempts, and those whose outcome is not known."""
+    """One call of :func:`run`: its attempts, and the one whose outcome is not known."""
 
     def __init__(
         self,
@@ -104,61 +148,104 @@ class _Call(Generic[T]):
         self._retries_conflicts = retries_conflicts
         self._stamped = stamped
         self._receipt: Receipt | None = None
-        self._unsettled: dict[int, T] = {}
+        #: The attempt whose commit has begun, and is not known to have come to nothing.
+        self._unsettled: tuple[int, T] | None = None
+        #: What its commit ended with, None while it has not; and a version from before it.
+        self._fdb_code: int | None = None
+        self._since: int | None = None
         self._retries = 0
         self._failed_at = 0.0
 
     def run(self) -> tuple[T, bytes]:
         """Attempt it until one takes effect, and return its result and its stamp."""
-        transaction = self._database.create_transaction()
+        tr = None
+        is_done = False
         try:
+            tr = self._database.create_transaction()
             while True:
                 try:
-                    result = self._attempt(transaction)
+                    found = self._settle(tr) if self._unsettled is not None else None
+                    result = self._attempt(tr) if found is None else found
+                    break
                 except Exception as error:  # noqa: BLE001  # raised again, unless it is the engine's
-                    transaction = self._prepare(transaction, error)
-                    continue
-                if self._retries:
-                    self._tell_of_retries()
-                return result
+                    tr = self._prepare(tr, error)
+            if self._retries:
+                self._tell_of_retries()
+            is_done = True
+            return result
         except BaseException as error:
-            if not isinstance(error, Exception):
-                error.outcome_known = not self._unsettled  # type: ignore[attr-defined]
-            transaction.cancel()
-            raise
+            raised = self._told(error)
+            if tr is not None:
+                tr.cancel()
+            if raised is error:
+                raise
+            raise raised from error
         finally:
-            if self._receipt is not None:
+            if self._receipt is not None and (is_done or self._unsettled is None):
                 self._receipt.give_back()
 
     def _attempt(self, tr: Any) -> tuple[T, bytes]:
-        if self._unsettled:
-            assert self._receipt is not None
-            found = self._receipt.read(tr)
-            if found is not None and found.number in self._unsettled:
-                return self._unsettled[found.number], found.stamp
+        """Run the function and commit; return its result and its stamp."""
         result = self._function(tr)
-        number = None
-        if self._unsettled or self._has_written(tr, result):
-            if self._receipt is None:
-                self._receipt = Receipt(self._database)
-            number = self._receipt.write(tr)
-            self._unsettled[number] = result
-        stamp = tr.get_versionstamp() if self._stamped and number is not None else None
+        wrote = self._wrote
+        if not (_has_written(tr) if wrote is None else wrote(result)):
+            tr.commit().wait()
+            return result, b""
+        if self._receipt is None or not self._receipt.is_own:
+            self._receipt = Receipt(self._database)
+        number = self._receipt.write(tr)
+        stamp = tr.get_versionstamp() if self._stamped else None
+        self._fdb_code = None
+        self._unsettled = number, result
         try:
             tr.commit().wait()
         except Exception as error:
-            if number is not None and error_code(error) not in _MAYBE_COMMITTED | _GIVEN_UP:
-                del self._unsettled[number]
+            self._judge(tr, error)
             raise
         return result, b"" if stamp is None else bytes(stamp.wait())
 
-    def _has_written(self, tr: Any, result: T) -> bool:
-        if self._wrote is not None:
-            return self._wrote(result)
-        return any(True for _ in tr.get_range(_WRITTEN, _WRITTEN + b"\xff\xff", limit=1))
+    def _judge(self, tr: Any, error: Exception) -> None:
+        """Take note of what an error of a commit says about it."""
+        code = error_code(error)
+        if isinstance(error, EngineError) or code in _REFUSED or code in _CHECKS:
+            self._unsettled = None
+        elif code is not None:
+            self._fdb_code = code
+            self._since = _version_of(tr)
+
+    def _settle(self, tr: Any) -> tuple[T, bytes] | None:
+        """Find out about the unsettled attempt: return its result and stamp if it took effect.
+
+        Otherwise it never will, and nothing is unsettled any more.
+
+        Raises:
+            OutcomeUnknown: Its receipt may have been swept.
+        """
+        assert self._unsettled is not None
+        assert self._receipt is not None
+        number, result = self._unsettled
+        is_over = self._fdb_code == _UNKNOWN_RESULT
+        look = tr if is_over else self._database.create_transaction()
+        found = self._receipt.read(look)
+        if found is not None and found.number == number:
+            return result, found.stamp
+        if found is None and self._may_be_swept(look):
+            raise OutcomeUnknown(reason="its receipt may have been swept")
+        if not is_over:
+            self._receipt.write(look)
+            look.commit().wait()
+        self._unsettled = None
+        return None
+
+    def _may_be_swept(self, tr: Any) -> bool:
+        """Tell whether a receipt that is not there may have been."""
+        if self._since is None:
+            return True
+        version: int = tr.get_read_version().wait()
+        return version - self._since >= MIN_SWEPT_VERSIONS
 
     def _prepare(self, tr: Any, error: Exception) -> Any:
-        """Return the transaction for the next attempt, or raise what ends the call."""
+        """Return the transaction for what comes next, or raise what ends the call."""
         code = error_code(error)
         if code is None:
             raise error
@@ -166,26 +253,27 @@ class _Call(Generic[T]):
         if not self._retries:
             self._failed_at = time.monotonic()
         self._retries += 1
-        if code == _NOT_COMMITTED and not self._retries_conflicts and not self._unsettled:
+        if code == _NOT_COMMITTED and not self._retries_conflicts and self._unsettled is None:
             raise Conflict from error
         if code == _VERSION_CHANGED:  # a client of one version does not retry it by itself
             tr.cancel()
-            return self._created_anew(error)
-        try:
-            tr.on_error(code).wait()
-        except Exception as final:
-            if self._unsettled and error_code(final) is not None:
-                raise _outcome_unknown(final) from error
-            raise
+            return self._database.create_transaction()
+        tr.on_error(code).wait()
         return tr
 
-    def _created_anew(self, error: Exception) -> Any:
-        try:
-            return self._database.create_transaction()
-        except EngineError as final:
-            if self._unsettled:
-                raise _outcome_unknown(error) from final
-            raise
+    def _told(self, error: BaseException) -> BaseException:
+        """Return what to raise: an error that says no more than what is known."""
+        code = error_code(error)
+        is_known = self._unsettled is None
+        is_ours = code is not None or isinstance(error, FdbQueueError)
+        if is_ours and not is_known:
+            code = code or self._fdb_code
+            logger.warning("the outcome of a commit stays unknown", extra={"fdb_code": code})
+            if not isinstance(error, OutcomeUnknown):
+                error = OutcomeUnknown(fdb_code=code)
+        known = is_known and getattr(error, "outcome_known", True)
+        vars(error)["outcome_known"] = known  # which a frozen class has, too
+        return error
 
     def _tell_of_retries(self) -> None:
         seconds = time.monotonic() - self._failed_at
@@ -194,10 +282,19 @@ class _Call(Generic[T]):
             logger.warning("a transaction was retried for long", extra=facts)
 
 
-def _outcome_unknown(error: BaseException) -> OutcomeUnknown:
-    code = error_code(error)
-    logger.warning("the outcome of a commit stays unknown", extra={"fdb_code": code})
-    return OutcomeUnknown(fdb_code=code)
+def _has_written(tr: Any) -> bool:
+    return any(True for _ in tr.get_range(_WRITTEN, _WRITTEN + b"\xff\xff", limit=1))
+
+
+def _version_of(tr: Any) -> int | None:
+    """Return the version at which a failed transaction read, None where it is lost."""
+    try:
+        version: int = tr.get_read_version().wait()
+    except Exception as error:
+        if error_code(error) is None and not isinstance(error, EngineError):
+            raise
+        return None
+    return version
 
 
 def error_code(error: BaseException) -> int | None:

@@ -24,7 +24,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar
 
-from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service.answers import Once
 from fdbqueue.service.awaiting.reading import AwaitedReads
 from fdbqueue.service.awaiting.threads import end_of, in_thread, read_in_thread, stopped
@@ -243,4 +242,4 @@ class AwaitedTakes(AwaitedReads):
 
 def _took_nothing(error: BaseException | None) -> bool:
     """Tell whether an error says for certain that nothing was taken."""
-    return error is not None and not isinstance(error, OutcomeUnknown)
+    return getattr(error, "outcome_known", False) is True

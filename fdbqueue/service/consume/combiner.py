@@ -79,6 +79,15 @@ class Operation:
         self.result = self.error = self.gate = None
         self.database = database
 
+    def end(self, result: Any) -> None:
+        """Note the result; an error says whether anything was done, unless it does already."""
+        if not isinstance(result, BaseException):
+            self.result = result
+            return
+        self.error = result
+        if not hasattr(result, "outcome_known"):
+            result.outcome_known = True  # type: ignore[attr-defined]
+
 
 class Work(Protocol):
     """What a combiner's threads do."""
@@ -231,7 +240,7 @@ class Combiner:
             for operation, result in results:
                 self._line.pop(operation, None)
                 self._batch.pop(operation, None)
-                _give(operation, result)
+                operation.end(result)
                 if operation.state is State.LEFT:
                     self._orphans.append(operation)
                     continue
@@ -328,16 +337,11 @@ class Combiner:
                 logger.exception("what an interrupted thread had taken could not be put back")
 
 
-def _give(operation: Operation, result: Any) -> None:
-    if isinstance(result, BaseException):
-        operation.error = result
-    else:
-        operation.result = result
-
-
 def _own_copy(error: BaseException) -> BaseException:
     """Return a copy of an error: each thread that raises it adds its own traceback."""
     try:
-        return copy.copy(error)
+        own = copy.copy(error)
     except Exception:  # noqa: BLE001  # an error whose class wants other arguments
         return error
+    own.outcome_known = getattr(error, "outcome_known", False)  # type: ignore[attr-defined]
+    return own

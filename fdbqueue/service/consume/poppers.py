@@ -77,10 +77,7 @@ class EndPoppers:
                 operation.state = State.WAITING
             raise
         for _, items in [] if result is None else result.results:
-            if isinstance(items, Exception):
-                operation.error = items
-            else:
-                operation.result = items
+            operation.end(items)
             operation.state = State.DONE
             return True
         operation.state = State.WAITING
