@@ -79,7 +79,7 @@ class Operation:
         self.result = self.error = self.gate = None
         self.database = database
 
-    def end(self, result: Any) -> None:
+    def conclude(self, result: Any) -> None:
         """Note the result; an error says whether anything was done, unless it does already."""
         if not isinstance(result, BaseException):
             self.result = result
@@ -240,7 +240,7 @@ class Combiner:
             for operation, result in results:
                 self._line.pop(operation, None)
                 self._batch.pop(operation, None)
-                operation.end(result)
+                operation.conclude(result)
                 if operation.state is State.LEFT:
                     self._orphans.append(operation)
                     continue

@@ -77,7 +77,7 @@ class EndPoppers:
                 operation.state = State.WAITING
             raise
         for _, items in [] if result is None else result.results:
-            operation.end(items)
+            operation.conclude(items)
             operation.state = State.DONE
             return True
         operation.state = State.WAITING
