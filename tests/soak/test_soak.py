@@ -6,12 +6,15 @@ import os
 
 import pytest
 
+from fdbqueue.service import FifoQueue
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS, STRICT
 from tests.concurrency.linearizable import broken_rules, linearization
 from tests.concurrency.machine import explore
 from tests.concurrency.test_killed import RELAXED, check_killed
 from tests.concurrency.test_linearizable import CALLS, IN_COMMIT_ORDER, SINGLE, record
+from tests.concurrency.test_preempted import pop_all, work
+from tests.concurrency.test_signals import check_storm
 from tests.faults.workload import work_and_check
 
 #: How many operations each kind of test does in all.
@@ -86,3 +89,29 @@ def test_the_model_under_faults(faulty, subspace, clock, kind):
     database = faulty(seed=5, rate=0.2)
     examples = OPERATIONS // len(STRICT) // _STEPS // 4
     explore(kind, database, subspace, clock, examples=examples)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_preempted(engine, subspace, kind, clients):
+    """Threads held up at random lines lose nothing and repeat nothing."""
+    queues = [kind.open(database, subspace) for database in opened(engine, clients)]
+    turns = 1 + OPERATIONS // len(KINDS) // 100
+    work(kind, queues, turns, seed=6, rate=0.003)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_preempted_pops(engine, subspace, clients):
+    """Threads that only pop, held up at every tenth line, get each item once."""
+    queues = [FifoQueue(database, subspace) for database in opened(engine, clients)]
+    pop_all(queues, OPERATIONS // 100, seed=7, rate=0.1)
+
+
+@pytest.mark.parametrize("kind", STRICT, ids=str)
+@pytest.mark.parametrize("longest_seconds", [0.05, 0.005, 0.001])
+def test_storms_of_signals(database, subspace, start, kind, longest_seconds):
+    """Others lose nothing and get no error, for as long as signals come."""
+    seconds = min(40, 1 + OPERATIONS // 10_000)
+    check_storm(
+        kind, database, subspace, start, seconds=seconds, longest_seconds=longest_seconds, seed=8
+    )
