@@ -189,7 +189,7 @@ def test_a_long_range_in_parts(long_range, mode, limit, reverse):
     begin, end = KeySelector.first_greater_or_equal(b""), KeySelector.last_less_than(b"0985")
     if mode == StreamingMode.exact and not limit:
         with pytest.raises(FDBError) as caught:
-            transaction.get_range(begin, end, limit, reverse, mode)
+            transaction.get_range(begin, end, limit, reverse, mode).to_list()
         assert caught.value.code == 2210
         return
     rows = transaction.get_range(begin, end, limit, reverse, mode)
