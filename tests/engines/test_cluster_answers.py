@@ -29,7 +29,7 @@ def prefix(database: Any) -> Iterator[bytes]:
     """A random prefix behind all others, so that a selector can run off the end."""
     prefix = b"\xfefdbqueue-test-" + secrets.token_hex(8).encode() + b"/"
     yield prefix
-    database.clear_range_startswith(prefix)
+    database.clear_range(prefix, prefix + b"\xff\xff")
 
 
 @pytest.fixture
