@@ -279,11 +279,12 @@ class Transaction(Reads, Reading, Writes):
         """Fail the transaction if its time is over, also for :class:`TransactionOptions`."""
         with self._lock:
             deadline = self._deadline()
-            if self._failure is None and deadline is not None and time.monotonic() > deadline:
+            if deadline is not None and time.monotonic() > deadline:
                 self._fail(FDBError(1031))
 
     def _check_failure(self) -> None:
-        self.note_timeout()
+        if self.option_values.persistent.timeout_ms:
+            self.note_timeout()
         if self._failure is not None:
             raise self._failure
 
