@@ -507,7 +507,7 @@ def test_on_error_retries_what_is_throttled(transaction, error, code):
 
 @pytest.mark.parametrize(("error", "reported"), [(1100, 1025), (-1, 4000), (0, 2000)])
 def test_on_error_reports_some_errors_as_others(transaction, error, reported, code):
-    """A broken promise is a cancelled transaction, and what is no error an unknown one."""
+    """A broken promise is reported as a cancelled transaction, a negative code as unknown."""
     assert code(transaction.on_error(error)) == reported
     assert code(transaction.get_read_version()) == 1025
 
