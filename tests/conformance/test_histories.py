@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +12,32 @@ import pytest
 
 from tests.conformance.replay import Replay
 
-_RECORDED = Path(__file__).with_name("recorded") / "histories.jsonl.gz"
+_RECORDED = Path(__file__).with_name("recorded")
 _PARTS = 10
 
 
-def _histories() -> list[dict[str, Any]]:
-    with gzip.open(_RECORDED, "rt") as lines:
-        return [json.loads(line) for line in lines]
+def _histories(recording: str, part: int = 0, parts: int = 1) -> list[dict[str, Any]]:
+    with gzip.open(_RECORDED / recording, "rt") as lines:
+        return [json.loads(line) for line in islice(lines, part, None, parts)]
 
 
-def test_the_recording_is_whole():
-    """All 1,500 histories, 40,420 steps, are there to be replayed."""
-    histories = _histories()
-    assert len(histories) == 1500
-    assert sum(len(history["steps"]) for history in histories) == 40420
+@pytest.mark.parametrize(
+    ("recording", "histories", "steps"),
+    [("histories.jsonl.gz", 1500, 40420), ("histories-2.jsonl.gz", 2750, 141407)],
+)
+def test_the_recording_is_whole(recording, histories, steps):
+    """All histories, with all their steps, are there to be replayed."""
+    recorded = _histories(recording)
+    assert len(recorded) == histories
+    assert sum(len(history["steps"]) for history in recorded) == steps
 
 
 @pytest.mark.parametrize("part", range(_PARTS))
-def test_every_answer_is_the_clusters(engine, prefix, part):
+@pytest.mark.parametrize("recording", ["histories.jsonl.gz", "histories-2.jsonl.gz"])
+def test_every_answer_is_the_clusters(engine, prefix, recording, part):
     """Reads, errors, conflicts and what is left at the end are as recorded."""
     differences = []
-    for history in _histories()[part::_PARTS]:
-        under = prefix + b"%05d/" % history["seed"]
+    for history in _histories(recording, part, _PARTS):
+        under = prefix + b"%07d/" % history["seed"]
         differences += Replay(engine.database, under, engine.key_selector).differences(history)
     assert differences == []

@@ -13,6 +13,7 @@ from tests.engines.children import run, wait_until
 
 
 def _code(future):
+    future.block_until_ready()
     error = future.exception()
     return None if error is None else error.code
 
@@ -208,13 +209,13 @@ def test_cancel_and_reset(transaction, database):
     for future in (
         transaction[b"a"],
         transaction.get_read_version(),
-        transaction.get_approximate_size(),
         transaction.watch(b"a"),
         transaction.on_error(1020),
         stamp,
         transaction.commit(),
     ):
         assert _code(future) == 1025
+    assert transaction.get_approximate_size().wait() > 0
     transaction.cancel()
     transaction.reset()
     transaction[b"c"] = b"kept"

@@ -50,11 +50,13 @@ class Attempt:
 
     def depend_on(self, begin: bytes, end: bytes) -> None:
         """Conflict with others' writes to a range, but for what was written here before."""
-        self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
         if self.options.read_your_writes and self.writes:
-            self.read_conflicts.extend(self.writes.undetermined(begin, end))
+            parts = self.writes.undetermined(begin, end)
+            self.read_conflicts.extend(parts)
+            self.approximate_size += len(parts) * (len(begin) + len(end) + _RANGE_BYTES)
         elif begin < end:
             self.read_conflicts.append((begin, end))
+            self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
 
     def set(self, conflicts: bool, key: bytes, value: bytes) -> None:
         """Set a key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from fdbqueue.engines.embedded.errors import BACKED_OFF, VERSION_ERRORS, FDBError
+from fdbqueue.engines.embedded.errors import BACKED_OFF, REPORTED_AS, VERSION_ERRORS, FDBError
 
 _FIRST_SECONDS = 0.01
 _VERSION_SECONDS = 0.01
@@ -28,13 +28,14 @@ class Backoff:
         Raises:
             FDBError: Running again would not help, or the limit is reached.
         """
+        code = REPORTED_AS.get(code, code) if code >= 0 else 4000
         self._retries += 1
         if retry_limit != -1 and self._retries > retry_limit:
             raise FDBError(code)
         if code in VERSION_ERRORS:
             return min(_VERSION_SECONDS, longest_seconds)
         if code not in BACKED_OFF:
-            raise FDBError(code or 2000)
+            raise FDBError(code)
         pause = min(self._seconds, longest_seconds) * random.random()
         self._seconds = min(self._seconds * 2, longest_seconds)
         return pause

@@ -254,6 +254,8 @@ class Committer:
                 request.error = FDBError(code)
                 continue
             request.version = version
+            if request.read_version is None:  # a commit that has read nothing reads now
+                request.read_version = newest
             request.stamp = version.to_bytes(8, "big") + len(accepted).to_bytes(2, "big")
             for key in changes.add(request.mutations, request.stamp):
                 request.write_ranges.append((key, after(key)))

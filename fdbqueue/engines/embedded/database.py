@@ -7,27 +7,24 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.futures import KeyValue
+from fdbqueue.engines.embedded.futures import Value
 from fdbqueue.engines.embedded.options import DatabaseDefaults, DatabaseOptions
+from fdbqueue.engines.embedded.single_operations import SingleOperations
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
 from fdbqueue.engines.embedded.watches import Bells, WatchRegistry
-from fdbqueue.exceptions import ConfigurationError
-
-T = TypeVar("T")
+from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL"}
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
 
 
-class Database:
+class Database(SingleOperations):
     """A FoundationDB database in one SQLite file, shared by threads and processes.
 
     Made by :func:`open`. Its file is opened on first use.
@@ -71,6 +68,15 @@ class Database:
                     raise
             time.sleep(_FUTURE_VERSION_POLL_SECONDS)
 
+    def get_client_status(self) -> Value:
+        """Return, as JSON, whether the file can be read: ``{"Healthy": true}``."""
+        status = b'{"Healthy": true}'
+        try:
+            self.open_snapshot(None).release()
+        except (FDBError, EngineUnavailable):
+            status = b'{"Healthy": false}'
+        return Value(status)  # type: ignore[arg-type]  # it holds the bytes
+
     def close(self) -> None:
         """Close the file and end all watches; the next use opens it again.
 
@@ -79,54 +85,6 @@ class Database:
         self.watches.abandon(FDBError(1101))
         self.before_fork()
         self.after_fork_in_parent()
-
-    # As with the binding, single operations in a transaction of their own.
-
-    def get(self, key: Any) -> bytes | None:
-        """Read one key, None where it is absent."""
-        return self._transact(lambda tr: tr.get(key).value)
-
-    def get_range(
-        self, begin: Any, end: Any, limit: int = 0, reverse: bool = False
-    ) -> list[KeyValue]:
-        """Read the rows of a range."""
-        return self._transact(lambda tr: tr.get_range(begin, end, limit, reverse).to_list())
-
-    def set(self, key: Any, value: Any) -> None:
-        """Set one key."""
-        self._transact(lambda tr: tr.set(key, value))
-
-    def clear(self, key: Any) -> None:
-        """Clear one key."""
-        self._transact(lambda tr: tr.clear(key))
-
-    def clear_range(self, begin: Any, end: Any) -> None:
-        """Clear a range."""
-        self._transact(lambda tr: tr.clear_range(begin, end))
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            return self.get_range(key.start, key.stop, reverse=(key.step == -1))
-        return self.get(key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.set(key, value)
-
-    def __delitem__(self, key: Any) -> None:
-        if isinstance(key, slice):
-            self.clear_range(key.start, key.stop)
-        else:
-            self.clear(key)
-
-    def _transact(self, function: Callable[[Transaction], T]) -> T:
-        transaction = self.create_transaction()
-        while True:
-            try:
-                result = function(transaction)
-                transaction.commit().wait()
-                return result
-            except FDBError as error:
-                transaction.on_error(error).wait()
 
     # A process that forks must hand no SQLite connection and no lock to its child.
 

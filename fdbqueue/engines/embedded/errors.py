@@ -19,34 +19,46 @@ _DESCRIPTIONS = {
     1037: "Storage process does not have recent mutations",
     1038: "Database is locked",
     1039: "The protocol version of the cluster has changed",
-    1042: "Commit request queued too long",
+    1042: "CommitProxy commit memory limit exceeded",
     1051: "Batch GRV request rate limit exceeded",
-    1078: "GRV request queued too long",
+    1078: "GetReadVersion proxy memory limit exceeded",
+    1079: "BlobGranule request failed",
+    1100: "Broken promise",
     1101: "Asynchronous operation cancelled",
     1213: "Transaction tag is being throttled",
+    1223: "Exceeded maximum proxy tag throttling duration",
     1510: "Disk i/o operation failed",
     2000: "Invalid API call",
     2002: "Commit with incomplete read",
     2004: "Key outside legal range",
     2005: "Range begin key larger than end key",
     2006: "Option set with an invalid value",
-    2012: "Value not valid for option",
-    2015: "Future not set",
+    2010: "Transaction already has a read version set",
+    2011: "Version not valid",
+    2012: "Range limits not valid",
+    2015: "Future not ready",
     2017: "Operation issued while a commit was outstanding",
-    2021: "No commit version for a read-only transaction",
+    2020: "Transaction does not have a valid commit version",
+    2021: "Transaction is read-only and therefore does not have a commit version",
     2101: "Transaction exceeds byte limit",
     2102: "Key length exceeds limit",
     2103: "Value length exceeds limit",
-    2210: "Exact streaming mode requires limits, but none were given",
+    2210: "EXACT streaming mode requires limits, but none were given",
+    4000: "An unknown error occurred",
 }
 
 #: ``on_error`` backs off and lets the caller run the transaction again.
-BACKED_OFF = frozenset({1020, 1021, 1037, 1038, 1042, 1051, 1078, 1213})
+BACKED_OFF = frozenset({1020, 1021, 1037, 1038, 1042, 1051, 1078, 1079, 1213, 1223})
 #: ``on_error`` waits a moment for the cluster to catch up, without growing the back-off.
 VERSION_ERRORS = frozenset({1007, 1009})
 
+#: ``on_error`` reports these codes as others.
+REPORTED_AS = {0: 2000, 1100: 1025}
+
 _MAYBE_COMMITTED = frozenset({1021, 1039})
-_RETRYABLE = frozenset({1007, 1009, 1020, 1037, 1038, 1042, 1051, 1078, 1213}) | _MAYBE_COMMITTED
+_RETRYABLE = (
+    frozenset({1007, 1009, 1020, 1037, 1038, 1042, 1051, 1078, 1213, 1223}) | _MAYBE_COMMITTED
+)
 
 
 class FDBError(Exception):

@@ -78,14 +78,23 @@ class Future(Generic[T]):
             future.on_ready(functools.partial(_put_place, ready, place))
         return ready.get()
 
+    def cancelled(self) -> bool:
+        """Tell whether the future was given up before it was ready."""
+        return self.is_ready() and getattr(self.exception(), "code", None) == 1101
+
     def result(self) -> T:
-        """Return the result, or raise the error."""
+        """Return the result, or raise the error; not before the future is ready."""
+        self._check_ready()
         return self.wait()
 
     def exception(self) -> Exception | None:
-        """Return the error, or None when there is a result."""
-        self.block_until_ready()
+        """Return the error, or None when there is a result; not before it is ready."""
+        self._check_ready()
         return self._error
+
+    def _check_ready(self) -> None:
+        if not self.is_ready():
+            raise Exception("Future result not available")  # noqa: TRY002  # as the binding does
 
 
 class WorkFuture(Future[T]):
@@ -245,9 +254,6 @@ class Value(Future["Value"]):
     def __repr__(self) -> str:
         return repr(self.value)
 
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
     def __len__(self) -> int:
         return len(self._present())
 
@@ -255,13 +261,10 @@ class Value(Future["Value"]):
         return iter(self._present())
 
     def __hash__(self) -> int:
-        return hash(self.value)
+        return hash(self._present())
 
     def __getitem__(self, index: Any) -> Any:
         return self._present()[index]
-
-    def __contains__(self, part: Any) -> bool:
-        return part in self._present()
 
     def __eq__(self, other: object) -> bool:
         return self.value == _plain(other)
@@ -287,13 +290,16 @@ class Value(Future["Value"]):
     def __mul__(self, count: int) -> bytes:
         return self._present() * count
 
+    __rmul__ = __mul__
+
     def __int__(self) -> int:
         return int(self._present())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._present(), name)
+        method = getattr(bytes, name)
+        return lambda *arguments: method(self.value, *arguments)
 
     def _present(self) -> bytes:
         value = self.value

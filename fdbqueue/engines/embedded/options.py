@@ -52,6 +52,7 @@ _WITHOUT_EFFECT = frozenset(
         "report_conflicting_keys",
         "server_request_tracing",
         "span_parent",
+        "special_key_space_enable_writes",
         "special_key_space_relaxed",
         "tag",
         "transaction_logging_enable",
@@ -97,6 +98,7 @@ class OptionValues:
     snapshot_read_your_writes: int = 1
     skip_next_write_conflict: bool = False
     used_during_commit_protection: bool = True
+    bypass_unreadable: bool = False
     keys_end: bytes = KEYS_END
     write_end: bytes = KEYS_END
 
@@ -192,7 +194,9 @@ class TransactionOptions:
 
         It gives no guarantee: a commit that timed out may take effect all the same.
         """
-        self._set(timeout_ms=checked(milliseconds, 0))
+        timeout_ms = checked(milliseconds, 0)
+        self._transaction.note_timeout()  # one that has passed cannot be taken back
+        self._set(timeout_ms=timeout_ms)
 
     def set_retry_limit(self, retries: int) -> None:
         """Let ``on_error`` fail after this many retries, -1 for never."""
@@ -225,6 +229,10 @@ class TransactionOptions:
     def set_used_during_commit_protection_disable(self) -> None:
         """Let a use during the commit fail alone, without failing the commit."""
         self._values.used_during_commit_protection = False
+
+    def set_bypass_unreadable(self) -> None:
+        """Let ``get`` return what is known now of a value that the commit will complete."""
+        self._values.bypass_unreadable = True
 
     def set_read_system_keys(self) -> None:
         r"""Allow reads of the keys from ``\xff`` on."""

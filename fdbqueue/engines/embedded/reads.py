@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import Future, KeyValue, Value
 from fdbqueue.engines.embedded.limits import KEYS_END
 from fdbqueue.engines.embedded.ranges import after
+from fdbqueue.engines.embedded.reading import Reading
 from fdbqueue.engines.embedded.selectors import (
     KeySelector,
     as_key,
@@ -16,9 +17,6 @@ from fdbqueue.engines.embedded.selectors import (
     first_after_prefix,
 )
 from fdbqueue.engines.embedded.view import RangeRead
-
-if TYPE_CHECKING:
-    from fdbqueue.engines.embedded.transaction import Transaction
 
 
 class StreamingMode:
@@ -59,10 +57,10 @@ class RangeResult:
         self._reads = reads
         self._begin = begin
         self._end = end
-        self._limit = limit
+        self._limit = 0 if limit == -1 else limit  # both stand for no limit
         self._reverse = reverse
         self._mode = mode
-        self._first = reads.fetch(begin, end, limit, self._bytes_wanted(mode, 1), reverse)
+        self._first = self._fetch(begin, end, self._limit, mode, 1)
 
     def to_list(self) -> list[KeyValue]:
         """Return all rows."""
@@ -88,15 +86,20 @@ class RangeResult:
                 end = KeySelector(part.rows[-1][0], False, 1)
             else:
                 begin = KeySelector(after(part.rows[-1][0]), False, 1)
-            wanted = self._bytes_wanted(mode, step)
-            part = self._reads.fetch(begin, end, limit, wanted, self._reverse).wait()
+            part = self._fetch(begin, end, limit, mode, step).wait()
 
-    def _bytes_wanted(self, mode: int, step: int) -> int:
+    def _fetch(
+        self, begin: KeySelector, end: KeySelector, limit: int, mode: int, step: int
+    ) -> Future[RangeRead]:
         if mode == StreamingMode.iterator:
-            return _ITERATOR_BYTES[min(step, len(_ITERATOR_BYTES)) - 1]
-        if mode == StreamingMode.exact and not self._limit:
-            raise FDBError(2210)
-        return _BYTES_WANTED[mode]
+            wanted = _ITERATOR_BYTES[min(step, len(_ITERATOR_BYTES)) - 1]
+        elif mode == StreamingMode.exact and not limit:
+            return Future(error=FDBError(2210))
+        elif mode not in _BYTES_WANTED:
+            return Future(error=FDBError(2000))
+        else:
+            wanted = _BYTES_WANTED[mode]
+        return self._reads.fetch(begin, end, limit, wanted, self._reverse)
 
 
 class Reads:
@@ -104,7 +107,7 @@ class Reads:
 
     _snapshot: bool
 
-    def _reader(self) -> Transaction:
+    def _reader(self) -> Reading:
         raise NotImplementedError
 
     def get(self, key: Any) -> Value:
@@ -139,6 +142,28 @@ class Reads:
         prefix = as_key(prefix)
         return self.get_range(prefix, first_after_prefix(prefix), *args, **kwargs)
 
+    def get_estimated_range_size_bytes(self, begin_key: Any, end_key: Any) -> Future[int]:
+        """Return how many bytes the keys and values of a range have now.
+
+        Here it is exact, and all of the range is read for it; a cluster estimates it.
+        """
+        if begin_key is None or end_key is None:
+            raise Exception("Invalid begin key or end key")  # noqa: TRY002  # as the binding does
+        return self._reader().range_size(as_key(begin_key), as_key(end_key))
+
+    def get_range_split_points(
+        self, begin_key: Any, end_key: Any, chunk_size: int
+    ) -> Future[list[bytes]]:
+        """Return keys that cut a range into parts of about ``chunk_size`` bytes, both ends too.
+
+        Here the parts are exact, and all of the range is read for them; a cluster estimates.
+        """
+        if begin_key is None or end_key is None or chunk_size <= 0:
+            raise Exception(  # noqa: TRY002  # as the binding does
+                "Invalid begin key, end key or chunk size"
+            )
+        return self._reader().split_points(as_key(begin_key), as_key(end_key), chunk_size)
+
     def get_read_version(self) -> Future[int]:
         """Return the version all reads of the transaction are of."""
         return self._reader().read_version()
@@ -158,9 +183,9 @@ class Reads:
 class SnapshotReads(Reads):
     """``transaction.snapshot``: the same reads, adding no read conflicts."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Reading) -> None:
         self._transaction = transaction
         self._snapshot = True
 
-    def _reader(self) -> Transaction:
+    def _reader(self) -> Reading:
         return self._transaction

@@ -85,13 +85,22 @@ def as_value(value: Any) -> bytes:
 
 
 def as_selector(key: Any, default: bytes) -> KeySelector:
-    """Return a selector without ``or_equal`` for a key, a selector, or None."""
+    """Return a selector for a key, a selector, or None, with ``or_equal`` carried out.
+
+    The key of the selector that is returned is the one to count from; ``or_equal`` says
+    that it is the key right after the caller's.
+    """
     if type(key) is bytes:
         return KeySelector(key, False, 1)
     if not hasattr(key, "or_equal"):
         return KeySelector(default if key is None else as_key(key), False, 1)
     found = as_key(key.key)
-    return KeySelector(after(found) if key.or_equal else found, False, key.offset)
+    return KeySelector(after(found) if key.or_equal else found, key.or_equal, key.offset)
+
+
+def is_within(selector: KeySelector, end: bytes) -> bool:
+    """Tell whether the key that a caller gave to :func:`as_selector` is at most ``end``."""
+    return selector.key <= end or (selector.or_equal and selector.key[:-1] <= end)
 
 
 def first_after_prefix(prefix: bytes) -> bytes:

@@ -12,6 +12,18 @@ from typing import Any, ParamSpec, TypeVar
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
 
+_SIZE = "SELECT sum(length(key) + length(value)) FROM kv WHERE key >= ? AND key < ?"
+#: The first key of each chunk, which a key belongs to by the bytes that are before it.
+_CHUNKS = """
+    SELECT min(key) FROM (
+        SELECT key, (
+            sum(length(key) + length(value)) OVER (ORDER BY key) - length(key) - length(value)
+        ) / ? AS chunk
+        FROM kv WHERE key >= ? AND key < ?
+    )
+    GROUP BY chunk ORDER BY chunk
+"""
+
 Row = tuple[bytes, bytes]
 
 P = ParamSpec("P")
@@ -68,6 +80,16 @@ class Snapshot:
         order = "DESC" if reverse else "ASC"
         sql = f"SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key {order} LIMIT ?"
         return self._query(sql, (begin, end, limit))
+
+    def size(self, begin: bytes, end: bytes) -> int:
+        """Return how many bytes the keys and values of ``[begin, end)`` have."""
+        return self._query(_SIZE, (begin, end))[0][0] or 0
+
+    def split_points(self, begin: bytes, end: bytes, chunk_bytes: int) -> list[bytes]:
+        """Return the begin of each chunk of ``[begin, end)``, and the end."""
+        starts = [row[0] for row in self._query(_CHUNKS, (chunk_bytes, begin, end))]
+        points = [begin, *starts[1:]]
+        return points if points[-1] == end else [*points, end]
 
     def commits_since(self, version: int) -> list[tuple[int, bytes]]:
         """Return the version and write conflict ranges of each later commit still kept."""

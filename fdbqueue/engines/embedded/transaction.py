@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from fdbqueue.engines.embedded.attempt import Attempt
 from fdbqueue.engines.embedded.backoff import Backoff
-from fdbqueue.engines.embedded.commits import CommitRequest
+from fdbqueue.engines.embedded.commits import CommitRequest, Committer
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.mutators import Writes
-from fdbqueue.engines.embedded.options import OptionValues, TransactionOptions
-from fdbqueue.engines.embedded.reading import Reading
+from fdbqueue.engines.embedded.options import (
+    DatabaseDefaults,
+    OptionValues,
+    TransactionOptions,
+)
+from fdbqueue.engines.embedded.reading import Reading, SnapshotSource
 from fdbqueue.engines.embedded.reads import Reads, SnapshotReads
 from fdbqueue.engines.embedded.selectors import as_key
-from fdbqueue.engines.embedded.watches import Watch
+from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.exceptions import EngineUnavailable
 
-if TYPE_CHECKING:
-    from fdbqueue.engines.embedded.database import Database
+
+class Home(SnapshotSource, Protocol):
+    """The database of a transaction, as far as that needs it."""
+
+    defaults: DatabaseDefaults
+    watches: WatchRegistry
+    committer: Committer
 
 
 class Transaction(Reads, Reading, Writes):
@@ -33,24 +42,24 @@ class Transaction(Reads, Reading, Writes):
     """
 
     _snapshot = False
+    _database: Home
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Home) -> None:
         self._database = database
         self._lock = threading.RLock()
         self.option_values: OptionValues = database.defaults.start()
         self._created_at = time.monotonic()
         self._backoff = Backoff()
+        self._committed_version = -1
         self._start()
 
     def _start(self) -> None:
         self._attempt = Attempt(self.option_values)
-        self._requested_version: int | None = None
         self._deferred: FDBError | None = None  # of a write
         self._read_failure: Exception | None = None
         self._failure: FDBError | None = None  # ends every use until a reset
         self._commit: CommitRequest | None = None
         self._commit_started = False
-        self._committed_version = -1
         self._watches: list[Watch] = []
         self._stamps: list[Versionstamp] = []
 
@@ -90,9 +99,11 @@ class Transaction(Reads, Reading, Writes):
             try:
                 request = self._commit_request()
             except (FDBError, EngineUnavailable) as error:
-                self._end_stamps(error=error)
+                if error is not self._read_failure:  # which a commit does not get past
+                    self._end_stamps(error=FDBError(2020))
                 return Future(error=error)
             if request is None:
+                self._committed_version = -1
                 self._end_stamps(error=FDBError(2021))
                 self._activate_watches()
                 return Future()
@@ -121,7 +132,7 @@ class Transaction(Reads, Reading, Writes):
         if not attempt.has_written:
             return None
         return CommitRequest(
-            read_version=self._attempt.read_version or self._requested_version,
+            read_version=attempt.read_version,
             read_ranges=attempt.read_conflicts,
             write_ranges=attempt.write_conflicts,
             mutations=mutations,
@@ -133,9 +144,11 @@ class Transaction(Reads, Reading, Writes):
         self._database.committer.wait(request)
         with self._lock:
             if request.error is not None:
-                self._end_stamps(error=request.error)
+                self.note_timeout()
+                self._end_stamps(error=FDBError(2020))
                 raise request.error
             self._committed_version = request.version
+            self._attempt.read_version = request.read_version
             self._attempt.versionstamped_keys = []  # now known, and in the conflict ranges
             self._end_stamps(stamp=request.stamp)
             self._activate_watches()
@@ -190,21 +203,25 @@ class Transaction(Reads, Reading, Writes):
         """
         with self._lock:
             if self._deferred is None:
-                if self._attempt.read_version is not None or self._requested_version is not None:
+                if self._attempt.read_version is not None:
                     self._deferred = FDBError(2010)
                 elif version <= 0:
                     self._deferred = FDBError(2011)
                 else:
-                    self._requested_version = version
+                    self._attempt.read_version = version
 
     def get_committed_version(self) -> int:
-        """Return the version of the commit, -1 before it and where nothing was written."""
+        """Return the version of the last commit, also after a reset.
+
+        It is -1 before the first commit, and after one that wrote nothing.
+        """
         return self._committed_version
 
     def get_versionstamp(self) -> Versionstamp:
         """Return the future of the commit's stamp; ask before committing.
 
-        It ends with 2021 where nothing was written.
+        It ends with 2021 where nothing was written, with 2020 where the commit failed, and
+        with 1100 where the transaction is reset before.
         """
         with self._lock:
             stamp = Versionstamp()
@@ -219,10 +236,8 @@ class Transaction(Reads, Reading, Writes):
     def get_approximate_size(self) -> Future[int]:
         """Return about how many bytes the commit would send."""
         with self._lock:
-            try:
-                self._check_usable()
-            except FDBError as error:
-                return Future(error=error)
+            if self._deferred is not None:
+                return Future(error=self._deferred)
             return Future(self._attempt.approximate_size)
 
     def watch(self, key: Any) -> Watch | Future[None]:
@@ -260,10 +275,16 @@ class Transaction(Reads, Reading, Writes):
         timeout_ms = self.option_values.persistent.timeout_ms
         return self._created_at + timeout_ms / 1000 if timeout_ms else None
 
+    def note_timeout(self) -> None:
+        """Fail the transaction if its time is over, also for :class:`TransactionOptions`."""
+        with self._lock:
+            deadline = self._deadline()
+            if deadline is not None and time.monotonic() > deadline:
+                self._fail(FDBError(1031))
+
     def _check_failure(self) -> None:
-        deadline = self._deadline()
-        if self._failure is None and deadline is not None and time.monotonic() > deadline:
-            self._fail(FDBError(1031))
+        if self.option_values.persistent.timeout_ms:
+            self.note_timeout()
         if self._failure is not None:
             raise self._failure
 
@@ -290,6 +311,7 @@ class Transaction(Reads, Reading, Writes):
     def _drop_attempt(self) -> None:
         if self._commit is not None:
             self._database.committer.withdraw(self._commit, FDBError(1025))
+        self._end_stamps(error=FDBError(1100))
         self._end_attempt(FDBError(1025))
 
     def _end_attempt(self, error: FDBError) -> None:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.ranges import Range, after
 from fdbqueue.engines.embedded.selectors import KeySelector
 from fdbqueue.engines.embedded.snapshots import Row, Snapshot
-from fdbqueue.engines.embedded.writes import UNMODIFIED, Pending, Unmodified, WriteBuffer
+from fdbqueue.engines.embedded.writes import Pending, Unmodified, WriteBuffer
 
 _ROWS_AT_ONCE = 256
 
 
 #: A key and its value; None where the transaction cleared it by comparison.
 Seen = tuple[bytes, bytes | None]
-
-
-class Resolved(NamedTuple):
-    """The key a selector stands for, and whether it ran off an end of the keys."""
-
-    key: bytes
-    before_begin: bool = False
-    after_end: bool = False
 
 
 class RangeRead(NamedTuple):
@@ -37,35 +30,52 @@ class RangeRead(NamedTuple):
 class View:
     """Read a snapshot through the writes of a transaction, or without them.
 
+    The snapshot is asked for by the first read that the writes do not answer: as with a
+    cluster's client, the others need no read version.
+
     Args:
-        snapshot: The database at the read version.
+        snapshot: Return the database at the read version.
         writes: What the transaction wrote; None to read past it.
         end: The end of the keys it may read.
+        is_open: Whether the transaction has a snapshot already.
     """
 
-    def __init__(self, snapshot: Snapshot, writes: WriteBuffer | None, end: bytes) -> None:
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        writes: WriteBuffer | None,
+        end: bytes,
+        *,
+        is_open: bool,
+    ) -> None:
         self._snapshot = snapshot
         self._writes = writes
         self._end = end
+        self._is_open = is_open
 
-    def get(self, key: bytes) -> bytes | None:
+    def get(self, key: bytes, *, bypass_unreadable: bool = False) -> bytes | None:
         """Return the value of a key, or None.
+
+        Args:
+            bypass_unreadable: Return what is known now of a value known after the commit.
 
         Raises:
             FDBError: 1036 when it will only be known after the commit.
         """
-        entry = self._writes.get(key) if self._writes is not None else UNMODIFIED
+        if self._writes is None:
+            return self._snapshot().get(key)
+        entry = self._writes.get(key)
         if isinstance(entry, Unmodified):
-            if self._writes is not None and key in self._writes.unreadable:
+            if key in self._writes.unreadable and not bypass_unreadable:
                 raise FDBError(1036)
-            return self._snapshot.get(key)
+            return self._snapshot().get(key)
         if isinstance(entry, Pending):
-            if entry.unreadable:
+            if entry.unreadable and not bypass_unreadable:
                 raise FDBError(1036)
-            return entry.over(self._snapshot.get(key))
+            return entry.over(None if entry.independent else self._snapshot().get(key))
         return entry
 
-    def get_key(self, selector: KeySelector) -> Resolved:
+    def get_key(self, selector: KeySelector) -> bytes:
         """Resolve a selector: off either end it is the empty key, or the end of the keys.
 
         As with a cluster's client, a key that this transaction cleared by comparison
@@ -73,18 +83,12 @@ class View:
         """
         forward = selector.offset > 0
         to_pass = selector.offset - 1 if forward else -selector.offset
-        if forward:
-            rows = self._scan(selector.key, self._end, to_pass + 1, reverse=False)
-        else:
-            rows = self._scan(b"", selector.key, to_pass + 1, reverse=True)
-        for key, value in rows:
+        for key, value in self._from(selector.key, to_pass + 1, reverse=not forward):
             if to_pass:
                 to_pass -= 1
             elif value is not None:
-                return Resolved(key)
-        if forward:
-            return Resolved(self._end, after_end=True)
-        return Resolved(b"", before_begin=True)
+                return key
+        return self._end if forward else b""
 
     def get_range(
         self,
@@ -103,54 +107,43 @@ class View:
         """
         if begin.offset >= end.offset and begin.key >= end.key:
             return RangeRead([], False, None)
-        first, last = self._resolve(begin), self._resolve(end)
-        rows: list[Row] = []
-        more = False
-        size = 0
-        for key, value in self._scan(first.key, last.key, limit or _ROWS_AT_ONCE, reverse=reverse):
-            if value is None:
-                continue
-            rows.append((key, value))
-            size += len(key) + len(value)
-            if len(rows) == limit or 0 < target_bytes <= size:
-                more = True
-                break
-        return RangeRead(rows, more, self._depends_on(begin, end, first, last, rows, more, reverse))
-
-    def _resolve(self, selector: KeySelector) -> Resolved:
-        if selector.offset == 1:
-            return Resolved(selector.key)
-        return self.get_key(selector)
-
-    def _depends_on(
-        self,
-        begin: KeySelector,
-        end: KeySelector,
-        first: Resolved,
-        last: Resolved,
-        rows: list[Row],
-        more: bool,
-        reverse: bool,
-    ) -> Range:
-        low, high = min(begin.key, end.key), max(begin.key, end.key)
-        if begin.key < end.key and more:
-            if reverse and begin.offset <= 1:
-                low = end.key
-            elif not reverse and end.offset > 0:
-                high = begin.key
-        if first.before_begin or last.before_begin:
-            low = b"" if begin.offset <= 0 else low
-        if (first.after_end or last.after_end) and end.offset > 0:
+        if begin.offset == end.offset == 1:  # as nearly all are
+            seen = self.scan(begin.key, end.key, limit or _ROWS_AT_ONCE, reverse=reverse)
+            rows, more = _take(seen, limit, target_bytes)
+            return RangeRead(rows, more, _depends_on(begin, end, rows, more, reverse))
+        walk = _Walk(self, begin, end, self._end, reverse=reverse)
+        rows, more = _take(walk.between(limit), limit, target_bytes)
+        low, high = _depends_on(begin, end, rows, more, reverse)
+        begin_ran_off, end_ran_off = walk.ran_off(is_empty=not rows, more=more)
+        if begin_ran_off and begin.offset <= 0:
+            low = b""
+        if end_ran_off and end.offset > 0:
             high = self._end
-        if rows:
-            lowest, highest = (rows[-1][0], rows[0][0]) if reverse else (rows[0][0], rows[-1][0])
-            if reverse or begin.offset <= 0:
-                low = min(low, lowest)
-            if high <= highest and (not reverse or end.offset > 0):
-                high = after(highest)
-        return low, high
+        return RangeRead(rows, more, (low, high))
 
-    def _scan(self, begin: bytes, end: bytes, at_once: int, *, reverse: bool) -> Iterator[Seen]:
+    def place(self, selector: KeySelector) -> tuple[bytes, int]:
+        """Return where a range begins or ends, and by how many keys that ran off an end.
+
+        Unlike :meth:`get_key` it stops at a key cleared by comparison, and right behind
+        the last key it has to pass.
+        """
+        steps = selector.offset - 1
+        if not steps:
+            return selector.key, 0
+        left = abs(steps)
+        for key, _ in self._from(selector.key, left, reverse=steps < 0):
+            left -= 1
+            if not left:
+                return (after(key) if steps > 0 else key), 0
+        return (self._end, left) if steps > 0 else (b"", -left)
+
+    def _from(self, key: bytes, at_once: int, *, reverse: bool) -> Iterator[Seen]:
+        """Return the keys from a place on, to either end."""
+        if reverse:
+            return self.scan(b"", key, at_once, reverse=True)
+        return self.scan(key, self._end, at_once, reverse=False)
+
+    def scan(self, begin: bytes, end: bytes, at_once: int, *, reverse: bool) -> Iterator[Seen]:
         """Return the keys of ``[begin, end)`` from either end, to be iterated.
 
         Args:
@@ -159,7 +152,6 @@ class View:
         Raises:
             FDBError: 1036 on reaching a key known only after the commit.
         """
-        end = min(end, self._end)
         if begin >= end:
             return iter(())
         if self._writes is None or not self._writes.touches(begin, end):
@@ -171,18 +163,24 @@ class View:
     ) -> Iterator[Seen]:
         if reverse:
             barrier = writes.readable_down_to(begin, end)
-            yield from self._merged(writes, barrier or begin, end, at_once, reverse=True)
+            if barrier is not None:
+                begin = barrier
         else:
             barrier = writes.readable_from(begin, end)
-            readable_end = end if barrier is None else barrier
-            yield from self._merged(writes, begin, readable_end, at_once, reverse=False)
+            if barrier is not None:
+                end = barrier
+        if not self._is_open:
+            begin, end = yield from _answered(writes, begin, end, reverse=reverse)
+        if begin < end:
+            yield from self._merged(writes, begin, end, at_once, reverse=reverse)
         if barrier is not None:
             raise FDBError(1036)
 
     def _stored(self, begin: bytes, end: bytes, at_once: int, *, reverse: bool) -> Iterator[Row]:
         at_once = min(at_once, _ROWS_AT_ONCE)
+        snapshot = self._snapshot()
         while True:
-            rows = self._snapshot.rows(begin, end, at_once, reverse=reverse)
+            rows = snapshot.rows(begin, end, at_once, reverse=reverse)
             yield from rows
             if len(rows) < at_once:
                 return
@@ -220,6 +218,139 @@ class View:
         parts = writes.cleared.outside(begin, end)
         for part_begin, part_end in reversed(parts) if reverse else parts:
             yield from self._stored(part_begin, part_end, at_once, reverse=reverse)
+
+
+class _Walk:
+    """Go through a range between two selectors, from the near one towards the far one.
+
+    As with a cluster's client, neither is resolved further than the rows that are wanted
+    need it: what lies behind them is neither read nor depended on.
+    """
+
+    def __init__(
+        self, view: View, begin: KeySelector, end: KeySelector, last: bytes, *, reverse: bool
+    ) -> None:
+        self._view = view
+        self._reverse = reverse
+        near, far = (end, begin) if reverse else (begin, end)
+        sign = -1 if reverse else 1
+        past, ahead = sign * (near.offset - 1), sign * (far.offset - 1)
+        self._start, self._edge = near.key, far.key
+        #: By how many keys the far selector ran off the end it points to; negative: off the other.
+        self._far_left = 0
+        self._is_crossed = begin.key > end.key and ahead != 0
+        if self._is_crossed:
+            self._edge, left = view.place(far)
+            self._far_left, ahead = sign * left, 0
+        self._points_away = past < 0
+        if self._points_away:
+            self._start, left = view.place(near)
+            past = sign * left
+        #: The keys still to go past before the first row; negative: by how many keys the near
+        #: selector ran off the end it points to.
+        self._past = past
+        #: The keys that may still come behind the far selector's own key.
+        self._ahead = max(0, ahead)
+        #: How many keys before its own key the far selector stops.
+        self._held = max(0, -ahead)
+        self._stop = (b"" if reverse else last) if ahead > 0 else self._edge
+
+    def ran_off(self, *, is_empty: bool, more: bool) -> tuple[bool, bool]:
+        """Tell whether the begin ran off before the first key, and the end behind the last.
+
+        Where both ran off the same way and no row is between them, a cluster's client says
+        it of neither.
+
+        Args:
+            is_empty: Whether there was no row between them.
+            more: Whether a limit ended the walk.
+        """
+        near, far = self._past < 0, self._far_left > 0 and not more
+        if is_empty and self._past >= self._far_left:
+            near, far = self._is_crossed and self._points_away and self._far_left < 0, False
+        return (far, near) if self._reverse else (near, far)
+
+    def between(self, limit: int) -> Iterator[Seen]:
+        """Return the keys between the selectors, to be iterated once.
+
+        Args:
+            limit: About how many will be wanted; 0 for any number.
+        """
+        begin, end = self._start, self._stop
+        if self._reverse:
+            begin, end = end, begin
+        at_once = (limit or _ROWS_AT_ONCE) + max(0, self._past) + self._held
+        held: deque[Seen] = deque()
+        for seen in self._view.scan(begin, end, at_once, reverse=self._reverse):
+            if self._past > 0:
+                self._past -= 1
+            elif self._held:
+                held.append(seen)
+                if len(held) > self._held:
+                    yield held.popleft()
+            else:
+                yield seen
+            if self._ahead and (seen[0] < self._edge) == self._reverse:
+                self._ahead -= 1
+                if not self._ahead:
+                    return
+        if self._ahead or self._held:
+            self._far_left = self._ahead - (self._held - len(held))
+
+
+def _take(seen: Iterator[Seen], limit: int, target_bytes: int) -> tuple[list[Row], bool]:
+    """Return the rows up to a limit, and whether one was reached."""
+    rows: list[Row] = []
+    size = 0
+    for key, value in seen:
+        if value is None:
+            continue
+        rows.append((key, value))
+        size += len(key) + len(value)
+        if len(rows) == limit or 0 < target_bytes <= size:
+            return rows, True
+    return rows, False
+
+
+def _depends_on(
+    begin: KeySelector, end: KeySelector, rows: list[Row], more: bool, reverse: bool
+) -> Range:
+    """Return the range whose content decides the rows, as long as no selector ran off."""
+    low, high = min(begin.key, end.key), max(begin.key, end.key)
+    if begin.key < end.key and more:
+        if reverse and begin.offset <= 1:
+            low = end.key
+        elif not reverse and end.offset > 0:
+            high = begin.key
+    if rows:
+        lowest, highest = (rows[-1][0], rows[0][0]) if reverse else (rows[0][0], rows[-1][0])
+        if reverse or begin.offset <= 0:
+            low = min(low, lowest)
+        if high <= highest and (not reverse or end.offset > 0):
+            high = after(highest)
+    return low, high
+
+
+def _answered(
+    writes: WriteBuffer, begin: bytes, end: bytes, *, reverse: bool
+) -> Generator[Seen, None, Range]:
+    """Yield what the writes alone tell of a range, and return the range that is left."""
+    unknown = writes.undetermined(begin, end)
+    if reverse:
+        edge = unknown[-1][1] if unknown else begin
+        keys = writes.keys(edge, end)[::-1]
+        rest = begin, edge
+    else:
+        edge = unknown[0][0] if unknown else end
+        keys = writes.keys(begin, edge)
+        rest = edge, end
+    for key in keys:
+        entry = writes.entries[key]
+        if isinstance(entry, Pending):
+            yield key, entry.over(None)
+        elif entry is not None:
+            yield key, entry
+    return rest
 
 
 def _comes_first(row_key: bytes, key: bytes, reverse: bool) -> bool:

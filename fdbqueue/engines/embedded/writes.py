@@ -14,7 +14,8 @@ from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
 Mutation = tuple[str, bytes, bytes]
 
 _STAMP_BYTES = 10
-_INDEPENDENT = frozenset({"set", "clear", "set_versionstamped_value", "set_versionstamped_key"})
+_STAMPED = frozenset({"set_versionstamped_value", "set_versionstamped_key"})
+_INDEPENDENT = _STAMPED | {"set", "clear"}
 _FEW = 8
 
 
@@ -37,12 +38,17 @@ class Pending:
         return self.operations[0][0] in _INDEPENDENT
 
     def over(self, stored: bytes | None) -> bytes | None:
-        """Return what the key holds when the operations run over ``stored``."""
+        """Return what the key holds when the operations run over ``stored``.
+
+        Where a stamp is to come, that is what was given for it.
+        """
         for name, _, param in self.operations:
             if name == "set":
                 stored = param
             elif name == "clear":
                 stored = None
+            elif name in _STAMPED:
+                stored = param
             else:
                 stored = OPERATIONS[name](stored, param)
         return stored
