@@ -9,6 +9,7 @@ from fdbqueue.service import Push
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
+from tests.engines.children import wait_until
 from tests.faults.faulty import AFTER, LATE, Fault
 
 TIMED_OUT = 1031
@@ -16,6 +17,8 @@ MOMENTS = ["before", "after", "late: first", "late: meanwhile", "late: last"]
 #: After these it is not known, for all that the retry loop does, whether a commit took effect.
 UNKNOWN = [Fault(TIMED_OUT, moment) for moment in MOMENTS]
 TURNS = 16
+#: When what one client took for another goes back.
+AWAY_SECONDS = 0.5
 
 
 def insist(call, unknown):
@@ -44,13 +47,13 @@ def calls_of(kind, queue, key, turn):
 
 @pytest.mark.parametrize("threads", [1, 8])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_calls_of_unknown_outcome_are_made_again(engine, faulty, subspace, clock, kind, threads):
+def test_calls_of_unknown_outcome_are_made_again(engine, faulty, subspace, kind, threads):
     """Each takes effect once in the end: nothing is lost, nothing is there twice."""
     faults = [*UNKNOWN, *UNKNOWN, *AFTER, *LATE]
     databases = [
         faulty(seed=n, rate=0.5, faults=faults, database=another(engine.database)) for n in range(2)
     ]
-    queues = [kind.open(database, subspace) for database in databases]
+    queues = [kind.open(each, subspace, claim_timeout_seconds=AWAY_SECONDS) for each in databases]
     sound = kind.open(engine.database, subspace)
     unknown = []
 
@@ -65,11 +68,14 @@ def test_calls_of_unknown_outcome_are_made_again(engine, faulty, subspace, clock
         return pushed, taken
 
     found = together(threads, work)
-    clock.advance(60)  # what was taken for those who gave up on it goes back
     pushed = [item_id for each, _ in found for item_id in each]
     taken = [item_id for _, each in found for item_id in each]
-    while items := sound.pop_many(100):
-        taken += [item.id for item in items]
+
+    def is_empty():  # what was taken for those who gave up on it goes back
+        taken.extend(item.id for item in sound.pop_many(100))
+        return not sound.size()
+
+    wait_until(is_empty)
     assert len(set(pushed)) == len(pushed) == 3 * TURNS * threads
     assert sorted(taken) == sorted(pushed)
     assert not any(assert_counted(sound).values())
