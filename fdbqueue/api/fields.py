@@ -165,6 +165,13 @@ class TextField(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class CursorField(TextField):
+    """A cursor, as it was given out."""
+
+    #: How it is written: a place or a name, a colon and the signature.
+    pattern = r"^[~A-Za-z0-9_.-]+:[A-Za-z0-9_-]+$"
+
+
 class LeaseField(TextField):
     """The token of a lease, as it was given out."""
 

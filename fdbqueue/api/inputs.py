@@ -12,6 +12,7 @@ from fdbqueue import conf
 from fdbqueue.api import pagination
 from fdbqueue.api.fields import (
     AnyJSONField,
+    CursorField,
     LeaseField,
     LimitField,
     MomentField,
@@ -56,7 +57,7 @@ class NoParameters(Input):
 class QueuesQuery(Input):
     """Which page of the queues."""
 
-    cursor = TextField(
+    cursor = CursorField(
         required=False,
         max_length=1_000,
         help_text="Where the page starts: the `cursor` of the page before.",
@@ -205,7 +206,7 @@ class PeekQuery(Input):
 class ItemsQuery(Input):
     """Which page of the items."""
 
-    cursor = TextField(
+    cursor = CursorField(
         required=False,
         max_length=pagination.MAX_CURSOR_CHARACTERS,
         help_text="Where the page starts: the `cursor` of the page before, of the same queue.",

@@ -68,7 +68,12 @@ _NAME = OpenApiParameter(
 )
 _ID = OpenApiParameter(
     "id",
-    {"type": "string", "minLength": 1, "maxLength": MAX_CURSOR_CHARACTERS},
+    {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_CURSOR_CHARACTERS,
+        "pattern": "^[~A-Za-z0-9_-]+$",
+    },
     OpenApiParameter.PATH,
     description="The item's id, in any state.",
 )
@@ -230,16 +235,22 @@ class _FieldSchema(OpenApiSerializerFieldExtension):
         return dict(self.schema)
 
 
-class LeaseSchema(_FieldSchema):
-    """The token of a lease."""
+class CursorSchema(_FieldSchema):
+    """A cursor: with no character that is longer in an address."""
 
-    target_class = "fdbqueue.api.fields.LeaseField"
+    target_class = "fdbqueue.api.fields.CursorField"
 
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
         """Return the schema."""
         field = self.target
         most, pattern = field.max_length, field.pattern
         return {"type": "string", "minLength": 1, "maxLength": most, "pattern": pattern}
+
+
+class LeaseSchema(CursorSchema):
+    """The token of a lease."""
+
+    target_class = "fdbqueue.api.fields.LeaseField"
 
 
 class TextSchema(_FieldSchema):
