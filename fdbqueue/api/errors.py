@@ -71,6 +71,29 @@ class InvalidIdempotencyKey(exceptions.APIException):
     default_detail = "An Idempotency-Key is 1 to 255 characters of visible ASCII."
 
 
+class AddressTooLong(exceptions.APIException):
+    """The address is longer than servers take, with its query."""
+
+    status_code = 414
+    default_code = "address_too_long"
+    default_detail = "An address has up to 4,000 characters, its query included."
+
+
+class AddressNotFound(exceptions.NotFound):
+    """There is no such address."""
+
+    default_code = "address_not_found"
+    default_detail = "There is no such address. Each one ends in a slash."
+
+
+class UnsupportedCoding(exceptions.APIException):
+    """The body is compressed, or encoded otherwise."""
+
+    status_code = 415
+    default_code = "unsupported_content_encoding"
+    default_detail = "A body has no Content-Encoding."
+
+
 class BodyTooLarge(exceptions.APIException):
     """The body is longer than the setting's ``MAX_BODY_BYTES``."""
 
@@ -148,7 +171,7 @@ def _from_drf(error: exceptions.APIException) -> Response:
         headers["Retry-After"] = str(getattr(error, "wait"))  # noqa: B009
     detail = error.detail if isinstance(error.detail, str) else error.default_detail
     code = getattr(detail, "code", None) or error.default_code
-    return _respond(error.status_code, code, str(detail), headers=headers)
+    return _respond(error.status_code, code, _clipped(str(detail)), headers=headers)
 
 
 def _fields(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:

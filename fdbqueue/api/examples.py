@@ -70,13 +70,22 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
     "queues_lease": ({"For a minute": {"end": "max", "seconds": 60}}, {"items": [_LEASED]}),
     "queues_ack": (
         {"One lease": {"lease": _TOKEN}, "Many leases": {"leases": [_TOKEN]}},
-        {"acked": 1, "lost": 0},
+        {"acked": 1, "lost": 0, "lost_leases": []},
     ),
     "queues_nack": (
-        {"Again in a minute": {"lease": _TOKEN, "delay": 60, "reason": "no connection"}},
-        {"nacked": 1},
+        {
+            "Again in a minute": {"lease": _TOKEN, "delay": 60, "reason": "no connection"},
+            "Many leases": {"leases": [_TOKEN]},
+        },
+        {"nacked": 0, "lost": 1, "lost_leases": [_TOKEN]},
     ),
-    "queues_extend": ({"By five minutes": {"lease": _TOKEN, "seconds": 300}}, _LEASED),
+    "queues_extend": (
+        {
+            "By five minutes": {"lease": _TOKEN, "seconds": 300},
+            "Many leases": {"leases": [_TOKEN], "seconds": 300},
+        },
+        _LEASED,
+    ),
 }
 
 #: What errors look like, where that is not plain.

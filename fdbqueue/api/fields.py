@@ -13,6 +13,11 @@ from fdbqueue import conf
 from fdbqueue.service.leases import MAX_SECONDS
 
 _COUNT = re.compile(r"[0-9]{1,9}")
+#: RFC 3339; the offset is looked for apart, to say what is missing.
+_MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])"
+    r"(?:(\.[0-9]{1,6})[0-9]*)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+)
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 
 
@@ -111,12 +116,26 @@ class WaitField(SecondsField):
 
 
 class MomentField(serializers.DateTimeField):
-    """A moment in ISO 8601, with its offset from UTC."""
+    """A moment as RFC 3339 writes it: in ASCII, with seconds and its offset from UTC."""
 
-    default_error_messages = {"naive": "An offset from UTC is needed, or Z."}  # noqa: RUF012  # as DRF declares it
+    default_error_messages = {  # noqa: RUF012  # as DRF declares it
+        "invalid": "A moment as in RFC 3339 is needed, such as 2030-01-31T08:30:00Z.",
+        "naive": "An offset from UTC is needed, or Z.",
+    }
 
     def __init__(self, **options: Any) -> None:
         super().__init__(input_formats=["iso-8601"], **options)
+
+    def to_internal_value(self, data: Any) -> datetime.datetime:
+        """Return the moment, to the microsecond.
+
+        Raises:
+            ValidationError: It is not written so, or there is no such moment.
+        """
+        match = _MOMENT.fullmatch(data.upper()) if isinstance(data, str) else None
+        if match is None:
+            self.fail("invalid")
+        return super().to_internal_value("".join(part or "" for part in match.groups()))
 
     def enforce_timezone(self, value: datetime.datetime) -> datetime.datetime:
         """Return the moment as it is.
@@ -146,8 +165,18 @@ class TextField(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class CursorField(TextField):
+    """A cursor, as it was given out."""
+
+    #: How it is written: a place or a name, a colon and the signature.
+    pattern = r"^[~A-Za-z0-9_.-]+:[A-Za-z0-9_-]+$"
+
+
 class LeaseField(TextField):
     """The token of a lease, as it was given out."""
+
+    #: How it is written: the item's id, a dot and the secret.
+    pattern = r"^[~A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("help_text", "The token of the lease.")

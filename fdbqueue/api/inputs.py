@@ -9,8 +9,10 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue import conf
+from fdbqueue.api import pagination
 from fdbqueue.api.fields import (
     AnyJSONField,
+    CursorField,
     LeaseField,
     LimitField,
     MomentField,
@@ -55,9 +57,8 @@ class NoParameters(Input):
 class QueuesQuery(Input):
     """Which page of the queues."""
 
-    cursor = serializers.CharField(
+    cursor = CursorField(
         required=False,
-        trim_whitespace=False,
         max_length=1_000,
         help_text="Where the page starts: the `cursor` of the page before.",
     )
@@ -80,8 +81,18 @@ class PushBody(Input):
         required=False, help_text="For how many seconds to hide it, up to ten years."
     )
     not_before = MomentField(
-        required=False, help_text="When to show it, in place of a delay: ISO 8601 with an offset."
+        required=False, help_text="When to show it, in place of a delay: RFC 3339 with an offset."
     )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the checked data.
+
+        Raises:
+            ValidationError: It has both a delay and a moment.
+        """
+        if "delay" in attrs and "not_before" in attrs:
+            raise serializers.ValidationError({"not_before": ["It is given beside a delay."]})
+        return attrs
 
 
 class _Limited:
@@ -129,25 +140,24 @@ class LeaseBody(PopBody):
     seconds = SecondsField(default=60, help_text="How long the lease lasts, up to ten years.")
 
 
-class AckBody(Input):
-    """Which lease is done."""
+class _One(Input):
+    """Which lease is meant."""
 
     lease = LeaseField()
 
 
-class AckManyBody(Input):
-    """Which leases are done."""
+class _Many(Input):
+    """Which leases are meant."""
 
     leases = LeaseList(
         child=LeaseField(), allow_empty=False, max_length=1_000, help_text="Their tokens."
     )
 
 
-class NackBody(Input):
-    """Which lease is given up, and what becomes of the item."""
+class _GivenUp(Input):
+    """What becomes of what is given up."""
 
-    lease = LeaseField()
-    delay = SecondsField(required=False, help_text="For how many seconds to keep the item hidden.")
+    delay = SecondsField(required=False, help_text="For how many seconds to keep it hidden.")
     reason = TextField(
         required=False,
         allow_blank=True,
@@ -156,11 +166,34 @@ class NackBody(Input):
     )
 
 
-class ExtendBody(Input):
+class _Extended(Input):
+    """For how long a lease shall last."""
+
+    seconds = SecondsField(default=60, help_text="How long, from now on.")
+
+
+class AckBody(_One):
+    """Which lease is done."""
+
+
+class AckManyBody(_Many):
+    """Which leases are done."""
+
+
+class NackBody(_One, _GivenUp):
+    """Which lease is given up, and what becomes of the item."""
+
+
+class NackManyBody(_Many, _GivenUp):
+    """Which leases are given up, and what becomes of the items."""
+
+
+class ExtendBody(_One, _Extended):
     """Which lease shall last longer."""
 
-    lease = LeaseField()
-    seconds = SecondsField(default=60, help_text="How long, from now on.")
+
+class ExtendManyBody(_Many, _Extended):
+    """Which leases shall last longer."""
 
 
 class PeekQuery(Input):
@@ -173,10 +206,9 @@ class PeekQuery(Input):
 class ItemsQuery(Input):
     """Which page of the items."""
 
-    cursor = serializers.CharField(
+    cursor = CursorField(
         required=False,
-        trim_whitespace=False,
-        max_length=20_000,
+        max_length=pagination.MAX_CURSOR_CHARACTERS,
         help_text="Where the page starts: the `cursor` of the page before, of the same queue.",
     )
     end = serializers.ChoiceField(choices=ENDS, default="min", help_text=_END_HELP)

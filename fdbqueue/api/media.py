@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
-from rest_framework.exceptions import ParseError
+from rest_framework.exceptions import NotAcceptable, ParseError
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
 
 from fdbqueue.service import strict_json
-from fdbqueue.service.codecs import MAX_JSON_DEPTH
 
-#: A body is nested no deeper: a value as deep as the codec takes, in a list of items.
-MAX_DEPTH = MAX_JSON_DEPTH + 3
+#: Bodies are nested no deeper. That is deeper than any value may be, wherever in a body it is: so
+#: a codec judges values, and calls one that is too deep the same in a batch as alone.
+MAX_DEPTH = 250
+#: A weight of zero: what is not acceptable.
+_ZERO = re.compile(r"q\s*=\s*0(\.0{0,3})?")
 
 
 class Negotiation(DefaultContentNegotiation):
-    """Negotiate by the header alone: ``?format=`` is unknown like any other parameter."""
+    """Negotiate by the header ``Accept`` alone: ``?format=`` is unknown like any parameter."""
 
-    def filter_renderers(
+    def select_renderer(
         self,
+        request: Request,
         renderers: Iterable[BaseRenderer],
-        format: str | None,  # noqa: ARG002  # DRF's signature
-    ) -> list[BaseRenderer]:
-        """Return all of them."""
-        return list(renderers)
+        format_suffix: str | None = None,  # noqa: ARG002  # no address has one
+    ) -> tuple[BaseRenderer, str]:
+        """Return the one renderer, where the client takes JSON.
+
+        Raises:
+            NotAcceptable: It takes none.
+        """
+        available = list(renderers)
+        if not takes_json(request.META.get("HTTP_ACCEPT", "")):
+            raise NotAcceptable(available_renderers=available)
+        return available[0], available[0].media_type
+
+
+def takes_json(accept: str) -> bool:
+    """Tell whether a client that sends this as ``Accept`` takes JSON (RFC 9110, section 12.5.1).
+
+    The most specific range that has JSON decides, and a weight of zero says no. Other parameters
+    mean nothing. An empty header takes anything.
+    """
+    wanted: dict[str, bool] = {}
+    for accepted in filter(None, map(str.strip, accept.lower().split(","))):
+        media, *parameters = map(str.strip, accepted.split(";"))
+        is_wanted = not any(map(_ZERO.fullmatch, parameters))
+        wanted[media] = wanted.get(media, False) or is_wanted
+    ranges = ("application/json", "application/*", "*/*")
+    return next((wanted[media] for media in ranges if media in wanted), not wanted)
 
 
 class StrictJSONParser(BaseParser):

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import STATES
 from fdbqueue.api.values import encode, to_json
-from fdbqueue.service import Counts, Item, Queue, Undecodable
+from fdbqueue.service import Counts, Held, Item, Queue, Undecodable
 
 
 class UndecodableOutput(serializers.Serializer[Any]):
@@ -104,19 +104,33 @@ class PushedOutput(serializers.Serializer[Any]):
     ids = serializers.ListField(child=serializers.CharField(), help_text="Theirs, in order.")
 
 
-class AckedOutput(serializers.Serializer[Any]):
-    """What became of leases that are done."""
+class LostOutput(serializers.Serializer[Any]):
+    """Which leases were not held any more."""
 
-    acked = serializers.IntegerField(min_value=0, help_text="How many items are gone for good.")
     lost = serializers.IntegerField(
         min_value=0, help_text="How many leases were not held any more."
     )
+    lost_leases = serializers.ListField(
+        child=serializers.CharField(), help_text="Their tokens, each once."
+    )
 
 
-class NackedOutput(serializers.Serializer[Any]):
-    """What became of a lease that was given up."""
+class AckedOutput(LostOutput):
+    """What became of leases that are done."""
 
-    nacked = serializers.IntegerField(min_value=1, max_value=1)
+    acked = serializers.IntegerField(min_value=0, help_text="How many items are gone for good.")
+
+
+class NackedOutput(LostOutput):
+    """What became of leases that were given up."""
+
+    nacked = serializers.IntegerField(min_value=0, help_text="How many were given up.")
+
+
+class ExtendedOutput(LostOutput):
+    """What became of leases that should last longer."""
+
+    extended = serializers.IntegerField(min_value=0, help_text="How many last longer now.")
 
 
 class CountsOutput(serializers.Serializer[Any]):
@@ -173,6 +187,12 @@ class ErrorOutput(serializers.Serializer[Any]):
 def items(queue: Queue, found: Sequence[Item], kind: type[ItemOutput] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
     return list(kind(found, many=True, context={"codec": queue.codec.name}).data)
+
+
+def held(done: str, found: Held | None) -> dict[str, Any]:
+    """Return the JSON of how many leases something was done to; None for the only one."""
+    count, lost = (1, ()) if found is None else (int(found), found.lost)
+    return {done: count, "lost": len(lost), "lost_leases": list(lost)}
 
 
 def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict[str, Any]:

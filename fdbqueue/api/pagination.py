@@ -2,21 +2,34 @@
 
 A cursor stays good while others push and pop, and for as long as the project keeps its
 ``SECRET_KEY`` (or has it among its ``SECRET_KEY_FALLBACKS``).
+
+A cursor fits into an address. The place of an item that fdbqueue or a recipe has pushed has some
+40 bytes; of a longer one, which another program has written, only the beginning is kept. Then the
+next page starts behind all places that begin so.
 """
 
 from __future__ import annotations
+
+import base64
 
 from django.core.signing import BadSignature, Signer
 from rest_framework.exceptions import ValidationError
 
 from fdbqueue.service import Queue
+from fdbqueue.service.keyspace import FOREIGN
+
+MAX_CURSOR_CHARACTERS = 3_000
 
 _SALT = "fdbqueue.api.cursor"
+#: Of base64: whole groups of four.
+_MAX_POSITION_CHARACTERS = 2_800
 
 
 def item_cursor(queue: Queue, end: str, state: str, position: str | None) -> str | None:
     """Return the cursor for a position in a list of items, None where there is no next page."""
-    return None if position is None else _signer(*_list(queue, end, state)).sign(position)
+    if position is None:
+        return None
+    return _signer(*_list(queue, end, state)).sign(_fitting(position, end))
 
 
 def item_position(queue: Queue, end: str, state: str, cursor: str | None) -> str | None:
@@ -48,6 +61,17 @@ def queue_position(cursor: str | None) -> str:
 def _list(queue: Queue, end: str, state: str) -> tuple[str, ...]:
     # The subspace too: a queue that was moved has other positions.
     return queue.name, queue.subspace.key().hex(), end, state
+
+
+def _fitting(position: str, end: str) -> str:
+    if len(position) <= _MAX_POSITION_CHARACTERS:
+        return position
+    shown = position.removeprefix(FOREIGN)[:_MAX_POSITION_CHARACTERS]
+    place = base64.urlsafe_b64decode(shown)
+    if end == "min":  # behind all places that begin with this one
+        kept = place.rstrip(b"\xff")
+        place = kept[:-1] + bytes([kept[-1] + 1])
+    return FOREIGN + base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
 def _signer(*of: str) -> Signer:

@@ -5,17 +5,36 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rest_framework.exceptions import ParseError, ValidationError
+from rest_framework.exceptions import ParseError, UnsupportedMediaType, ValidationError
 from rest_framework.request import Request
 
 from fdbqueue import conf
-from fdbqueue.api.errors import BodyTooLarge, InvalidIdempotencyKey
+from fdbqueue.api.errors import (
+    AddressTooLong,
+    BodyTooLarge,
+    InvalidIdempotencyKey,
+    UnsupportedCoding,
+)
 from fdbqueue.api.inputs import Input, NoParameters
 from fdbqueue.service import Once
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _LENGTH = re.compile(r"[0-9]+")
 _LENGTH_DIGITS = 18
+#: Gunicorn takes a request line of 4,094 characters unless it is told otherwise.
+_MAX_ADDRESS_CHARACTERS = 4_000
+_JSON = "application/json"
+_NO_CODING = frozenset({"", "identity"})
+
+
+def check_address(request: Request) -> None:
+    """Refuse an address that most servers would refuse, so that it is the same on all.
+
+    Raises:
+        AddressTooLong: It is too long, as it was sent or written in ASCII.
+    """
+    if len(request.get_full_path()) > _MAX_ADDRESS_CHARACTERS:
+        raise AddressTooLong
 
 
 def check_length(request: Request) -> None:
@@ -31,14 +50,34 @@ def check_length(request: Request) -> None:
         raise BodyTooLarge
 
 
-def body(request: Request) -> Any:
-    """Return the body of a POST, which takes no query; none at all is an empty object.
+def check_media(request: Request) -> None:
+    """Refuse a POST that does not say that it sends JSON, whether it sends anything or not.
 
-    DRF does not read a body without Content-Length: a chunked one is refused, for a pop
-    of the default end would be a bad guess.
+    A page of another site can let a browser send a form, or nothing, with the credentials
+    that the browser has for this one. It cannot say that it sends JSON, unless this site allows
+    it to (by CORS).
 
     Raises:
-        ParseError: It is no JSON, or its length is not known.
+        UnsupportedMediaType: The content type is not JSON, or there is none.
+        UnsupportedCoding: The body is compressed.
+    """
+    if request.method != "POST":
+        return
+    media = request.content_type or ""
+    if media.partition(";")[0].strip().lower() != _JSON:
+        raise UnsupportedMediaType(media)
+    if request.headers.get("Content-Encoding", "identity").strip().lower() not in _NO_CODING:
+        raise UnsupportedCoding
+
+
+def body(request: Request) -> Any:
+    """Return the body of a POST, which takes no query.
+
+    There must be one, with a Content-Length: without it DRF does not read a body. A body that
+    was lost on its way, as in a redirect, is not taken for a pop of the default end.
+
+    Raises:
+        ParseError: It is not JSON, there is none, or its length is not known.
     """
     query(request, NoParameters)
     if request.META.get("HTTP_TRANSFER_ENCODING") or not _LENGTH.fullmatch(_length(request)):
@@ -46,7 +85,7 @@ def body(request: Request) -> Any:
     if request.stream is None:
         if request.read(1):  # under ASGI there may be a body of unknown length
             raise _no_length()
-        return {}
+        raise ParseError("A body is needed: {} for the defaults.")
     return request.data
 
 

@@ -13,9 +13,9 @@ from fdbqueue.access import may, may_in_general
 class QueuePermission(BasePermission):
     """Let an authenticated user do what the view's ``required_permissions`` ask for.
 
-    They map the name of an action to a permission; an action without one is refused. The
-    list is allowed here: it shows what its user may see. Whether there is a queue of a name
-    matters only to those who may use it.
+    They map the name of an action to a permission; an action without one is refused. OPTIONS
+    needs what the address is there for. The list is allowed here: it shows what its user may
+    see. Whether there is a queue of a name matters only to those who may use it.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -25,10 +25,10 @@ class QueuePermission(BasePermission):
             return False
         if view.action is None:  # no such method here: the answer will be 405
             return True
-        permission = view.required_permissions.get(view.action)
+        permission = view.required_permissions.get(view.purpose)
         if permission is None:
             return False
         name = view.kwargs.get(view.lookup_field)
         if name is None:
-            return view.action == "list" or may_in_general(user, permission)
+            return view.purpose == "list" or may_in_general(user, permission)
         return may(user, permission, name)

@@ -6,6 +6,7 @@ does without that package.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,7 @@ from drf_spectacular.utils import (
 
 from fdbqueue import conf
 from fdbqueue.api import examples, inputs, outputs
+from fdbqueue.api.pagination import MAX_CURSOR_CHARACTERS
 from fdbqueue.service.leases import MAX_SECONDS
 
 extend_schema_serializer(many=False)(outputs.QueuePageOutput)
@@ -45,12 +47,35 @@ _ACK = PolymorphicProxySerializer(
     serializers=[inputs.AckBody, inputs.AckManyBody],
     resource_type_field_name=None,
 )
+_NACK = PolymorphicProxySerializer(
+    component_name="Nack",
+    serializers=[inputs.NackBody, inputs.NackManyBody],
+    resource_type_field_name=None,
+)
+_EXTEND = PolymorphicProxySerializer(
+    component_name="Extend",
+    serializers=[inputs.ExtendBody, inputs.ExtendManyBody],
+    resource_type_field_name=None,
+)
+_EXTENDED = PolymorphicProxySerializer(
+    component_name="Extended",
+    serializers=[outputs.LeasedItemOutput, outputs.ExtendedOutput],
+    resource_type_field_name=None,
+)
 
 _NAME = OpenApiParameter(
     "name", OpenApiTypes.STR, OpenApiParameter.PATH, description="The queue's name."
 )
 _ID = OpenApiParameter(
-    "id", OpenApiTypes.STR, OpenApiParameter.PATH, description="The item's id, in any state."
+    "id",
+    {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_CURSOR_CHARACTERS,
+        "pattern": "^[~A-Za-z0-9_-]+$",
+    },
+    OpenApiParameter.PATH,
+    description="The item's id, in any state.",
 )
 _KEY = OpenApiParameter(
     "Idempotency-Key",
@@ -77,6 +102,11 @@ _RETRY = OpenApiParameter(
     response=[429, 503],
 )
 
+#: Fields of which a body has one at most.
+_EITHER = frozenset({"delay", "not_before"})
+#: JSON has the character, and texts here do not.
+_NO_NUL = r"^[^\x00]*$"
+
 #: What each status of an error means.
 _ERRORS = {
     400: "The input is not acceptable; nothing was changed.",
@@ -86,13 +116,14 @@ _ERRORS = {
     406: "Only JSON is given out.",
     409: "The state of the queue does not allow it; nothing was changed.",
     413: "It is too large; nothing was changed.",
-    415: "Only JSON is taken.",
+    414: "The address is too long, with its query.",
+    415: "Only JSON is taken, and nothing that is compressed.",
     422: "The key was used for another request; nothing was changed.",
     429: "The user did this too often.",
     503: "The engine does not answer, or not in time.",
 }
-_ALWAYS = (400, 401, 403, 406, 429, 503)
-_ON_POST = (404, 413, 415)
+_ALWAYS = (400, 401, 403, 406, 414, 429, 503)
+_ON_POST = (404, 409, 413, 415, 422)
 
 
 def _errors(codes: Iterable[int]) -> dict[int, OpenApiResponse]:
@@ -117,19 +148,28 @@ def _reads(operation_id: str, answer: Any, *codes: int, **more: Any) -> Any:
     )
 
 
-def _changes(
-    operation_id: str, body: Any, answer: Any, *codes: int, status: int = 200, once: bool = False
-) -> Any:
+def _changes(operation_id: str, body: Any, answer: Any, *, status: int = 200) -> list[Any]:
     """Describe an action that changes the queue."""
-    key = [_KEY, _REPLAYED] if once else []
-    return extend_schema(
+    described = extend_schema(
         operation_id=operation_id,
         tags=["queues"],
-        parameters=[_NAME, *key, _RETRY],
+        parameters=[_NAME, _KEY, _REPLAYED, _RETRY],
         request=body,
-        responses={status: answer, **_errors([*_ON_POST, *codes, *([422] if once else [])])},
+        responses={status: answer, **_errors(_ON_POST)},
         examples=examples.of_operation(operation_id),
     )
+    return [described, _needs_body]
+
+
+def _needs_body(method: Any) -> Any:
+    """Say of a method that its body must be there, also where all its keys are optional."""
+
+    class NeededBody(method.kwargs["schema"]):  # type: ignore[misc, name-defined]  # the project's
+        def _get_request_body(self, direction: Any = "request") -> Any:
+            return {**super()._get_request_body(direction), "required": True}
+
+    method.kwargs["schema"] = NeededBody
+    return method
 
 
 class QueueViewSetSchema(OpenApiViewExtension):
@@ -158,14 +198,12 @@ class QueueViewSetSchema(OpenApiViewExtension):
                 parameters=[_NAME, inputs.ItemsQuery],
             ),
             item=_reads("queues_item", outputs.ItemOutput, 404, parameters=[_NAME, _ID]),
-            push=_changes("queues_push", _PUSH, _PUSHED, 409, status=201, once=True),
-            pop=_changes("queues_pop", inputs.PopBody, outputs.ItemsOutput, 409, once=True),
-            lease=_changes(
-                "queues_lease", inputs.LeaseBody, outputs.LeasedItemsOutput, 409, once=True
-            ),
-            ack=_changes("queues_ack", _ACK, outputs.AckedOutput, 409),
-            nack=_changes("queues_nack", inputs.NackBody, outputs.NackedOutput, 409),
-            extend=_changes("queues_extend", inputs.ExtendBody, outputs.LeasedItemOutput, 409),
+            push=_changes("queues_push", _PUSH, _PUSHED, status=201),
+            pop=_changes("queues_pop", inputs.PopBody, outputs.ItemsOutput),
+            lease=_changes("queues_lease", inputs.LeaseBody, outputs.LeasedItemsOutput),
+            ack=_changes("queues_ack", _ACK, outputs.AckedOutput),
+            nack=_changes("queues_nack", _NACK, outputs.NackedOutput),
+            extend=_changes("queues_extend", _EXTEND, _EXTENDED),
         )(documented)
 
 
@@ -181,6 +219,8 @@ class InputSchema(OpenApiSerializerExtension):
         for name, field in self.target.fields.items():
             if getattr(field, "allow_empty", True) is False:  # a list, of which that is not said
                 schema["properties"][name].update(minItems=1, maxItems=field.max_length)
+        for one, other in itertools.combinations(_EITHER & self.target.fields.keys(), 2):
+            schema["not"] = {"required": sorted([one, other])}
         return {**schema, "additionalProperties": False}
 
 
@@ -193,6 +233,36 @@ class _FieldSchema(OpenApiSerializerFieldExtension):
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
         """Return the schema."""
         return dict(self.schema)
+
+
+class CursorSchema(_FieldSchema):
+    """A cursor: with no character that is longer in an address."""
+
+    target_class = "fdbqueue.api.fields.CursorField"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
+        """Return the schema."""
+        field = self.target
+        most, pattern = field.max_length, field.pattern
+        return {"type": "string", "minLength": 1, "maxLength": most, "pattern": pattern}
+
+
+class LeaseSchema(CursorSchema):
+    """The token of a lease."""
+
+    target_class = "fdbqueue.api.fields.LeaseField"
+
+
+class TextSchema(_FieldSchema):
+    """A text."""
+
+    target_class = "fdbqueue.api.fields.TextField"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
+        """Return the schema."""
+        # Where it may be empty, drf-spectacular says so besides, in a schema of its own.
+        most = self.target.max_length
+        return {"type": "string", "minLength": 1, "maxLength": most, "pattern": _NO_NUL}
 
 
 class PrioritySchema(_FieldSchema):

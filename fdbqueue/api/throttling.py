@@ -28,8 +28,7 @@ class QueueThrottle(SimpleRateThrottle):
 
     def allow_request(self, request: Request, view: Any) -> bool:
         """Tell whether this request is within the rate."""
-        permission = view.required_permissions.get(view.action)
-        self.scope = scope_of(permission)
+        self.scope = scope_of(view.required_permissions.get(view.purpose))
         rates: Mapping[str, Any] = api_settings.DEFAULT_THROTTLE_RATES or {}
         if rates.get(self.scope) is None:
             return True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from django.urls import re_path
 from rest_framework.routers import SimpleRouter
 
-from fdbqueue.api.viewsets import QueueViewSet
+from fdbqueue.api.viewsets import NoSuchAddress, QueueViewSet
 
 app_name = "fdbqueue-api"
 
 router = SimpleRouter()
 router.register("queues", QueueViewSet, basename="queue")
 
-urlpatterns = router.urls
+urlpatterns = [*router.urls, re_path(r"^queues(?:/[\s\S]*)?$", NoSuchAddress.as_view())]

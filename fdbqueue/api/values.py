@@ -36,7 +36,7 @@ def from_json(value: Any, queue: Queue) -> Any:
         return value
     try:
         return convert(value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidValue(queue=queue.name, codec=queue.codec.name, reason=str(error)) from error
 
 

@@ -12,6 +12,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from fdbqueue import conf, deadlines, service
@@ -24,6 +25,44 @@ from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
 from fdbqueue.service import Catalog, Item, Once, Queue
 from fdbqueue.service.overview import counts_of
+
+#: What is read of a body, and the service's method that it has the arguments of.
+_Ending = tuple[type[inputs.Input], Callable[..., Any]]
+
+
+class NoSuchAddress(APIView):
+    """Answers at addresses below the API's that are none, whatever the method.
+
+    Without it Django would redirect those that lack the last slash, and a client that follows
+    would send a request without a body. A GET is not redirected either: an address has one form,
+    with every method and whatever ``APPEND_SLASH`` says.
+    """
+
+    authentication_classes = ()
+    permission_classes = ()
+    throttle_classes = ()
+    parser_classes = ()
+    renderer_classes = (StrictJSONRenderer,)
+    versioning_class = None
+    schema = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002  # DRF's signature
+        """Refuse the request before anything is done with it.
+
+        Raises:
+            AddressNotFound: Always.
+        """
+        raise errors.AddressNotFound
+
+    def get_exception_handler(self) -> Callable[..., Response | None]:
+        """Return the API's own, whatever ``EXCEPTION_HANDLER`` the host project has."""
+        return errors.handle
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the response, not to be kept by anything in between."""
+        final = super().finalize_response(request, response, *args, **kwargs)
+        final.headers.setdefault("Cache-Control", "no-store")
+        return final
 
 
 class QueueViewSet(ViewSet):
@@ -44,7 +83,6 @@ class QueueViewSet(ViewSet):
         "peek": VIEW,
         "items": VIEW,
         "item": VIEW,
-        "metadata": VIEW,  # OPTIONS
         "push": PUSH,
         "pop": POP,
         "lease": LEASE,
@@ -60,9 +98,18 @@ class QueueViewSet(ViewSet):
         """Return the view; with ATOMIC_REQUESTS a wait must not hold a transaction of SQL."""
         return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
 
+    @property
+    def purpose(self) -> str:
+        """The action that is asked for; for OPTIONS, the one that the address is there for."""
+        asks_what_it_is = self.action == "metadata"
+        return next(iter(self.action_map.values())) if asks_what_it_is else self.action
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Do what comes before the action, and nothing for a body that is too long."""
+        """Do what comes before the action; nothing that reads the body comes before the checks."""
+        parsing.check_address(request)
         parsing.check_length(request)
+        if self.action is not None:
+            parsing.check_media(request)
         super().initial(request, *args, **kwargs)
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
@@ -130,29 +177,20 @@ class QueueViewSet(ViewSet):
     @action(detail=True, methods=["post"])
     def ack(self, request: Request, name: str) -> Response:
         """Remove one leased item for good, or many in one transaction."""
-        body = parsing.body(request)
-        if parsing.has(body, "leases"):
-            leases = dict.fromkeys(parsing.checked(inputs.AckManyBody, body)["leases"])
-            acked = self._queue(name).ack_many(leases)
-            return Response({"acked": acked, "lost": len(leases) - acked})
-        lease = parsing.checked(inputs.AckBody, body)["lease"]
-        self._queue(name).ack(lease)
-        return Response({"acked": 1, "lost": 0})
+        one, many = (inputs.AckBody, Queue.ack), (inputs.AckManyBody, Queue.ack_many)
+        return self._end(request, name, "acked", one, many)
 
     @action(detail=True, methods=["post"])
     def nack(self, request: Request, name: str) -> Response:
-        """Give a leased item up: it goes back to its place, or to the dead letters."""
-        asked = parsing.checked(inputs.NackBody, parsing.body(request))
-        self._queue(name).nack(asked.pop("lease"), **asked)
-        return Response({"nacked": 1})
+        """Give up one leased item, or many: back to their places, or to the dead letters."""
+        one, many = (inputs.NackBody, Queue.nack), (inputs.NackManyBody, Queue.nack_many)
+        return self._end(request, name, "nacked", one, many)
 
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, name: str) -> Response:
-        """Let a lease run for so many seconds from now on."""
-        asked = parsing.checked(inputs.ExtendBody, parsing.body(request))
-        queue = self._queue(name)
-        item = queue.extend(asked["lease"], asked["seconds"])
-        return Response(outputs.item(queue, item, outputs.LeasedItemOutput))
+        """Let one lease, or many, run for so many seconds from now on."""
+        one, many = (inputs.ExtendBody, Queue.extend), (inputs.ExtendManyBody, Queue.extend_many)
+        return self._end(request, name, "extended", one, many)
 
     @action(detail=True)
     def peek(self, request: Request, name: str) -> Response:
@@ -194,6 +232,17 @@ class QueueViewSet(ViewSet):
         still = functools.partial(is_open, request)
         found = take(queue, asked.pop("limit"), waits_while=still, once=once, **asked)
         return _answer({"items": outputs.items(queue, found, output)}, once)
+
+    def _end(self, request: Request, name: str, done: str, one: _Ending, many: _Ending) -> Response:
+        """End one lease or many: what the body says are the arguments of the service's method."""
+        once, body = parsing.once(request), parsing.body(request)
+        kind, end = many if parsing.has(body, "leases") else one
+        asked = parsing.checked(kind, body)
+        queue = self._queue(name)
+        found = end(queue, **asked, once=once)
+        if isinstance(found, Item):
+            return _answer(outputs.item(queue, found, outputs.LeasedItemOutput), once)
+        return _answer(outputs.held(done, found), once)
 
     def _begin(self, wait_seconds: float = 0) -> Catalog:
         """Begin the time that the engine has, all input being read, and return the queues."""

@@ -9,7 +9,7 @@ from fdbqueue.service.batches import Batch
 from fdbqueue.service.batching import Batcher, Mover
 from fdbqueue.service.catalog import Catalog, QueueSpec
 from fdbqueue.service.counters import Counts, Minute
-from fdbqueue.service.items import Item, Page, Push, Undecodable
+from fdbqueue.service.items import Held, Item, Page, Push, Undecodable
 from fdbqueue.service.loading import Load
 from fdbqueue.service.queues import FifoQueue, PriorityQueue
 from fdbqueue.service.transactions import run, transactional
@@ -21,6 +21,7 @@ __all__ = [
     "Catalog",
     "Counts",
     "FifoQueue",
+    "Held",
     "Item",
     "Load",
     "Minute",

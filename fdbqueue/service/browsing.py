@@ -325,12 +325,19 @@ class Browsing:
             return function(tr)
         return run(self.database, function, wrote=lambda _: False)
 
-    def _transact(self, verb: str, tr: Any, function: Callable[[Any], T]) -> T:
+    def _transact(
+        self,
+        verb: str,
+        tr: Any,
+        function: Callable[[Any], T],
+        *,
+        wrote: Callable[[T], bool] = lambda _: True,
+    ) -> T:
         """Run what writes, in a transaction of its own or in the caller's."""
         if tr is not None:
             return function(tr)
         return observing.observed(
-            verb, self.name, lambda: run(self.database, function, wrote=lambda _: True)
+            verb, self.name, lambda: run(self.database, function, wrote=wrote)
         )
 
 

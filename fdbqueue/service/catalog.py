@@ -18,6 +18,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import receipts, tuples
 from fdbqueue.service.base import Queue, QueueOptions
+from fdbqueue.service.keyspace import MetaKeys
 from fdbqueue.service.naming import Group, groups
 from fdbqueue.service.queues import FifoQueue, PriorityQueue
 from fdbqueue.service.reading import MAX_VALUE_BYTES
@@ -153,19 +154,23 @@ class Catalog:
         """Return the names that are no patterns, sorted, without reading anything."""
         return sorted(self._named)
 
-    def names(self, *, after: str = "", limit: int | None = None) -> list[str]:
+    def names(
+        self, *, after: str = "", limit: int | None = None, with_answers: bool = False
+    ) -> list[str]:
         """Return the names of the queues, sorted.
 
-        These are the plain names, and the names that fit a pattern under which something
-        is stored; the latter cost about two reads each, many at a time. A queue that was
-        drained is among them, for it keeps its counts; one that was cleared is not.
+        These are the plain names, and the names that fit a pattern and have been pushed to;
+        the latter cost about two reads each, many at a time. A queue that was drained is
+        among them, because it keeps its counts; one that was cleared is not.
 
         Args:
             after: Only names that sort after this one.
             limit: The most names; None for all.
+            with_answers: Whether to return those too under which nothing but the answers of
+                calls with an idempotency key is stored.
         """
         named = sorted(name for name in self._named if name > after)
-        merged = heapq.merge(named, self._existing(after))
+        merged = heapq.merge(named, self._existing(after, with_answers))
         return list(itertools.islice((name for name, _ in itertools.groupby(merged)), limit))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
@@ -186,7 +191,7 @@ class Catalog:
                     return spec
         raise QueueNotFound(name=name)
 
-    def _existing(self, after: str) -> Iterator[str]:
+    def _existing(self, after: str, with_answers: bool) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns:
             return
@@ -199,17 +204,23 @@ class Catalog:
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
-                    if self._fits_a_pattern(name) and name > after:
+                    is_queue = with_answers or key == self._subspace[name].key()
+                    if is_queue and self._fits_a_pattern(name) and name > after:
                         yield name
             begin = found[-1][1] if len(found) == _NAMES_AT_ONCE else end
 
     def _group_of(self, key: bytes) -> Group:
-        """Return the range of the keys with the same name, or of one that has none."""
+        """Return the range of the keys with the same name, or of one that has none.
+
+        The answers of calls with an idempotency key are a group of their own: a pop leaves
+        one, too, where nothing was ever pushed.
+        """
         try:
             first: bytes = self._subspace[_name_in(key[len(self._subspace.key()) :])].key()
         except ValueError:
             return key, key + b"\x00"
-        return first, first + b"\xff\xff"
+        answers = MetaKeys(first).all_answers
+        return answers if answers[0] <= key < answers[1] else (first, first + b"\xff\xff")
 
     def _fits_a_pattern(self, name: Any) -> bool:
         return (

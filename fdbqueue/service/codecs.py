@@ -7,7 +7,8 @@
 ``bytes``
     Bytes as they are, as the Python recipe stores them.
 ``tuple``
-    What the FDB tuple layer can hold, packed alone in a tuple, as the Java recipe does.
+    What the FDB tuple layer can hold, up to 200 levels of nesting, packed alone in a tuple, as
+    the Java recipe does.
 
 ``bytes`` and ``tuple`` keep no metadata. No codec runs code that comes from the queue.
 """
@@ -27,7 +28,7 @@ _STRING = frozenset({str})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 #: Deeper nesting could be written by one reader's stack and not read by another's.
-MAX_JSON_DEPTH = 200
+MAX_LEVELS = 200
 
 #: In the year 9892: what every ``datetime`` holds, in every time zone.
 _LATEST = 250_000_000_000_000_000
@@ -149,12 +150,13 @@ class TupleCodec(_WithoutMetadata):
         """Return the value packed alone in a tuple.
 
         Raises:
-            ValueError: The tuple layer has no such type.
+            ValueError: The tuple layer has no such type, or more than 200 levels of nesting.
         """
+        _check_levels(value)
         try:
             return fdb.tuple.pack((value,))
         except RecursionError:
-            raise ValueError("it is nested too deeply, or contains itself") from None
+            raise ValueError("the stack is too deep to encode it") from None
         except struct.error:
             raise ValueError("an integer is longer than 255 bytes") from None
 
@@ -231,12 +233,12 @@ def _metadata(elements: list[Any]) -> tuple[int | None, int]:
     )
 
 
-def _check(value: Any, levels: int = MAX_JSON_DEPTH) -> None:
+def _check(value: Any, levels: int = MAX_LEVELS) -> None:
     """Refuse keys that ``json`` would silently turn into strings, and too deep a nesting."""
     if not isinstance(value, dict | list | tuple):
         return
     if not levels:
-        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
+        raise _too_deep()
     if isinstance(value, dict):
         if not _STRING.issuperset(map(type, value)):
             _check_keys(value)
@@ -246,6 +248,21 @@ def _check(value: Any, levels: int = MAX_JSON_DEPTH) -> None:
     for member in value:
         if isinstance(member, dict | list | tuple):
             _check(member, levels - 1)
+
+
+def _check_levels(value: Any, levels: int = MAX_LEVELS) -> None:
+    """Refuse too deep a nesting of tuples and lists."""
+    if not isinstance(value, list | tuple):
+        return
+    if not levels:
+        raise _too_deep()
+    for member in value:
+        if isinstance(member, list | tuple):
+            _check_levels(member, levels - 1)
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested more than {MAX_LEVELS} levels deep, or contains itself")
 
 
 def _check_keys(value: dict[Any, Any]) -> None:

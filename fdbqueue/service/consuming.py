@@ -6,10 +6,12 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from fdbqueue.exceptions import ConfigurationError, InvalidInput
+import fdb.tuple
+
+from fdbqueue.exceptions import BatchTooLarge, ConfigurationError, InvalidInput, LeaseLost
 from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once
 from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
@@ -18,13 +20,18 @@ from fdbqueue.service.consume.poppers import PopperGroup, group
 from fdbqueue.service.consume.requests import Effect, TakeRequest
 from fdbqueue.service.consume.requeue import Requeuer, pop
 from fdbqueue.service.consume.round import take
-from fdbqueue.service.items import Item
-from fdbqueue.service.keyspace import ItemKeys
-from fdbqueue.service.leases import MAX_SECONDS, Leases, reason_of, token_of
-from fdbqueue.service.reading import End
+from fdbqueue.service.items import Held, Item
+from fdbqueue.service.keyspace import ItemKeys, State
+from fdbqueue.service.leases import MAX_SECONDS, Leases, duration, reason_of, token_of
+from fdbqueue.service.reading import End, Loaded
 from fdbqueue.service.transactions import run
 
 CONTENTION = ("strict", "relaxed")
+
+#: A nack and an extend write the stored values anew, one after the other.
+_MAX_REWRITTEN = 1_000
+#: FoundationDB's limit of what a transaction sends is 10,000,000 bytes.
+_MAX_SENT_BYTES = 9_000_000
 
 
 class Consuming(Browsing):
@@ -226,41 +233,53 @@ class Consuming(Browsing):
             end, count, effect, call, requeue=self._requeuer.requeue_leased, leases=True
         )
 
-    def ack(self, lease: Item | str, *, tr: Any = None) -> None:
+    def ack(self, lease: Item | str, *, once: Once | str | None = None, tr: Any = None) -> None:
         """Remove a leased item for good.
 
         Also after its time, as long as nobody has brought it back.
 
         Args:
             lease: The item, or its token.
+            once: An idempotency key. The same call under the same key succeeds again for a
+                day, and removes nothing more.
             tr: The transaction to take part in.
 
         Raises:
             LeaseLost: It is not held any more; somebody else may have the item.
             InvalidInput: It is no lease's token of this queue.
+            IdempotencyKeyReused: The key was another call's; nothing was changed.
         """
         token = token_of(lease)
-        self._transact("ack", tr, lambda transaction: self._leases.ack_one(transaction, token))
+        call = self._lease_call(once, "ack", [token])
 
-    def ack_many(self, leases: Iterable[Item | str], *, tr: Any = None) -> int:
+        def ack(transaction: Any) -> bytes:
+            self._leases.ack_one(transaction, token)
+            return b""
+
+        self._transact_once("ack", call, tr, ack)
+
+    def ack_many(
+        self, leases: Iterable[Item | str], *, once: Once | str | None = None, tr: Any = None
+    ) -> Held:
         """Remove leased items for good, in one transaction.
 
         Args:
             leases: The items, or their tokens, up to 10,000.
+            once: An idempotency key, as for :meth:`ack`.
             tr: The transaction to take part in.
 
         Returns:
-            How many were still held, and are gone now.
+            How many were still held, and are gone now; its ``lost`` names the others.
+
+        Raises:
+            InvalidInput: One is no lease's token of this queue; nothing was changed.
+            BatchTooLarge: One transaction cannot remove as many, ``context["most"]`` being how
+                many it can; nothing was changed.
+            IdempotencyKeyReused: The key was another call's; nothing was changed.
         """
-        tokens = list(dict.fromkeys(token_of(lease) for lease in leases))
-        if not tokens:
-            return 0
-        self._check_count(len(tokens))
-
-        def ack(transaction: Any) -> int:
-            return len(tokens) - len(self._leases.ack(transaction, tokens))
-
-        return self._transact("ack", tr, ack)
+        tokens = _tokens_of(leases)
+        ack = functools.partial(self._leases.ack, tokens=tokens)
+        return self._end_many("ack", tokens, once, (), ack, tr, limit=MAX_ITEMS)
 
     def nack(
         self,
@@ -268,6 +287,7 @@ class Consuming(Browsing):
         *,
         delay: float | None = None,
         reason: str = "given up",
+        once: Once | str | None = None,
         tr: Any = None,
     ) -> None:
         """Give a leased item up: it goes back to its place with its attempts one higher.
@@ -278,29 +298,133 @@ class Consuming(Browsing):
             lease: The item, or its token.
             delay: For how many seconds to keep it hidden.
             reason: What the dead letter says, clipped at 1,000 characters.
+            once: An idempotency key. The same call under the same key succeeds again for a
+                day, and gives nothing more up.
             tr: The transaction to take part in.
 
         Raises:
             LeaseLost: It is not held any more.
+            InvalidInput: It is no lease's token of this queue.
+            IdempotencyKeyReused: The key was another call's; nothing was changed.
         """
         token, reason = token_of(lease), reason_of(self.name, reason)
-        self._transact(
-            "nack", tr, lambda transaction: self._leases.nack(transaction, token, delay, reason)
-        )
+        call = self._lease_call(once, "nack", [token], self._delay(delay), _packable(reason))
 
-    def extend(self, lease: Item | str, seconds: float = 60, *, tr: Any = None) -> Item:
+        def nack(transaction: Any) -> bytes:
+            self._leases.nack(transaction, token, delay, reason)
+            return b""
+
+        self._transact_once("nack", call, tr, nack)
+
+    def nack_many(
+        self,
+        leases: Iterable[Item | str],
+        *,
+        delay: float | None = None,
+        reason: str = "given up",
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> Held:
+        """Give leased items up in one transaction, as :meth:`nack` does.
+
+        Args:
+            leases: The items, or their tokens, up to 1,000.
+            delay: For how many seconds to keep them hidden.
+            reason: What the dead letters say, clipped at 1,000 characters.
+            once: An idempotency key, as for :meth:`nack`.
+            tr: The transaction to take part in; not to be committed after an error.
+
+        Returns:
+            How many were still held, and are given up now; its ``lost`` names the others.
+
+        Raises:
+            InvalidInput: One is no lease's token of this queue; nothing was changed.
+            BatchTooLarge: Their values are over about 8,500,000 bytes together, too much for
+                one transaction; nothing was changed.
+            IdempotencyKeyReused: The key was another call's; nothing was changed.
+        """
+        tokens, reason = _tokens_of(leases), reason_of(self.name, reason)
+        arguments = self._delay(delay), _packable(reason)
+
+        def nack(transaction: Any, token: str) -> None:
+            self._leases.nack(transaction, token, delay, reason)
+
+        each = functools.partial(self._each_held, tokens=tokens, change=nack)
+        return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
+
+    def extend(
+        self,
+        lease: Item | str,
+        seconds: float = 60,
+        *,
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> Item:
         """Let a lease run for so many seconds from now on.
+
+        Args:
+            lease: The item, or its token.
+            seconds: How long.
+            once: An idempotency key. The same call under the same key returns the same item
+                for a day, and extends its lease once. A copy of the item is kept for that.
+            tr: The transaction to take part in.
 
         Returns:
             The item, under the same token.
 
         Raises:
             LeaseLost: It is not held any more.
+            InvalidInput: It is no lease's token of this queue.
+            IdempotencyKeyReused: The key was another call's; nothing was changed.
         """
         token = token_of(lease)
-        return self._transact(
-            "extend", tr, lambda transaction: self._leases.extend(transaction, token, seconds)
-        )
+        lasting = duration(self.name, "seconds", seconds)
+        call = self._lease_call(once, "extend", [token], lasting)
+
+        def extend(transaction: Any) -> Item:
+            if call is not None:
+                asked = self._answers.ask(transaction, call)
+                for item in self._answers.recalled_items(asked, call) or ():
+                    return item
+            item = self._leases.extend(transaction, token, seconds)
+            if call is not None:
+                self._answers.keep_items(transaction, call, self._loaded(transaction, item), [item])
+            return item
+
+        return self._transact("extend", tr, extend, wrote=lambda _: not is_answered(call))
+
+    def extend_many(
+        self,
+        leases: Iterable[Item | str],
+        seconds: float = 60,
+        *,
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> Held:
+        """Let leases run for so many seconds from now on, in one transaction.
+
+        Args:
+            leases: The items, or their tokens, up to 1,000.
+            seconds: How long.
+            once: An idempotency key. The same call under the same key returns the same for a
+                day, and extends the leases once.
+            tr: The transaction to take part in; not to be committed after an error.
+
+        Returns:
+            How many were still held, and are for longer now; its ``lost`` names the others.
+
+        Raises:
+            InvalidInput: One is no lease's token of this queue; nothing was changed.
+            BatchTooLarge: They are too much for one transaction, as for :meth:`nack_many`.
+            IdempotencyKeyReused: The key was another call's; nothing was changed.
+        """
+        tokens, lasting = _tokens_of(leases), duration(self.name, "seconds", seconds)
+
+        def extend(transaction: Any, token: str) -> None:
+            self._leases.extend(transaction, token, seconds)
+
+        each = functools.partial(self._each_held, tokens=tokens, change=extend)
+        return self._end_many("extend", tokens, once, (lasting,), each, tr, limit=_MAX_REWRITTEN)
 
     @contextlib.contextmanager
     def leased(
@@ -325,6 +449,82 @@ class Consuming(Browsing):
                 self.nack(item, reason=reason_for(error))
             raise
         self.ack(item)
+
+    # Ending leases
+
+    def _delay(self, delay: float | None) -> int | None:
+        """Return the delay of a nack in microseconds, None where there is none."""
+        return None if delay is None else duration(self.name, "delay", delay)
+
+    def _lease_call(
+        self, once: Once | str | None, verb: str, tokens: Sequence[str], *arguments: Any
+    ) -> Call | None:
+        """Return the call of a verb with these leases, None where it has no key."""
+        return self._answers.call(once, verb, tuple(map(_packable, tokens)), *arguments)
+
+    def _transact_once(
+        self, verb: str, call: Call | None, tr: Any, function: Callable[[Any], bytes]
+    ) -> bytes:
+        """Run what writes, unless the call was made before; return its answer."""
+
+        def answer(transaction: Any) -> bytes:
+            if call is None:
+                return function(transaction)
+            found = self._answers.recall(self._answers.ask(transaction, call), call)
+            if found is not None:
+                return found[0]
+            payload = function(transaction)
+            self._answers.keep(transaction, call, payload)
+            return payload
+
+        return self._transact(verb, tr, answer, wrote=lambda _: not is_answered(call))
+
+    def _end_many(
+        self,
+        verb: str,
+        tokens: Sequence[str],
+        once: Once | str | None,
+        arguments: Sequence[Any],
+        end: Callable[[Any], Sequence[str]],
+        tr: Any,
+        *,
+        limit: int,
+    ) -> Held:
+        """Do something to many leases in one transaction; ``end`` returns the lost tokens."""
+        if len(tokens) > limit:
+            raise InvalidInput(queue=self.name, count=len(tokens), allowed=f"1 to {limit}")
+        call = self._lease_call(once, f"{verb}_many", tokens, *arguments)
+        if not tokens and call is None:
+            return Held(0)
+        payload = self._transact_once(
+            verb, call, tr, lambda transaction: fdb.tuple.pack(tuple(end(transaction)))
+        )
+        lost = fdb.tuple.unpack(payload)
+        return Held(len(tokens) - len(lost), lost)
+
+    def _each_held(
+        self, tr: Any, tokens: Sequence[str], change: Callable[[Any, str], None]
+    ) -> list[str]:
+        """Change one lease after the other, and return the tokens of those not held any more.
+
+        Raises:
+            BatchTooLarge: The transaction can take no more.
+        """
+        lost = []
+        for token in tokens:
+            try:
+                change(tr, token)
+            except LeaseLost:
+                lost.append(token)
+            size = tr.get_approximate_size().wait()
+            if size > _MAX_SENT_BYTES:
+                raise BatchTooLarge(queue=self.name, size_bytes=size, limit_bytes=_MAX_SENT_BYTES)
+        return lost
+
+    def _loaded(self, tr: Any, item: Item) -> list[Loaded]:
+        """Return a leased item as it is stored, whole."""
+        hidden = self._stock.find(tr, State.LEASED, self._keys.place_named(item.id))
+        return self._reader.load(tr, [hidden.row] if hidden else [], retried=False)
 
     # What they share
 
@@ -383,6 +583,16 @@ class Consuming(Browsing):
 def is_answered(call: Call | None) -> bool:
     """Tell whether a call returned what was kept of an earlier one."""
     return call is not None and call.replayed
+
+
+def _tokens_of(leases: Iterable[Item | str]) -> list[str]:
+    """Return the tokens of leases, each once."""
+    return list(dict.fromkeys(token_of(lease) for lease in leases))
+
+
+def _packable(text: str) -> bytes:
+    """Return any text as bytes: the tuple layer has no halves of surrogate pairs."""
+    return text.encode(errors="surrogatepass")
 
 
 def reason_for(error: BaseException) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Priority = int | float
 
@@ -54,6 +58,22 @@ class Item:
     lease: str | None = None
     until: datetime.datetime | None = None
     reason: str | None = None
+
+
+class Held(int):
+    """How many of some leases were still held, when all were acknowledged, given up or extended.
+
+    Attributes:
+        lost: The tokens of those that were not.
+    """
+
+    lost: tuple[str, ...]
+
+    def __new__(cls, count: int, lost: Iterable[str] = ()) -> Self:
+        """Return a count with the tokens of what it does not count."""
+        held = super().__new__(cls, count)
+        held.lost = tuple(lost)
+        return held
 
 
 class _NotGiven:

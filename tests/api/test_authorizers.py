@@ -156,6 +156,30 @@ def test_an_authorizer_is_not_asked_about_anonymous_users(
     assert rules.asked == []
 
 
+def test_an_authorizer_is_asked_about_options(
+    root: Callable[[], APIClient], authorizer: Callable[[str], None]
+) -> None:
+    """Who may do what an address is there for may ask what it is."""
+    authorizer("may_look_at_mail")
+    expected = {
+        "": 200,
+        "mail/": 200,
+        "mail/items/": 200,
+        "mail/push/": 403,
+        "jobs/": 403,
+        "user-1/pop/": 200,
+        "user-1/": 403,
+        "mail/pop/": 403,
+    }
+    found = {path: root().options(f"/api/queues/{path}").status_code for path in expected}
+    assert found == expected
+    assert {permission for _, permission, _ in rules.asked} == {
+        "fdbqueue.view_queue",
+        "fdbqueue.push_queue",
+        "fdbqueue.pop_queue",
+    }
+
+
 @pytest.mark.parametrize("name", ["may_nothing", "raises"])
 def test_an_authorizer_that_refuses(
     root: Callable[[], APIClient], authorizer: Callable[[str], None], name: str

@@ -191,12 +191,14 @@ def test_any_visible_ascii_is_a_key(api: APIClient, mail: service.Queue, key: st
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "ü", "a\x7f", "a\tb", "a\n"])
-@pytest.mark.parametrize("path", ["push/", "pop/", "lease/"])
+@pytest.mark.parametrize("path", ["push/", "pop/", "lease/", "ack/", "nack/", "extend/"])
 def test_bad_keys(api: APIClient, mail: service.Queue, path: str, key: str) -> None:
     """What is no key is 400, and nothing happens."""
+    held = {"lease": mail.lease().lease}
     before = contents(mail)
     headers = {"HTTP_IDEMPOTENCY_KEY": key}
-    body = {"value": 1} if path == "push/" else {}
+    bodies = {"push/": {"value": 1}, "ack/": held, "nack/": held, "extend/": held}
+    body = bodies.get(path, {})
     response = api.post(f"/api/queues/mail/{path}", body, **headers)
     assert (response.status_code, response.json()["code"]) == (400, "invalid_idempotency_key")
     assert contents(mail) == before
@@ -291,19 +293,109 @@ def test_a_refused_request_uses_up_no_key(api: APIClient, queues: service.Catalo
     assert "Idempotent-Replayed" not in right
 
 
-def test_where_keys_mean_nothing(api: APIClient, mail: service.Queue) -> None:
-    """Reads show what there is now, and acks and the like are judged anew, key or no key."""
-    headers = {"Idempotency-Key": "key"}
-    (item,) = api.post("/api/queues/mail/lease/", {}).json()["items"]
-    body = {"lease": item["lease"]}
+#: What ends a lease or lets it last, and what says something else under its key.
+ENDINGS = {
+    "ack": ("ack/", {}, {"other": True}),
+    "nack": ("nack/", {"delay": 5, "reason": "?"}, {"delay": 6, "reason": "?"}),
+    "extend": ("extend/", {"seconds": 500}, {"seconds": 501}),
+}
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw", "pairs"])
+@pytest.mark.parametrize(("path", "more", "other"), ENDINGS.values(), ids=ENDINGS)
+def test_a_lease_ended_again(
+    api: APIClient,
+    queues: service.Catalog,
+    clock: Clock,
+    name: str,
+    many: bool,
+    path: str,
+    more: dict[str, Any],
+    other: dict[str, Any],
+) -> None:
+    """The answer is the same to the byte, whatever became of the lease; another body is 422."""
+    entries = {"items": [{"value": "QQ=="}] * 4}
+    assert api.post(f"/api/queues/{name}/push/", entries).status_code == 201
+    leased = api.post(f"/api/queues/{name}/lease/", {"limit": 4}).json()["items"]
+    first, second, third, lost = (item["lease"] for item in leased)
+    queues.queue(name).ack(lost)
+    tokens = {"leases": [first, lost, second]} if many else {"lease": first}
+    body = {**tokens, **more}
+    answer = post(api, path, body, "key", name)
+    assert answer.status_code == 200
+    assert "Idempotent-Replayed" not in answer
+    if many:
+        assert answer.json()["lost_leases"] == [lost]
+    after = contents(queues.queue(name))
+    for seconds in (20, 10_000):
+        clock.advance(seconds)
+        again = post(api, path, body, "key", name)
+        assert (again.status_code, again.content) == (answer.status_code, answer.content)
+        assert again["Idempotent-Replayed"] == "true"
+        assert contents(queues.queue(name)) == after
+    others = {"leases": [third]} if many else {"lease": third}
+    wrong = [{**others, **more}, {"leases": [first], **more}]
+    if "other" not in other:
+        wrong.append({**tokens, **other})
+    for each in wrong:
+        assert post(api, path, each, "key", name).status_code == 422
+        assert contents(queues.queue(name)) == after
+    assert post(api, path, {**others, **more}, "another", name).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["ack/", "nack/", "extend/"])
+def test_a_lost_lease_uses_up_no_key(
+    api: APIClient, queues: service.Catalog, clock: Clock, path: str
+) -> None:
+    """It is 409 each time; the key is as good as new for another lease."""
+    queues.queue("mail").push_many("ab")
+    first, second = queues.queue("mail").lease_many(2)
+    queues.queue("mail").ack(first)
     for _ in range(2):
-        extended = api.post("/api/queues/mail/extend/", body, headers=headers)
-        assert "Idempotent-Replayed" not in extended
-    statuses = [
-        api.post(f"/api/queues/mail/{verb}/", body, headers=headers).status_code
-        for verb in ("ack", "ack", "nack")
-    ]
-    assert statuses == [200, 409, 409]
+        response = post(api, path, {"lease": first.lease}, "key")
+        assert (response.status_code, response.json()["code"]) == (409, "lease_lost")
+    response = post(api, path, {"lease": second.lease}, "key")
+    assert response.status_code == 200
+    assert "Idempotent-Replayed" not in response
+
+
+@pytest.mark.parametrize("path", ["ack/", "nack/", "extend/"])
+@pytest.mark.parametrize("many", [False, True])
+def test_two_threads_end_a_lease_with_one_key(
+    queues: service.Catalog, root: Callable[[], APIClient], path: str, many: bool
+) -> None:
+    """One of them does, the other is told what that did, and no attempt is counted twice."""
+    queue = queues.queue("mail")
+    queue.push_many(range(20))
+    clients = [root(), root()]
+    for turn in range(10):
+        (item,) = queue.lease_many(1, end="max")
+        body = {"leases": [item.lease]} if many else {"lease": item.lease}
+        answers = together(2, lambda n, b=body, t=turn: post(clients[n], path, b, f"key-{t}"))
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].content == answers[1].content
+        assert sorted("Idempotent-Replayed" in answer for answer in answers) == [False, True]
+    assert queue.counts().ready == {"ack/": 10, "nack/": 20, "extend/": 10}[path]
+    assert max(item.attempts for item in queue) == (10 if path == "nack/" else 0)
+
+
+def test_another_users_key_for_a_lease(
+    client_with: Callable[..., APIClient], queues: service.Catalog
+) -> None:
+    """Whoever has the token may use it, under a key of their own."""
+    queues.queue("mail").push("x")
+    token = queues.queue("mail").lease().lease
+    alice, bob = client_with(*ALL), client_with(*ALL)
+    for client in (alice, bob):
+        response = post(client, "extend/", {"lease": token}, "key")
+        assert response.status_code == 200
+        assert "Idempotent-Replayed" not in response
+
+
+def test_where_keys_mean_nothing(api: APIClient, mail: service.Queue) -> None:
+    """Reads show what there is now, key or no key."""
+    headers = {"Idempotency-Key": "key"}
     for path in ("", "mail/", "mail/peek/", "mail/items/"):
         first = api.get(f"/api/queues/{path}", headers=headers)
         mail.pop()

@@ -62,7 +62,7 @@ def test_a_lease_hides_an_item_until_it_is_acknowledged(
     assert item["state"] == "leased"
     assert api.post(f"/api/queues/{name}/pop/", {}).json() == {"items": []}
     done = api.post(f"/api/queues/{name}/ack/", {"lease": item["lease"]})
-    assert (done.status_code, done.json()) == (200, {"acked": 1, "lost": 0})
+    assert (done.status_code, done.json()) == (200, {"acked": 1, "lost": 0, "lost_leases": []})
     assert queues.queue(name).counts() == GONE
 
 
@@ -114,8 +114,10 @@ def test_ack_many(api: APIClient, queues: service.Catalog) -> None:
     address = "/api/queues/jobs/ack/"
     assert api.post(address, {"lease": tokens[0]}).status_code == 200
     body = {"leases": [*tokens[:3], tokens[1]]}
-    assert api.post(address, body).json() == {"acked": 2, "lost": 1}
-    assert api.post(address, body).json() == {"acked": 0, "lost": 3}
+    lost = {"acked": 2, "lost": 1, "lost_leases": tokens[:1]}
+    assert api.post(address, body).json() == lost
+    lost = {"acked": 0, "lost": 3, "lost_leases": tokens[:3]}
+    assert api.post(address, body).json() == lost
     assert queues.queue("jobs").counts() == Counts(ready=0, leased=2, delayed=0, dead=0)
 
 
@@ -124,8 +126,77 @@ def test_ack_of_a_thousand(api: APIClient, queues: service.Catalog) -> None:
     fill(api, "mail", 1_000)
     tokens = [item["lease"] for item in lease(api, "mail", limit=1_000)]
     response = api.post("/api/queues/mail/ack/", {"leases": tokens})
-    assert response.json() == {"acked": 1_000, "lost": 0}
+    assert response.json() == {"acked": 1_000, "lost": 0, "lost_leases": []}
     assert queues.queue("mail").counts() == GONE
+
+
+def test_nack_many(api: APIClient, queues: service.Catalog, clock: Clock) -> None:
+    """Those still held go back, hidden for the delay; the tokens of the others are named."""
+    ids = fill(api, "mail", 4)
+    tokens = [item["lease"] for item in lease(api, "mail", limit=3)]
+    assert api.post("/api/queues/mail/ack/", {"lease": tokens[1]}).status_code == 200
+    body = {"leases": [*tokens, tokens[0]], "delay": 30, "reason": "no connection"}
+    response = api.post("/api/queues/mail/nack/", body)
+    assert response.status_code == 200
+    assert response.json() == {"nacked": 2, "lost": 1, "lost_leases": [tokens[1]]}
+    assert queues.queue("mail").counts() == Counts(ready=1, leased=0, delayed=2, dead=0)
+    clock.advance(31)
+    popped = api.post("/api/queues/mail/pop/", {"limit": 9}).json()["items"]
+    assert [(each["id"], each["attempts"]) for each in popped] == [
+        (ids[0], 1),
+        (ids[2], 1),
+        (ids[3], 0),
+    ]
+
+
+def test_nack_of_many_that_die(api: APIClient) -> None:
+    """The reason is that of each dead letter."""
+    fill(api, "tried", 3)
+    for _ in range(2):
+        tokens = [item["lease"] for item in lease(api, "tried", limit=3)]
+        body = {"leases": tokens, "reason": "broken"}
+        assert api.post("/api/queues/tried/nack/", body).json()["nacked"] == 3
+    dead = api.get("/api/queues/tried/items/?state=dead").json()["items"]
+    assert [item["reason"] for item in dead] == ["broken"] * 3
+
+
+def test_extend_many(api: APIClient, clock: Clock) -> None:
+    """Those still held last for so long from now, a minute unless it says more."""
+    fill(api, "mail", 3)
+    tokens = [item["lease"] for item in lease(api, "mail", limit=3, seconds=100)]
+    api.post("/api/queues/mail/nack/", {"lease": tokens[2]})
+    for body, seconds in (({}, 60), ({"seconds": 200}, 200)):
+        response = api.post("/api/queues/mail/extend/", {"leases": tokens, **body})
+        assert response.json() == {"extended": 2, "lost": 1, "lost_leases": [tokens[2]]}
+        leased = api.get("/api/queues/mail/items/?state=leased").json()["items"]
+        for item in leased:
+            until = moment(item["until"])
+            assert until == pytest.approx(clock.time_ns() / 1e9 + seconds, abs=0.001)
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+def test_a_thousand_leases_end_at_once(api: APIClient, verb: str) -> None:
+    """As many as a request may name, within its time."""
+    fill(api, "mail", 1_000)
+    tokens = [item["lease"] for item in lease(api, "mail", limit=1_000)]
+    response = api.post(f"/api/queues/mail/{verb}/", {"leases": tokens})
+    assert response.status_code == 200
+    assert list(response.json().values()) == [1_000, 0, []]
+
+
+@pytest.mark.parametrize("verb", ["nack", "extend"])
+def test_what_is_too_much_for_one_transaction(api: APIClient, verb: str) -> None:
+    """It is 413, and the leases are as they were."""
+    entries = [{"value": "A" * 133_000}] * 25  # about 100,000 bytes each
+    for _ in range(4):
+        assert api.post("/api/queues/raw/push/", {"items": entries}).status_code == 201
+    leased = [item for _ in range(4) for item in lease(api, "raw", limit=25)]
+    before = api.get("/api/queues/raw/items/?state=leased&limit=10").content
+    tokens = [item["lease"] for item in leased]
+    response = api.post(f"/api/queues/raw/{verb}/", {"leases": tokens})
+    assert (response.status_code, response.json()["code"]) == (413, "batch_too_large")
+    assert api.get("/api/queues/raw/items/?state=leased&limit=10").content == before
+    assert api.post(f"/api/queues/raw/{verb}/", {"leases": tokens[:50]}).status_code == 200
 
 
 def test_a_second_ack_is_lost(api: APIClient) -> None:
@@ -143,7 +214,10 @@ def test_nack_gives_an_item_back_to_its_place(api: APIClient, name: str) -> None
     ids = fill(api, name, 2)
     (item,) = lease(api, name)
     response = api.post(f"/api/queues/{name}/nack/", {"lease": item["lease"]})
-    assert (response.status_code, response.json()) == (200, {"nacked": 1})
+    assert (response.status_code, response.json()) == (
+        200,
+        {"nacked": 1, "lost": 0, "lost_leases": []},
+    )
     (first,) = api.get(f"/api/queues/{name}/peek/").json()["items"]
     assert (first["id"], first["attempts"], first["state"]) == (ids[0], 1, "ready")
     again = api.post(f"/api/queues/{name}/nack/", {"lease": item["lease"]})
@@ -172,7 +246,11 @@ def test_the_last_attempt_goes_to_the_dead_letters(api: APIClient, reason: str |
     for _ in range(2):
         (item,) = lease(api, "tried")
         body = {"lease": item["lease"], **({} if reason is None else {"reason": reason})}
-        assert api.post("/api/queues/tried/nack/", body).json() == {"nacked": 1}
+        assert api.post("/api/queues/tried/nack/", body).json() == {
+            "nacked": 1,
+            "lost": 0,
+            "lost_leases": [],
+        }
     assert lease(api, "tried") == []
     (dead,) = api.get("/api/queues/tried/items/?state=dead").json()["items"]
     assert (dead["id"], dead["attempts"], dead["state"]) == (dead_id, 2, "dead")
@@ -234,14 +312,19 @@ def test_a_tampered_token(api: APIClient, verb: str) -> None:
         assert response.status_code == {"l": 409, "i": 400}[response.json()["code"][0]]
     check_lost(api.post(f"/api/queues/mail/{verb}/", {"lease": forged[0]}), "mail", forged[0])
     many = {"leases": [item["lease"], other["lease"]]}
-    assert api.post("/api/queues/mail/ack/", many).json() == {"acked": 2, "lost": 0}
+    assert api.post("/api/queues/mail/ack/", many).json() == {
+        "acked": 2,
+        "lost": 0,
+        "lost_leases": [],
+    }
 
 
-def test_one_token_that_is_none_spoils_the_ack_of_many(api: APIClient) -> None:
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+def test_one_token_that_is_none_spoils_the_ack_of_many(api: APIClient, verb: str) -> None:
     """Many are acknowledged or none: what is no token at all is a mistake of the caller."""
     fill(api, "mail", 1)
     (item,) = lease(api, "mail")
-    response = api.post("/api/queues/mail/ack/", {"leases": [item["lease"], "x"]})
+    response = api.post(f"/api/queues/mail/{verb}/", {"leases": [item["lease"], "x"]})
     assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
     assert api.post("/api/queues/mail/ack/", {"lease": item["lease"]}).json()["acked"] == 1
 

@@ -27,7 +27,12 @@ VERBS = [
     ("get", "/api/queues/mail/peek/", None, "view_queue"),
     ("get", "/api/queues/mail/items/", None, "view_queue"),
     ("get", f"/api/queues/mail/items/{ITEM}/", None, "view_queue"),
-    ("options", "/api/queues/", None, "view_queue"),
+    ("options", "/api/queues/mail/", None, "view_queue"),
+    ("options", "/api/queues/mail/items/", None, "view_queue"),
+    ("options", "/api/queues/mail/push/", None, "push_queue"),
+    ("options", "/api/queues/mail/pop/", None, "pop_queue"),
+    ("options", "/api/queues/mail/lease/", None, "lease_queue"),
+    ("options", "/api/queues/mail/ack/", None, "lease_queue"),
     ("post", "/api/queues/mail/push/", {"value": 1}, "push_queue"),
     ("post", "/api/queues/mail/pop/", {}, "pop_queue"),
     ("post", "/api/queues/mail/lease/", {}, "lease_queue"),
@@ -86,6 +91,14 @@ class Generous(BaseBackend):
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         return True
+
+
+def test_anybody_who_is_known_may_ask_what_the_list_is(
+    client_with: Callable[..., APIClient], queues: service.Catalog, anonymous: APIClient
+) -> None:
+    """As with the list itself, what a user may see is looked for only when it is asked for."""
+    assert client_with("push_queue").options("/api/queues/").status_code == 200
+    assert anonymous.options("/api/queues/").status_code == 401
 
 
 def test_anonymous_is_refused_whatever_a_backend_grants(
@@ -148,5 +161,5 @@ def test_an_action_without_an_entry_is_refused(db: None) -> None:
 def test_every_action_has_an_entry() -> None:
     """No action was forgotten in the table of permissions."""
     actions = {each.__name__ for each in QueueViewSet.get_extra_actions()}
-    expected = actions | {"list", "retrieve", "metadata"}
+    expected = actions | {"list", "retrieve"}
     assert QueueViewSet.required_permissions.keys() == expected

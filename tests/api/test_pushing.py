@@ -190,6 +190,25 @@ def test_each_of_many_has_its_own_delay(api: APIClient, clock: Clock) -> None:
         {"delay": 315_360_001},
         {"delay": 10**400},
         {"not_before": "2030-01-01T00:00:00"},
+        {"not_before": "2030-01-01T00:00Z"},
+        {"not_before": "2030-01-01 00:00:00Z"},
+        {"not_before": "2030-01-01x00:00:00Z"},
+        {"not_before": "20300101T000000Z"},
+        {"not_before": "2030-W01-1T00:00:00Z"},
+        {"not_before": "2030-001T00:00:00Z"},
+        {"not_before": "2030-1-1T00:00:00Z"},
+        {"not_before": "٢٠٣٠-01-01T00:00:00Z"},
+        {"not_before": "2030-01-01T00:00:0\uff10Z"},
+        {"not_before": "2030-01-01T00:00:00.१Z"},
+        {"not_before": "2030-01-01T00:00:00,5Z"},
+        {"not_before": "2030-01-01T00:00:00.Z"},
+        {"not_before": "2030-01-01T00:00:00+0530"},
+        {"not_before": "2030-01-01T00:00:00+05"},
+        {"not_before": "2030-01-01T00:00:00+05:30:10"},
+        {"not_before": "2030-01-01T00:00:00 +05:30"},
+        {"not_before": "2030-01-01T00:00:00Z\n"},
+        {"not_before": " 2030-01-01T00:00:00Z"},
+        {"not_before": "2030-01-01T24:00:00Z"},
         {"not_before": "2030-02-30T00:00:00Z"},
         {"not_before": "tomorrow"},
         {"not_before": ""},
@@ -208,6 +227,36 @@ def test_bad_delays(api: APIClient, queues: service.Catalog, entry: dict[str, An
     for response in (one, many):
         assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
     assert queues.queue("mail").counts() == Counts(ready=0, leased=0, delayed=0, dead=0)
+
+
+def test_a_delay_and_a_moment(api: APIClient) -> None:
+    """An item has one of them at most; what is wrong is named where it is."""
+    entry = {"value": 1, "delay": 1, "not_before": "2030-01-01T00:00:00Z"}
+    one = api.post("/api/queues/mail/push/", entry)
+    many = api.post("/api/queues/mail/push/", {"items": [{"value": 1}, entry]})
+    said = "It is given beside a delay."
+    assert one.json()["fields"] == {"not_before": said}
+    assert many.json()["fields"] == {"items.1.not_before": said}
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("2030-01-31T08:30:00Z", "2030-01-31T08:30:00Z"),
+        ("2030-01-31t08:30:00z", "2030-01-31T08:30:00Z"),
+        ("2030-01-31T08:30:00+00:00", "2030-01-31T08:30:00Z"),
+        ("2030-01-31T08:30:00-00:00", "2030-01-31T08:30:00Z"),
+        ("2030-01-31T08:30:00.5+08:00", "2030-01-31T00:30:00.500000Z"),
+        ("2030-01-31T23:59:59.999999-05:30", "2030-02-01T05:29:59.999999Z"),
+        ("2030-01-31T08:30:00.1234567Z", "2030-01-31T08:30:00.123456Z"),
+        ("2030-01-31T08:30:00.12345678901234567890Z", "2030-01-31T08:30:00.123456Z"),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+    ],
+)
+def test_moments_as_rfc_3339_has_them(api: APIClient, text: str, until: str) -> None:
+    """Both letters may be small, and fractions of any length are cut at the microsecond."""
+    pushed = api.post("/api/queues/mail/push/", {"value": 1, "not_before": text})
+    assert (pushed.status_code, pushed.json()["until"]) == (201, until)
 
 
 def microseconds(text: str) -> int:

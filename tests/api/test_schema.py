@@ -99,6 +99,7 @@ def test_every_operation_is_described(name: str) -> None:
     assert operation["responses"][good]["content"]["application/json"]["examples"]
     assert ("requestBody" in operation) == (method == "post")
     if method == "post":
+        assert operation["requestBody"]["required"] is True
         assert operation["requestBody"]["content"]["application/json"]["examples"]
 
 
@@ -112,14 +113,14 @@ def test_every_action_is_an_operation() -> None:
 def test_the_errors_of_every_operation(name: str) -> None:
     """Each tells of the errors it may answer with; 429 and 503 say when to try again."""
     method, path, operation = OPERATIONS[name]
-    expected = {"400", "401", "403", "406", "429", "503"}
+    expected = {"400", "401", "403", "406", "414", "429", "503"}
     if "{name}" in path:
         expected |= {"404"}
-    if method == "post":
-        expected |= {"409", "413", "415"}
-    once = name in {"queues_push", "queues_pop", "queues_lease"}
+    once = method == "post"
+    if once:
+        expected |= {"409", "413", "415", "422"}
     found = {status for status in operation["responses"] if not status.startswith("2")}
-    assert found - {"409"} == (expected | ({"422"} if once else set())) - {"409"}
+    assert found - {"409"} == expected - {"409"}
     assert expected <= found
     for status in ("429", "503"):
         assert "Retry-After" in operation["responses"][status]["headers"]
@@ -184,7 +185,9 @@ def test_what_is_answered_is_what_the_schema_says(
     post("extend", {"lease": first["lease"]})
     post("ack", {"lease": first["lease"]})
     post("ack", {"leases": [first["lease"], second["lease"]]})
+    post("extend", {"leases": [first["lease"], third["lease"]]})
     post("nack", {"lease": third["lease"]})
+    post("nack", {"leases": [first["lease"], third["lease"]]})
     check("queues_item", api.get(f"{address}/items/{third['id']}/"))
     for lost in ("ack", "nack", "extend"):
         assert post(lost, {"lease": first["lease"]})["code"] == "lease_lost"
@@ -232,6 +235,71 @@ def test_errors_are_what_the_schema_says(
     if method == "post":
         media = {"data": "x", "content_type": "text/plain"}
         assert ask(api, **media) == "unsupported_media_type"
+
+
+TOKEN = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA.AAAAAAAAAAA"
+MOMENT = "2030-01-31T08:30:00Z"
+#: Bodies, and whether they are acceptable.
+BODIES = [
+    ("push", {"value": 1, "delay": 1}, True),
+    ("push", {"value": 1, "not_before": MOMENT}, True),
+    ("push", {"value": 1, "delay": 1, "not_before": MOMENT}, False),
+    ("push", {"items": [{"value": 1, "delay": 1, "not_before": MOMENT}]}, False),
+    ("push", {"items": [{"value": 1, "delay": 1}, {"value": 1, "not_before": MOMENT}]}, True),
+    ("push", {"value": "\0", "delay": 0}, True),
+    ("push", {"value": {"\0": ["\0"]}}, True),
+    ("nack", {"lease": TOKEN, "reason": ""}, True),
+    ("nack", {"lease": TOKEN, "reason": "a\n花蓮"}, True),
+    ("nack", {"lease": TOKEN, "reason": "a\0"}, False),
+    ("nack", {"leases": [TOKEN], "reason": "\0"}, False),
+    ("nack", {"leases": [TOKEN], "reason": "x" * 1_001}, False),
+    ("nack", {"leases": []}, False),
+    ("nack", {"leases": [TOKEN], "lease": TOKEN}, False),
+    ("extend", {"leases": [TOKEN], "seconds": 1}, True),
+    ("extend", {"leases": [TOKEN], "delay": 1}, False),
+    ("ack", {}, False),
+    *(
+        (verb, body, good)
+        for verb in ("ack", "nack", "extend")
+        for token, good in (
+            (TOKEN, True),
+            ("", False),
+            ("\0", False),
+            (f"{TOKEN}\0", False),
+            (f" {TOKEN}", False),
+            (f"{TOKEN} ", False),
+            (TOKEN.replace(".", ""), False),
+            (TOKEN.replace("A", "é"), False),
+            (".", False),
+            ("x" * 20_001, False),
+        )
+        for body in ({"lease": token}, {"leases": [token]})
+    ),
+]
+
+
+@pytest.mark.parametrize(("verb", "body", "good"), BODIES, ids=lambda value: str(value)[:60])
+def test_what_the_schema_allows_is_what_is_taken(
+    api: APIClient, verb: str, body: Any, good: bool
+) -> None:
+    """A body is acceptable where the schema says so, and nowhere else."""
+    content = OPERATIONS[f"queues_{verb}"][2]["requestBody"]["content"]["application/json"]
+    assert (errors(body, content["schema"]) == []) is good
+    response = api.post(f"/api/queues/mail/{verb}/", body)
+    check(f"queues_{verb}", response)
+    assert response.status_code in ({200, 201, 409} if good else {400})
+
+
+@pytest.mark.parametrize("cursor", ["", "\0", "a\0", "é:A", "A" * 2_999 + ":A"])
+@pytest.mark.parametrize("name", ["queues_list", "queues_items"])
+def test_cursors_that_the_schema_forbids(api: APIClient, name: str, cursor: str) -> None:
+    """They are refused, and all that are allowed fit into an address."""
+    _, path, operation = OPERATIONS[name]
+    (schema,) = [each["schema"] for each in operation["parameters"] if each["name"] == "cursor"]
+    assert errors(cursor, schema)
+    assert schema["maxLength"] <= 3_000
+    response = api.get(path.replace("{name}", "mail"), {"cursor": cursor})
+    assert check(name, response)["code"] == "invalid_input"
 
 
 def test_the_limits_are_those_of_the_settings(settings: Any) -> None:

@@ -88,8 +88,9 @@ def provoke(
 
     def reused() -> Any:
         assert endpoint.ask(headers=KEYED).status_code in {200, 201}
-        other = {"value": 2} if endpoint.name == "queues_push" else {"limit": 2}
-        return endpoint.ask(data=other, headers=KEYED)
+        others = {"queues_push": {"value": 2}, "queues_pop": {"limit": 2}}
+        other = {"lease": endpoint.lease + "A"} if endpoint.lease else {"seconds": 2}
+        return endpoint.ask(data=others.get(endpoint.name, other), headers=KEYED)
 
     def throttled() -> Any:
         scopes = [f"fdbqueue_{name.removesuffix('_queue')}" for name in ALL]
@@ -112,6 +113,7 @@ def provoke(
         406: lambda: endpoint.ask(headers={"Accept": "application/xml"}),
         409: conflict,
         413: too_large,
+        414: lambda: endpoint.ask(query="?cursor=" + "x" * 4_000),
         415: lambda: endpoint.ask(data="x", content_type="text/plain"),
         422: reused,
         429: throttled,

@@ -120,8 +120,8 @@ def test_who_may_not_is_not_counted(
     rates(fdbqueue_pop="1/min")
     client, anonymous = client_with("view_queue"), APIClient()
     for _ in range(3):
-        assert client.post("/api/queues/mail/pop/").status_code == 403
-        assert anonymous.post("/api/queues/mail/pop/").status_code == 401
+        assert client.post("/api/queues/mail/pop/", {}).status_code == 403
+        assert anonymous.post("/api/queues/mail/pop/", {}, format="json").status_code == 401
 
 
 def test_wrong_methods_are_not_counted(api: APIClient, rates: Callable[..., None]) -> None:

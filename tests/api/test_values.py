@@ -11,6 +11,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from fdbqueue import service
+from fdbqueue.exceptions import InvalidValue
 
 
 def through(api: APIClient, name: str, value: Any) -> Any:
@@ -67,17 +68,28 @@ def test_json_is_exact(api: APIClient, value: Any) -> None:
     assert json.dumps(back) == json.dumps(value)
 
 
-@pytest.mark.parametrize("name", ["mail", "jobs", "audit", "tried"])
-def test_the_deepest_value(api: APIClient, name: str) -> None:
-    """Two hundred levels are a value in every kind of queue, and 201 are none."""
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit", "tried", "pairs"])
+def test_the_deepest_value(api: APIClient, queues: service.Catalog, name: str) -> None:
+    """Two hundred levels are a value in every kind of queue, and 201 are none.
+
+    It is refused alike alone and among others, over REST and by the service.
+    """
     value: Any = 1
     for level in range(200):
-        value = [value] if level % 2 else {"a": value}
+        value = [value] if level % 2 or name == "pairs" else {"a": value}
     assert through(api, name, value) == value
-    refused = api.post(f"/api/queues/{name}/push/", {"value": [value]})
-    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_value")
-    many = api.post(f"/api/queues/{name}/push/", {"items": [{"value": 1}, {"value": [value]}]})
-    assert (many.status_code, many.json()["code"]) == (400, "parse_error")
+    pushed = api.post(f"/api/queues/{name}/push/", {"items": [{"value": value}]})
+    assert pushed.status_code == 201
+    for _ in range(40):
+        value = [value]
+        for body in ({"value": value}, {"items": [{"value": 1}, {"value": value}]}):
+            refused = api.post(f"/api/queues/{name}/push/", body)
+            assert (refused.status_code, refused.json()["code"]) == (400, "invalid_value")
+            assert "more than 200 levels" in refused.json()["reason"]
+            assert refused.json().get("index") == (1 if "items" in body else None)
+        with pytest.raises(InvalidValue, match="more than 200 levels"):
+            queues.queue(name).push(value)
+    assert queues.queue(name).size() == 1
 
 
 @pytest.mark.parametrize("text", [r"\ud800", r"\udfff", r"a\ude00\ud83d", r"\ud800\ud800"])

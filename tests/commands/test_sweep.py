@@ -111,3 +111,13 @@ def test_answers_that_have_run_out(call, clock):
     assert json.loads(call("queue_sweep", "--json").out)["answers"] == 2
     assert json.loads(call("queue_sweep", "--json").out)["answers"] == 0
     assert fdbqueue.queue("mail").push("kept", once="long") == fdbqueue.queue("mail").peek()
+
+
+def test_answers_where_nothing_was_ever_pushed(call, clock):
+    """Those of pops from a queue of a pattern, which no list shows, are removed too."""
+    name = "user-7"
+    fdbqueue.queue(name).pop_many(1, once=Once("short", kept_seconds=10))
+    assert name not in conf.catalog().names()
+    clock.advance(3_615)
+    assert json.loads(call("queue_sweep", "--json").out)["answers"] == 1
+    assert conf.catalog().names(with_answers=True) == conf.catalog().names()

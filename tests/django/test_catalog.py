@@ -47,6 +47,65 @@ def test_looking_at_a_queue_does_not_make_it(setting):
         assert conf.catalog().names() == ["legacy", "mail", "quakes"]
 
 
+#: What changes nothing in an empty queue, though it may keep an answer there.
+WITHOUT_ITEMS = {
+    "pop": lambda queue: queue.pop_many(2, once="key"),
+    "pop that waited": lambda queue: queue.pop_many(1, end="max", wait=0.01, once="key"),
+    "lease": lambda queue: queue.lease_many(2, once="key"),
+    "lease of a batch": lambda queue: queue.lease_batch(10),
+    "push of nothing": lambda queue: queue.push_batch([], once="key"),
+    "ack": lambda queue: end_lost(queue.ack_many, queue),
+    "nack": lambda queue: end_lost(queue.nack_many, queue),
+    "extend": lambda queue: end_lost(queue.extend_many, queue),
+    "recount": lambda queue: queue.recount(),
+    "redrive": lambda queue: queue.redrive(),
+    "sweep": lambda queue: queue.sweep(),
+    "clear": lambda queue: queue.clear(),
+    "clear_state": lambda queue: queue.clear_state("dead"),
+}
+
+
+def end_lost(end, queue):
+    """End a lease that is not held any more, under a key."""
+    other = type(queue)(queue.database, fdb.subspace_impl.Subspace(("elsewhere",)))
+    other.push(1)
+    token = other.lease().lease
+    assert end([token], once=token).lost == (token,)
+
+
+@pytest.mark.parametrize("does", WITHOUT_ITEMS)
+@pytest.mark.parametrize("name", ["user-7", "fire-urgent"])
+def test_only_a_push_makes_a_queue(setting, name, does):
+    """Whatever else is done to a queue, and under a key too, a name that fits is not listed."""
+    with override_settings(FDBQUEUE=setting):
+        names = conf.catalog().names()
+        WITHOUT_ITEMS[does](fdbqueue.queue(name))
+        assert conf.catalog().names() == names
+        fdbqueue.queue(name).push(1, once="push")
+        WITHOUT_ITEMS[does](fdbqueue.queue(name))
+        assert (name in conf.catalog().names()) is (does != "clear")
+
+
+def test_names_with_answers_alone_are_there_for_who_sweeps_them(setting):
+    """They are in one order with the others, each once, wherever a page begins."""
+    with override_settings(FDBQUEUE=setting):
+        pushed = [f"user-{number}" for number in range(0, 40, 3)]
+        for number in range(40):
+            fdbqueue.queue(f"user-{number}").pop_many(1, once="key")
+        for name in pushed:
+            fdbqueue.queue(name).push(1)
+        everything = sorted([f"user-{number}" for number in range(40)])
+        plain = ["legacy", "mail", "quakes"]
+        catalog = conf.catalog()
+        assert catalog.names() == sorted([*plain, *pushed])
+        assert catalog.names(with_answers=True) == [*plain, *everything]
+        found, after = [], ""
+        while page := catalog.names(after=after, limit=3):
+            found += page
+            after = page[-1]
+        assert found == sorted([*plain, *pushed])
+
+
 def test_queues_that_were_drained_are_passed_over(setting):
     """Its counts and its history are passed over at once, as its items were."""
     with override_settings(FDBQUEUE=setting):

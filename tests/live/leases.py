@@ -6,6 +6,7 @@ A schema cannot say which texts are leases, so ``nack`` and ``extend`` would nev
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import requests
@@ -13,6 +14,8 @@ import schemathesis
 
 _TAKERS = {"queues_ack", "queues_nack", "queues_extend"}
 _EVERY = 2
+#: What a lease looks like; what does not is sent as it is, to be refused.
+_LEASE = re.compile(r"[~A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 _seen = 0
 
@@ -22,7 +25,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Lease an item of the queue that the request is for, and put its lease in."""
     global _seen  # noqa: PLW0603  # hooks are functions
     body = case.body
-    is_about_lease = isinstance(body, dict) and isinstance(body.get("lease"), str)
+    token = body.get("lease") if isinstance(body, dict) else None
+    is_about_lease = isinstance(token, str) and _LEASE.fullmatch(token) is not None
     if case.operation.definition.raw.get("operationId") not in _TAKERS or not is_about_lease:
         return
     _seen += 1

@@ -44,7 +44,11 @@ def leased(client, name):
     found = []
     while items := client.post(f"{name}/lease/", {"limit": 3, "seconds": 600})["items"]:
         leases = [item["lease"] for item in items]
-        assert client.post(f"{name}/ack/", {"leases": leases}) == {"acked": len(items), "lost": 0}
+        assert client.post(f"{name}/ack/", {"leases": leases}) == {
+            "acked": len(items),
+            "lost": 0,
+            "lost_leases": [],
+        }
         found += [item["value"]["id"] for item in items]
     return found
 

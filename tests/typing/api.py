@@ -19,6 +19,7 @@ from fdbqueue.service import (
     Batch,
     Catalog,
     FifoQueue,
+    Held,
     Item,
     Once,
     Page,
@@ -50,7 +51,13 @@ leased: Item | None = queue.lease_max(seconds=30, wait=1)
 several: list[Item] = queue.lease_many(10, end="max", seconds=30)
 queue.ack(several[0])
 queue.ack(several[0].lease or "")
-held: int = queue.ack_many(several)
+held: Held = queue.ack_many(several, once="key")
+how_many: int = held
+lost: tuple[str, ...] = held.lost
+queue.ack(several[0], once=Once("key"))
+queue.nack(several[0], once="key")
+held = queue.nack_many(several, delay=1.5, reason="busy", once="key")
+held = queue.extend_many([item.lease or "" for item in several], 60, once="key")
 queue.nack(several[0], delay=1.5, reason="busy")
 extended: Item = queue.extend(several[0], 60)
 with queue.leased(seconds=60) as work:
@@ -145,7 +152,9 @@ async def awaited(target: PriorityQueue) -> None:
     leased = await queue.alease_min() or await queue.alease_max(seconds=1)
     many = await queue.alease_many(10, end="min", seconds=30, wait=1, once="key")
     await queue.aack(pushed)
-    held: int = await queue.aack_many(many)
+    held: Held = await queue.aack_many(many, once="key")
+    held = await queue.anack_many(many, delay=1, reason="busy", once="key")
+    held = await queue.aextend_many(many, 60, once="key")
     await queue.anack(pushed.lease or "", delay=1, reason="busy")
     extended: Item = await queue.aextend(pushed, 60)
     async with queue.aleased(end="max", seconds=60, wait=1) as work:

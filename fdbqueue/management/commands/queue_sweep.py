@@ -40,7 +40,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         older_than_seconds = options["older_than_seconds"]
         removed = receipts.sweep(self.catalog.database, older_than_seconds=older_than_seconds)
-        queues = self.catalog.queues()
+        queues = [self.catalog.queue(name) for name in self.catalog.names(with_answers=True)]
         pushes = sum(
             loading.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues
         )

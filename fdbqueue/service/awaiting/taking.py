@@ -32,7 +32,7 @@ from fdbqueue.service.browsing import one
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import pop_for_a_task
 from fdbqueue.service.consuming import is_answered, reason_for
-from fdbqueue.service.items import Item
+from fdbqueue.service.items import Held, Item
 from fdbqueue.service.reading import End
 
 logger = logging.getLogger(__name__)
@@ -122,23 +122,54 @@ class AwaitedTakes(AwaitedReads):
         request = self._lease_request(count, end, seconds, once)
         return await self._take_or_wait(request, wait, self._requeuer.requeue_leased)
 
-    async def aack(self, lease: Item | str) -> None:
+    async def aack(self, lease: Item | str, *, once: Once | str | None = None) -> None:
         """Remove a leased item for good, as :meth:`ack` does."""
-        await in_thread(self.ack, lease)
+        await in_thread(self.ack, lease, once=once)
 
-    async def aack_many(self, leases: Iterable[Item | str]) -> int:
+    async def aack_many(
+        self, leases: Iterable[Item | str], *, once: Once | str | None = None
+    ) -> Held:
         """Remove leased items for good, as :meth:`ack_many` does."""
-        return await in_thread(self.ack_many, list(leases))
+        return await in_thread(self.ack_many, list(leases), once=once)
 
     async def anack(
-        self, lease: Item | str, *, delay: float | None = None, reason: str = "given up"
+        self,
+        lease: Item | str,
+        *,
+        delay: float | None = None,
+        reason: str = "given up",
+        once: Once | str | None = None,
     ) -> None:
         """Give a leased item up, as :meth:`nack` does."""
-        await in_thread(self.nack, lease, delay=delay, reason=reason)
+        await in_thread(self.nack, lease, delay=delay, reason=reason, once=once)
 
-    async def aextend(self, lease: Item | str, seconds: float = 60) -> Item:
+    async def anack_many(
+        self,
+        leases: Iterable[Item | str],
+        *,
+        delay: float | None = None,
+        reason: str = "given up",
+        once: Once | str | None = None,
+    ) -> Held:
+        """Give leased items up, as :meth:`nack_many` does."""
+        tokens = list(leases)
+        return await in_thread(self.nack_many, tokens, delay=delay, reason=reason, once=once)
+
+    async def aextend(
+        self, lease: Item | str, seconds: float = 60, *, once: Once | str | None = None
+    ) -> Item:
         """Let a lease run for so many seconds from now on, as :meth:`extend` does."""
-        return await in_thread(self.extend, lease, seconds)
+        return await in_thread(self.extend, lease, seconds, once=once)
+
+    async def aextend_many(
+        self,
+        leases: Iterable[Item | str],
+        seconds: float = 60,
+        *,
+        once: Once | str | None = None,
+    ) -> Held:
+        """Let leases run for so many seconds from now on, as :meth:`extend_many` does."""
+        return await in_thread(self.extend_many, list(leases), seconds, once=once)
 
     @contextlib.asynccontextmanager
     async def aleased(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fdbqueue.service.keyspace.items import (
+    FOREIGN,
     MAX_KEY_BYTES,
     Bounds,
     FifoKeys,
@@ -16,6 +17,7 @@ from fdbqueue.service.keyspace.items import (
 from fdbqueue.service.keyspace.meta import Due, MetaKeys, State
 
 __all__ = [
+    "FOREIGN",
     "MAX_KEY_BYTES",
     "Bounds",
     "Due",

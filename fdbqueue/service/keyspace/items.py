@@ -39,7 +39,7 @@ MAX_KEY_BYTES = 10_000
 #: A number, a count, and the random bytes with what encodes them.
 _SUFFIX_BYTES = 48
 #: Starts the id of a key that is no item's, so that what is shown can be looked at.
-_FOREIGN = "~"
+FOREIGN = "~"
 
 Bounds = tuple[bytes, bytes]
 
@@ -197,7 +197,7 @@ class ItemKeys:
         try:
             self.position(place)
         except (ValueError, TypeError):
-            return _FOREIGN + self.item_id(place)
+            return FOREIGN + self.item_id(place)
         return self.item_id(place)
 
     def item_id(self, place: bytes) -> str:
@@ -212,9 +212,9 @@ class ItemKeys:
         """
         if not isinstance(item_id, str):
             raise InvalidInput(id=item_id, reason="an item's id is a string")
-        foreign = item_id.startswith(_FOREIGN)
+        foreign = item_id.startswith(FOREIGN)
         try:
-            text = item_id.removeprefix(_FOREIGN).encode("ascii")
+            text = item_id.removeprefix(FOREIGN).encode("ascii")
             place = base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
             if not foreign:
                 self.position(place)

@@ -172,6 +172,11 @@ class MetaKeys:
         prefix = self._answers + name
         return prefix, prefix + b"\xff\xff\xff"
 
+    @property
+    def all_answers(self) -> Bounds:
+        """The range of all answers, and of when they are not kept any longer."""
+        return self._answers, self._forgets[:-1] + b"\x13"
+
     def forget(self, moment: int, name: bytes) -> bytes:
         """Return the key that says when an answer is not kept any longer."""
         return self._forgets + _moment(moment) + name

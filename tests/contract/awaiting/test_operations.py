@@ -124,6 +124,11 @@ def test_leasing(fifo, in_loop):
         await fifo.anack(last, delay=3_600)
         assert await fifo.acounts() == Counts(ready=3, leased=0, delayed=1, dead=0)
         assert (await fifo.apop()).attempts == 1
+        both = await fifo.alease_many(2, seconds=30)
+        for _ in range(2):
+            assert await fifo.aextend_many(both, 60, once="extend") == 2
+            assert (await fifo.anack_many(both, reason="busy", once="nack")).lost == ()
+        assert [item.attempts for item in await fifo.apeek_many(2)] == [1, 1]
         with pytest.raises(LeaseLost):
             await fifo.aack(first)
         with pytest.raises(LeaseLost):

@@ -1,0 +1,135 @@
+"""Addresses that are none: a JSON answer, no redirect, and nothing done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from fdb.subspace_impl import Subspace
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from tests.api.test_errors import ITEM, check_shape
+
+METHODS = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
+#: Every address of the API without its last slash, and some that are nothing at all.
+NOWHERE = [
+    "/api/queues",
+    "/api/queues/mail",
+    "/api/queues/mail/peek",
+    "/api/queues/mail/items",
+    f"/api/queues/mail/items/{ITEM}",
+    "/api/queues/mail/push",
+    "/api/queues/mail/pop",
+    "/api/queues/mail/lease",
+    "/api/queues/mail/ack",
+    "/api/queues/mail/nack",
+    "/api/queues/mail/extend",
+    "/api/queues/mail/pop//",
+    "/api/queues//pop/",
+    "/api/queues/mail/pop/now/",
+    "/api/queues/mail/drain/",
+    "/api/queues/mail/pop\n",
+    "/api/queues/mail/items/a/b/",
+]
+
+
+@pytest.mark.parametrize("path", NOWHERE)
+@pytest.mark.parametrize("debug", [True, False])
+@pytest.mark.parametrize("append_slash", [True, False])
+def test_an_address_that_is_none(
+    api: APIClient,
+    queues: service.Catalog,
+    settings: Any,
+    path: str,
+    debug: bool,
+    append_slash: bool,
+) -> None:
+    """Whatever the method and the project's settings, it is 404 in JSON; nothing is popped."""
+    settings.DEBUG, settings.APPEND_SLASH = debug, append_slash
+    mail = queues.queue("mail")
+    item = mail.push("kept")
+    for method in METHODS:
+        response = api.generic(method.upper(), path, b"", content_type="application/json")
+        assert response.status_code == 404, method
+        if method != "head":
+            check_shape(response, 404, "address_not_found")
+            assert "slash" in response.json()["message"]
+        assert response["Cache-Control"] == "no-store"
+    assert [each.id for each in mail] == [item.id]
+
+
+def test_nobody_needs_credentials_to_be_told(db: None, settings: Any) -> None:
+    """There is nothing to be allowed; nor does it matter what a form or a session sends."""
+    settings.REST_FRAMEWORK = {
+        **settings.REST_FRAMEWORK,
+        "DEFAULT_THROTTLE_CLASSES": ["rest_framework.throttling.AnonRateThrottle"],
+        "DEFAULT_THROTTLE_RATES": {"anon": "1/day"},
+    }
+    client = Client(enforce_csrf_checks=True)
+    for _ in range(3):
+        check_shape(client.post("/api/queues/mail/pop", {"a": "b"}), 404, "address_not_found")
+    client.force_login(User.objects.create_superuser("root"))
+    accept = {"Accept": "text/html"}
+    refused = client.post("/api/queues/mail/pop", {"a": "b"}, headers=accept)
+    check_shape(refused, 404, "address_not_found")
+
+
+def test_addresses_beside_the_api_are_the_projects(db: None) -> None:
+    """What begins otherwise is not ours: Django answers, and adds the slash where it is due."""
+    assert Client().get("/api/queuesque/").status_code == 404
+    assert Client().get("/api/queuesque/")["Content-Type"].startswith("text/html")
+    assert Client().get("/api/schema").status_code == 301
+
+
+def test_addresses_are_reversed(db: None) -> None:
+    """The patterns of what is none do not keep Django from finding those of what is."""
+    assert reverse("schema") == "/api/schema/"
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_an_address_that_is_too_long(api: APIClient, queues: service.Catalog, method: str) -> None:
+    """4,000 characters are taken, with the query; one more is 414, whatever is asked."""
+    queues.queue("mail").push("kept")
+    path = f"/api/queues/mail/{'items' if method == 'get' else 'pop'}/?x="
+    code = {400: "invalid_input", 414: "address_too_long"}
+    for length, status in ((4_000, 400), (4_001, 414)):
+        body = {} if method == "get" else {"data": {}}
+        response = getattr(api, method)(path + "x" * (length - len(path)), **body)
+        check_shape(response, status, code[status])
+    long_name = api.get(f"/api/queues/{'x' * 4_000}/")
+    check_shape(long_name, 414, "address_too_long")
+    assert queues.queue("mail").size() == 1
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_every_cursor_fits_into_an_address(
+    api: APIClient, queues: service.Catalog, end: str, limit: int
+) -> None:
+    """Places that others made as long as keys may be are passed, and no item is missed."""
+    mail = queues.queue("mail")
+    pushed = [mail.push(number).id for number in range(3)]
+    transaction = mail.database.create_transaction()
+    subspace: Subspace = mail.subspace
+    for number in (0, 2):  # before the first item, and between two of them
+        for last in range(3):
+            key = subspace.pack((number, b"\xff" * 9_000 + bytes([last])))
+            transaction[key] = b"junk"
+    transaction.commit().wait()
+    found, address = [], f"/api/queues/mail/items/?end={end}&limit={limit}"
+    page = api.get(address).json()
+    for _ in range(20):
+        found += [item["id"] for item in page["items"]]
+        if page["cursor"] is None:
+            break
+        assert len(page["cursor"]) <= 3_000
+        response = api.get(f"{address}&cursor={page['cursor']}")
+        assert response.status_code == 200, response.content
+        page = response.json()
+    assert page["cursor"] is None
+    assert len({*found}) == len(found)
+    assert [each for each in found if each in pushed] == pushed[:: 1 if end == "min" else -1]
