@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from fdbqueue.exceptions import ConfigurationError, InvalidInput
+from fdbqueue.exceptions import ConfigurationError, InvalidInput, text_of_error
 from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once
 from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
@@ -321,7 +321,7 @@ class Consuming(Browsing):
             yield item
         except BaseException as error:
             with contextlib.suppress(Exception):  # what the block raised matters more
-                self.nack(item, reason=reason_for(error))
+                self.nack(item, reason=text_of_error(error))
             raise
         self.ack(item)
 
@@ -379,11 +379,6 @@ class Consuming(Browsing):
 def is_answered(call: Call | None) -> bool:
     """Tell whether a call returned what was kept of an earlier one."""
     return call is not None and call.replayed
-
-
-def reason_for(error: BaseException) -> str:
-    """Return why an item was given up, for an error of who worked on it."""
-    return f"{type(error).__name__}: {error}"
 
 
 def _is_number(value: Any, kind: Any, least: float, most: float) -> bool:

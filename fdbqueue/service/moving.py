@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fdbqueue.exceptions import InvalidInput, InvalidValue, ValueTooLarge
+from fdbqueue.exceptions import InvalidInput, InvalidValue, ValueTooLarge, message_of
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, Priority, microseconds
 from fdbqueue.service.keyspace import random_suffix
@@ -68,7 +68,7 @@ def _encoded(target: Queue, item: Item) -> bytes:
         data = target.codec.encode(item.value, _pushed_at(item), item.attempts)
     except (ValueError, TypeError) as error:
         codec = target.codec.name
-        raise InvalidValue(queue=target.name, codec=codec, reason=str(error)) from error
+        raise InvalidValue(queue=target.name, codec=codec, reason=message_of(error)) from error
     if len(data) > target.max_value_bytes:
         raise ValueTooLarge(
             queue=target.name, size_bytes=len(data), limit_bytes=target.max_value_bytes

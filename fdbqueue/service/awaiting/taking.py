@@ -24,13 +24,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.exceptions import OutcomeUnknown, text_of_error
 from fdbqueue.service.answers import Once
 from fdbqueue.service.awaiting.reading import AwaitedReads
 from fdbqueue.service.awaiting.threads import end_of, in_thread, read_in_thread, stopped
 from fdbqueue.service.batches import Batch
 from fdbqueue.service.browsing import one
-from fdbqueue.service.consuming import is_answered, reason_for
+from fdbqueue.service.consuming import is_answered
 from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
 from fdbqueue.service.leases import token_of
@@ -174,7 +174,7 @@ class AwaitedTakes(AwaitedReads):
         try:
             yield item
         except BaseException as error:
-            give_up = functools.partial(self.nack, item, reason=reason_for(error))
+            give_up = functools.partial(self.nack, item, reason=text_of_error(error))
             ended = await end_of(give_up, always=True)
             if ended.cancelled is not None:
                 raise stopped(ended, outcome_known=False) from error
