@@ -19,11 +19,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.management.records import FIELDS
 from fdbqueue.service.batches import OWNER_BYTES
 from fdbqueue.service.browsing import MAX_ITEMS
 
-#: What every line has, in this order.
-FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
 _BEGINNING = b'{"id": "'
 _BLOCK_BYTES = 1_000_000
 
