@@ -16,7 +16,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.exceptions import ConfigurationError, message_of
 from fdbqueue.made import Made
 from fdbqueue.service.answers import MAX_KEPT_SECONDS
 from fdbqueue.service.base import ORDERS
@@ -247,7 +247,7 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
     except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
         yield Problem(
             "fdbqueue.E003",
-            f"ENGINE {path!r} cannot be imported: {error}",
+            f"ENGINE {path!r} cannot be imported: {message_of(error)}",
             f"Use {EMBEDDED!r} or 'fdbqueue.engines.foundationdb'.",
         )
         return
@@ -263,7 +263,7 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
     except Exception as error:  # noqa: BLE001  # a project's own engine may raise anything
         yield Problem(
             "fdbqueue.E004",
-            f"The engine refuses OPTIONS: {error}",
+            f"The engine refuses OPTIONS: {message_of(error)}",
             "The embedded engine needs 'path', FoundationDB 'cluster_file'.",
         )
 
@@ -358,7 +358,7 @@ def _api_problems(options: Any) -> Iterator[Problem]:
     try:
         found = import_string(str(path))
     except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
-        reason = f"cannot be imported: {error}"
+        reason = f"cannot be imported: {message_of(error)}"
     else:
         if callable(found):
             return

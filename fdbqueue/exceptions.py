@@ -24,11 +24,45 @@
 
 An error of FoundationDB itself (a conflict that outlived its retries, a timeout) is not
 wrapped: it is the engine's own ``FDBError``, with FoundationDB's code.
+
+:func:`text_of_error` and :func:`message_of` put any error into words, those of other programs too.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
+
+_MAX_TEXT = 1_000
+
+
+def text_of_error(error: BaseException) -> str:
+    """Return an error's type and message, as :func:`message_of` has it."""
+    name, text = type(error).__name__, _message(error)
+    return f"{name}: {text}"[:_MAX_TEXT] if text else name
+
+
+def message_of(error: BaseException) -> str:
+    """Return an error's message; its type where it has none, or none that can be had.
+
+    Returns:
+        At most 1,000 characters, all of which UTF-8 can encode: others are escaped.
+    """
+    return _message(error) or type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)[:_MAX_TEXT]
+    except BaseException:  # noqa: BLE001  # what another program's __str__ raises ends nothing here
+        return ""
+    return text.encode(errors="backslashreplace").decode()[:_MAX_TEXT]
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001  # a caller's own value may raise anything
+        return f"<{type(value).__name__}>"
 
 
 class FdbQueueError(Exception):
@@ -49,7 +83,7 @@ class FdbQueueError(Exception):
 
     def __str__(self) -> str:
         text = (type(self).__doc__ or "").partition("\n")[0].rstrip(".")
-        details = ", ".join(f"{name}={value!r}" for name, value in self.context.items())
+        details = ", ".join(f"{name}={_shown(value)}" for name, value in self.context.items())
         return f"{text}: {details}" if details else text
 
     def __reduce__(self) -> tuple[Any, ...]:

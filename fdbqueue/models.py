@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
-from django.db import models
+from typing import Any, NoReturn
+
+from django.db import NotSupportedError, models
 from django.utils.translation import gettext_lazy as _
+
+_NO_ROWS = (
+    "Queues are not rows of a database: name them in the setting FDBQUEUE, and push to them "
+    "with fdbqueue.queue(name).push(value)"
+)
+
+
+class QueueSet(models.QuerySet["Queue"]):
+    """Refuse to store queues, which ``save``, ``create``, ``bulk_create`` and loaddata come to."""
+
+    def _insert(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotSupportedError(_NO_ROWS)
+
+
+class QueueManager(models.Manager.from_queryset(QueueSet)):  # type: ignore[misc]  # made here
+    """Return empty querysets without asking the database: there is no table to ask for."""
+
+    def get_queryset(self) -> QueueSet:
+        """Return an empty queryset."""
+        return super().get_queryset().none()
 
 
 class Queue(models.Model):
@@ -14,10 +36,13 @@ class Queue(models.Model):
 
     name = models.CharField(_("name"), primary_key=True, max_length=100)
 
+    objects = QueueManager()
+
     class Meta:
         """Permissions: one for each verb of the REST API, and one to look."""
 
         managed = False
+        base_manager_name = "objects"  # what dumpdata --all and relations ask
         default_permissions = ("view",)
         permissions = (
             ("push_queue", _("Can push to queues")),
@@ -29,3 +54,11 @@ class Queue(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def delete(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse to delete a queue.
+
+        Raises:
+            NotSupportedError: Always.
+        """
+        raise NotSupportedError(_NO_ROWS)

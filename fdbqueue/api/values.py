@@ -19,7 +19,7 @@ from typing import Any
 
 from fdb.tuple import SingleFloat
 
-from fdbqueue.exceptions import InvalidValue
+from fdbqueue.exceptions import InvalidValue, message_of
 from fdbqueue.service import Push, Queue
 
 _BASE64 = "base64"
@@ -37,7 +37,9 @@ def from_json(value: Any, queue: Queue) -> Any:
     try:
         return convert(value)
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidValue(queue=queue.name, codec=queue.codec.name, reason=str(error)) from error
+        raise InvalidValue(
+            queue=queue.name, codec=queue.codec.name, reason=message_of(error)
+        ) from error
 
 
 def pushes_of(queue: Queue, entries: Sequence[Mapping[str, Any]]) -> list[Push]:

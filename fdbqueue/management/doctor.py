@@ -11,7 +11,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
-from fdbqueue.exceptions import FdbQueueError, ItemNotFound
+from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
 from fdbqueue.management.rendering import visible
 from fdbqueue.service import Queue, examining, loading, receipts, run, strict_json
 from fdbqueue.service.browsing import MAX_ITEMS
@@ -242,5 +242,5 @@ def _ms(seconds: float) -> str:
 
 def unfinished(error: BaseException, check: str, queue: str | None) -> Finding:
     """Return that a check could not be done."""
-    text = str(error) if isinstance(error, FdbQueueError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, FdbQueueError) else text_of_error(error)
     return Finding(check, queue, ERROR, text)

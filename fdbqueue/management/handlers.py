@@ -14,6 +14,7 @@ from django.core.management.base import CommandError
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
+from fdbqueue.exceptions import text_of_error
 from fdbqueue.management.exits import FAILED, USAGE, Interrupted, command_error, text_of
 from fdbqueue.management.interrupts import Interrupts, held_interrupts
 from fdbqueue.management.moves import MovingCommand
@@ -21,7 +22,6 @@ from fdbqueue.management.progress import Progress
 from fdbqueue.management.prompts import items
 from fdbqueue.management.rendering import clipped
 from fdbqueue.service import Item, Queue, Worker
-from fdbqueue.service.working import text_of_error
 
 #: More threads than that would wait for each other.
 MAX_CONCURRENCY = 256
@@ -41,8 +41,7 @@ def imported(path: str) -> Callable[[Item], Any]:
     try:
         function = import_string(path)
     except (Exception, SystemExit) as error:  # whatever the module does
-        text = str(error) if isinstance(error, ImportError) else text_of_error(error)
-        message = f"--handler {path!r} cannot be imported: {clipped(text)}"
+        message = f"--handler {path!r} cannot be imported: {clipped(text_of_error(error))}"
         raise CommandError(message, returncode=USAGE) from error
     if not callable(function):
         raise CommandError(f"--handler {path!r} cannot be called.", returncode=USAGE)

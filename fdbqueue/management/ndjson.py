@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import base64
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from fdbqueue.exceptions import (
     FdbQueueError,
@@ -17,17 +18,23 @@ from fdbqueue.exceptions import (
     PushInterrupted,
     ValueTooLarge,
 )
+from fdbqueue.management import records
 from fdbqueue.management.exits import text_of
 from fdbqueue.management.interrupts import Interrupts
 from fdbqueue.management.prompts import items
 from fdbqueue.management.rendering import preview
 from fdbqueue.service import Queue, strict_json
 from fdbqueue.service.loading import Mark
+from fdbqueue.service.moving import entry_for
 from fdbqueue.service.pushing import Entry
+from fdbqueue.service.reading import MAX_VALUE_BYTES
 
-#: The longest value, 100,000 bytes, is shorter than this however it is escaped.
-MAX_LINE_BYTES = 1_000_000
-
+#: A value takes at most three times its stored bytes, however it is escaped.
+_LINE_BYTES_A_BYTE = 10
+_ITEM_FOUND = (
+    "it is a whole item, as queue_drain and --json write it: give --items to read items back, or "
+    "--values to push such lines as values"
+)
 _BLOCK_BYTES = 1_000_000
 _DIGEST_BYTES = 16
 #: What a last line may have got since it was pushed.
@@ -46,6 +53,12 @@ class InputChanged(FdbQueueError):
     code = "input_changed"
 
 
+class ItemFound(InvalidInput):
+    """The line is an item, and neither --items nor --values was given; nothing was written."""
+
+    code = "item_found"
+
+
 class Lines:
     """The lines of an NDJSON stream, read as they are asked for.
 
@@ -54,11 +67,13 @@ class Lines:
     Args:
         stream: The bytes, in UTF-8.
         interrupts: Let Ctrl-C in while a line is waited for.
+        max_line_bytes: The longest line.
     """
 
-    def __init__(self, stream: BinaryIO, interrupts: Interrupts) -> None:
+    def __init__(self, stream: BinaryIO, interrupts: Interrupts, max_line_bytes: int) -> None:
         self._stream = stream
         self._interrupts = interrupts
+        self.max_line_bytes = max_line_bytes
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         #: How much has been read.
         self.size_bytes = 0
@@ -68,12 +83,12 @@ class Lines:
     def __iter__(self) -> Iterator[bytes]:
         while True:
             self.number += 1
-            line = self._read(MAX_LINE_BYTES + 1)
+            line = self._read(self.max_line_bytes + 1)
             if not line:
                 return
             rest = line
-            while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
-                rest = self._read(MAX_LINE_BYTES + 1)
+            while len(rest) > self.max_line_bytes and not rest.endswith(b"\n"):
+                rest = self._read(self.max_line_bytes + 1)
             yield line
 
     def skip(self, mark: Mark) -> None:
@@ -120,8 +135,10 @@ class Items:
     Args:
         queue: The queue they are for.
         lines: The lines.
-        priority: The priority of all of them.
+        priority: The priority of all of them; None for that of each item.
         priority_field: The field of each that holds its priority instead.
+        form: ``"values"``, ``"items"`` for lines that ``queue_drain`` wrote, or None for values
+            that do not look like such lines.
         skipped: Called with what is wrong with a bad line; None stops at the first.
         pushed: How many items were pushed before.
     """
@@ -130,9 +147,10 @@ class Items:
         self,
         queue: Queue,
         lines: Lines,
-        priority: float,
+        priority: float | None,
         priority_field: str | None,
         *,
+        form: Literal["values", "items"] | None = None,
         skipped: Callable[[str], None] | None = None,
         pushed: int = 0,
     ) -> None:
@@ -140,6 +158,9 @@ class Items:
         self._lines = lines
         self._priority = None if queue.kind == "fifo" else priority
         self._field = priority_field
+        if form == "items" and priority is None:
+            self._field = "priority"
+        self._form = form
         self._skipped = skipped
         self._read = pushed
 
@@ -150,13 +171,19 @@ class Items:
             try:
                 entry = self._entry(line)
             except InvalidInput as error:
-                is_usage = isinstance(error, InvalidPriority) and self._field is None
-                if self._skipped is None or is_usage:
+                if self._skipped is None or self.is_usage(error):
                     raise
                 self._skipped(self._reason(error))
                 continue
             self._read += 1
             yield entry, self._lines.mark(self._read)
+
+    def is_usage(self, error: BaseException | None) -> bool:
+        """Tell whether an error comes of an option that is wrong or missing, not of a line."""
+        if isinstance(error, PushInterrupted):
+            error = error.__cause__
+        is_priority = isinstance(error, InvalidPriority) and self._field is None
+        return is_priority or isinstance(error, ItemFound)
 
     def explain(self, error: FdbQueueError) -> str:
         """Say where and why a push of these items stopped, and how many were pushed."""
@@ -169,12 +196,20 @@ class Items:
         return f"{reason}. Pushed {items(pushed)} before that."
 
     def _entry(self, line: bytes) -> Entry:
-        if len(line) > MAX_LINE_BYTES:
-            raise InvalidInput(reason=f"it is longer than {MAX_LINE_BYTES} bytes")
+        if len(line) > self._lines.max_line_bytes:
+            raise InvalidInput(reason=f"it is longer than {self._lines.max_line_bytes} bytes")
         value = parse(line.rstrip(b"\r\n"))
-        stored = from_base64(value) if self._queue.codec.name == "bytes" else value
+        if self._form == "items":
+            item = records.item_of(value)
+            item = dataclasses.replace(item, value=self._stored(item.value))
+            return entry_for(self._queue, item, self._priority)
+        if self._form is None and records.is_record(value):
+            raise ItemFound(reason=_ITEM_FOUND)
         priority = self._priority if self._field is None else field(value, self._field)
-        return self._queue.entry(stored, priority)
+        return self._queue.entry(self._stored(value), priority)
+
+    def _stored(self, value: Any) -> Any:
+        return from_base64(value) if self._queue.codec.name == "bytes" else value
 
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, InputFailed):
@@ -182,9 +217,16 @@ class Items:
         if not isinstance(error, InvalidInput) or isinstance(error, KeyTooLarge):
             return text_of(error)
         place = f"Line {self._lines.number}"
+        if isinstance(error, InvalidPriority) and self._field is None:
+            return f"--priority: {_what_is_wrong(error)}"
         if isinstance(error, InvalidPriority):
             place += f", field {self._field!r}"
         return f"{place}: {_what_is_wrong(error)}"
+
+
+def max_line_bytes(queue: Queue) -> int:
+    """Return how long a line with an item of a queue may be."""
+    return _LINE_BYTES_A_BYTE * max(MAX_VALUE_BYTES, queue.max_value_bytes)
 
 
 def parse(text: str | bytes) -> Any:

@@ -19,12 +19,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.management.exits import OutputFailed
+from fdbqueue.management.records import FIELDS
 from fdbqueue.service.batches import OWNER_BYTES
 from fdbqueue.service.browsing import MAX_ITEMS
 
-#: What every line has, in this order.
-FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
 _BEGINNING = b'{"id": "'
 _BLOCK_BYTES = 1_000_000
 
@@ -41,6 +39,12 @@ class NotADrain(FdbQueueError):
     code = "not_a_drain"
 
 
+class FileFailed(FdbQueueError):
+    """The file cannot be written."""
+
+    code = "file_failed"
+
+
 class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
     """A file of items, locked for as long as it is open.
 
@@ -51,7 +55,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
 
     Raises:
         FileExists: It is there, and neither was asked for.
-        OutputFailed: It cannot be opened, or another process writes it.
+        FileFailed: It cannot be opened, or another process writes it.
     """
 
     def __init__(self, path: str, *, resume: bool = False, force: bool = False) -> None:
@@ -126,7 +130,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         """Write whole lines to the end, and wait until the disk has them.
 
         Raises:
-            OutputFailed: It cannot be written; the file is as it was.
+            FileFailed: It cannot be written; the file is as it was.
         """
         start, rest = self.size, memoryview(data)
         try:
@@ -154,10 +158,10 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         except FileExistsError as error:
             raise FileExists(file=self.path) from error
         except BlockingIOError as error:
-            raise OutputFailed(file=self.path, reason="another process writes it") from error
+            raise FileFailed(file=self.path, reason="another process writes it") from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise OutputFailed(file=self.path, reason=reason) from error
+            raise FileFailed(file=self.path, reason=reason) from error
 
     def _end_of_lines(self) -> int:
         """Return where the last whole line ends."""

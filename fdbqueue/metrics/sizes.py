@@ -20,7 +20,7 @@ from fdbqueue.metrics.labels import label_of
 from fdbqueue.service import Catalog, Counts, Queue, run
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import microseconds
-from fdbqueue.service.overview import Moment, counts_of, oldest_of
+from fdbqueue.service.overview import ENDS, Ends, Moment, counts_of, ends_of, oldest_of
 from fdbqueue.service.transactions import error_code
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,8 @@ class _Sizes:
     def __init__(self) -> None:
         self._items: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._oldest: dict[str, Moment] = {}
+        self._has_items: set[str] = set()
+        self._undecodable: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._queues: Counter[str] = Counter()
         self._is_complete = True
 
@@ -78,12 +80,15 @@ class _Sizes:
         rest = iter([*names, *patterned[:MAX_PATTERNED]])
         while some := [catalog.queue(name) for name in itertools.islice(rest, _AT_ONCE)]:
             read = functools.partial(_read, queues=some)
-            counts, oldest = run(catalog.database, read, wrote=lambda _: False)
-            for queue, count, moment in zip(some, counts, oldest, strict=True):
-                self._add(label_of(queue.name), count, moment)
+            found = run(catalog.database, read, wrote=lambda _: False)
+            for queue, count, moment, ends in zip(some, *found, strict=True):
+                self._add(label_of(queue.name), count, moment, ends)
 
-    def _add(self, label: str, counts: Counts, oldest: Moment) -> None:
+    def _add(self, label: str, counts: Counts, oldest: Moment, ends: Ends) -> None:
         self._queues[label] += 1
+        self._undecodable[label].update(ends.undecodable)
+        if not ends.is_empty:
+            self._has_items.add(label)
         for state, count in dataclasses.asdict(counts).items():
             self._items[label][state] += count
         known = self._oldest.get(label)
@@ -101,15 +106,27 @@ class _Sizes:
         yield items
         age = GaugeMetricFamily(
             "fdbqueue_oldest_item_age_seconds",
-            "How long the oldest ready item has been in a queue; 0 where there is none.",
+            "How long the oldest ready item has been in a queue; 0 where there is none, and "
+            "nothing where that is not known.",
             labels=["queue"],
         )
         now = now_us()
         for label in self._items:
             oldest = self._oldest.get(label)
+            if oldest is None and label in self._has_items:
+                continue
             since = now if oldest is None else microseconds(oldest)
             age.add_metric([label], max(0, now - since) / 1_000_000)
         yield age
+        undecodable = GaugeMetricFamily(
+            "fdbqueue_undecodable_heads",
+            "How many queues have an item at an end that cannot be decoded, so that pops fail.",
+            labels=["queue", "end"],
+        )
+        for label in self._items:
+            for end in ENDS:
+                undecodable.add_metric([label, end], self._undecodable[label][end])
+        yield undecodable
         queues = GaugeMetricFamily(
             "fdbqueue_queues", "How many queues there are under a name.", labels=["queue"]
         )
@@ -129,5 +146,5 @@ def _answered(is_so: bool) -> Metric:
     )
 
 
-def _read(tr: Any, queues: Sequence[Queue]) -> tuple[list[Counts], list[Moment]]:
-    return counts_of(tr, queues), oldest_of(tr, queues)
+def _read(tr: Any, queues: Sequence[Queue]) -> tuple[list[Counts], list[Moment], list[Ends]]:
+    return counts_of(tr, queues), oldest_of(tr, queues), ends_of(tr, queues)

@@ -21,6 +21,7 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'queues',
                 'permissions': (('push_queue', 'Can push to queues'), ('pop_queue', 'Can pop from queues'), ('lease_queue', 'Can lease from queues')),
                 'managed': False,
+                'base_manager_name': 'objects',
                 'default_permissions': ('view',),
             },
         ),

@@ -33,6 +33,8 @@ TEXT_CHARACTERS = 500_000
 DUMPED_BYTES = 100_000
 
 _HEX_COLUMNS = 16
+#: They quote, end a command, and escape.
+_FDBCLI_SIGNS = b'";\\'
 #: Room for every 64-bit integer and every float; a foreign writer's may have 600 digits.
 _NUMBER_CHARACTERS = 30
 #: Not printable by Python's rule, but harmless and part of ordinary text: the line feeds
@@ -168,8 +170,9 @@ def key_text(key: bytes) -> str:
 
 
 def key_escaped(key: bytes) -> str:
-    r"""Return a key as fdbcli takes it: what is not ASCII as ``\xff``."""
-    return "".join(chr(b) if 32 < b < 127 and b != 92 else f"\\x{b:02x}" for b in key)
+    r"""Return a key as fdbcli takes it: what is not ASCII, or has a meaning there, as ``\xff``."""
+    plain = (chr(b) if 32 < b < 127 and b not in _FDBCLI_SIGNS else f"\\x{b:02x}" for b in key)
+    return "".join(plain)
 
 
 def _beginning(value: Any, codec: str) -> str:

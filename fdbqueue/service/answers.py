@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import fdb.tuple
 
-from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput
+from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput, message_of
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
 from fdbqueue.service.keyspace import Place
@@ -241,7 +241,9 @@ class Answers:
             position = self._stock.keys.position(place)
         except (ValueError, TypeError) as error:
             item_id = self._stock.keys.id_of(place)
-            raise CorruptItem(queue=self._stock.queue, id=item_id, reason=str(error)) from error
+            raise CorruptItem(
+                queue=self._stock.queue, id=item_id, reason=message_of(error)
+            ) from error
         return Item(
             value=stored.value,
             priority=position.priority,

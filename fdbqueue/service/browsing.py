@@ -16,7 +16,7 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Head, TransactionBudget
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.counters import HISTORY_MINUTES, Counters, Counts, Minute
-from fdbqueue.service.items import Item, Page, Priority, moment
+from fdbqueue.service.items import Item, Page, Priority
 from fdbqueue.service.keyspace import ItemKeys, MetaKeys
 from fdbqueue.service.keyspace.meta import HIDDEN_END
 from fdbqueue.service.overview import Overview
@@ -31,8 +31,6 @@ MAX_ITEMS = 10_000
 
 #: Items are iterated over by pages of so many.
 ITERATION_ITEMS = 500
-#: So many items that are not there any more are passed by in search of the oldest.
-_MAX_GHOSTS = 2_000
 
 
 class Browsing:
@@ -267,23 +265,14 @@ class Browsing:
     def oldest(self, *, tr: Any = None) -> datetime.datetime | None:
         """Return when the oldest ready item was pushed.
 
-        None when there is none, or where the codec keeps no such record.
-        """
-        if not self.codec.keeps_metadata:
-            return None
-        return self._read(tr, self._oldest)
+        In a FIFO queue that is the first item that says when it was pushed: one that cannot be
+        decoded does not.
 
-    def _oldest(self, tr: Any) -> datetime.datetime | None:
-        if not self._keys.has_priorities:
-            head = tr.snapshot.get_range(*self._keys.bounds(), limit=1)
-            rows = [Row(self._keys.place_of(row.key), row.value) for row in head]
-            items = self._reader.shown(tr, rows, retried=False)
-            return items[0].pushed_at if items else None
-        for row in tr.snapshot.get_range(*self._meta.ages(), limit=_MAX_GHOSTS):
-            pushed_at, place = self._meta.parse_age(row.key)
-            if tr.snapshot[self._keys.key(place)].present():
-                return moment(pushed_at)
-        return None
+        Returns:
+            The moment; None when there are no items, or where it is not known: none of the
+            first 100 says it, or the codec keeps no such record.
+        """
+        return self._read(tr, lambda transaction: self.overview.ask_oldest(transaction)()())
 
     def history(self, minutes: int = 60, *, tr: Any = None) -> list[Minute]:
         """Return how many items were pushed and taken in each of the last minutes.
@@ -304,7 +293,7 @@ class Browsing:
     @property
     def overview(self) -> Overview:
         """What asks for figures of this queue without waiting, so as to ask many queues at once."""
-        return Overview(self._keys, self._meta, self._stock, self._counters, self._oldest)
+        return Overview(self._keys, self._meta, self._stock, self._counters)
 
     # What the subclasses and the operations share
 

@@ -11,7 +11,13 @@ from typing import Any
 
 import fdb.tuple
 
-from fdbqueue.exceptions import BatchTooLarge, ConfigurationError, InvalidInput, LeaseLost
+from fdbqueue.exceptions import (
+    BatchTooLarge,
+    ConfigurationError,
+    InvalidInput,
+    LeaseLost,
+    text_of_error,
+)
 from fdbqueue.service import observing
 from fdbqueue.service.answers import Call, Once
 from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
@@ -446,7 +452,7 @@ class Consuming(Browsing):
             yield item
         except BaseException as error:
             with contextlib.suppress(Exception):  # what the block raised matters more
-                self.nack(item, reason=reason_for(error))
+                self.nack(item, reason=text_of_error(error))
             raise
         self.ack(item)
 
@@ -593,11 +599,6 @@ def _tokens_of(leases: Iterable[Item | str]) -> list[str]:
 def _packable(text: str) -> bytes:
     """Return any text as bytes: the tuple layer has no halves of surrogate pairs."""
     return text.encode(errors="surrogatepass")
-
-
-def reason_for(error: BaseException) -> str:
-    """Return why an item was given up, for an error of who worked on it."""
-    return f"{type(error).__name__}: {error}"
 
 
 def _is_number(value: Any, kind: Any, least: float, most: float) -> bool:

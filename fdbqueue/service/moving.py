@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fdbqueue.exceptions import InvalidInput, InvalidValue, ValueTooLarge
+from fdbqueue.exceptions import (
+    InvalidInput,
+    InvalidPriority,
+    InvalidValue,
+    ValueTooLarge,
+    message_of,
+)
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, Priority, microseconds
 from fdbqueue.service.keyspace import random_suffix
@@ -68,7 +74,7 @@ def _encoded(target: Queue, item: Item) -> bytes:
         data = target.codec.encode(item.value, _pushed_at(item), item.attempts)
     except (ValueError, TypeError) as error:
         codec = target.codec.name
-        raise InvalidValue(queue=target.name, codec=codec, reason=str(error)) from error
+        raise InvalidValue(queue=target.name, codec=codec, reason=message_of(error)) from error
     if len(data) > target.max_value_bytes:
         raise ValueTooLarge(
             queue=target.name, size_bytes=len(data), limit_bytes=target.max_value_bytes
@@ -79,7 +85,10 @@ def _encoded(target: Queue, item: Item) -> bytes:
 def _priority(target: Queue, given: Any) -> Priority | None:
     if target.kind == "fifo":
         return None
-    return target.coerce_priority(given.priority if isinstance(given, Item) else given)
+    priority = given.priority if isinstance(given, Item) else given
+    if priority is None:
+        raise InvalidPriority(queue=target.name, priority=None, reason="it is not a number")
+    return target.coerce_priority(priority)
 
 
 def _pushed_at(item: Item) -> int:

@@ -6,15 +6,15 @@ So a list of queues costs a few round trips to a cluster, however many queues it
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdb import fdboptions
 
 from fdbqueue.service.counters import Counters, Counts, Minute
-from fdbqueue.service.items import Item, Priority, moment
+from fdbqueue.service.items import Item, Priority, Undecodable, moment
 from fdbqueue.service.keyspace import ItemKeys, MetaKeys
-from fdbqueue.service.reading import Row
+from fdbqueue.service.reading import End, Row
 from fdbqueue.service.stock import STATES, Stock
 
 if TYPE_CHECKING:
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 
 Moment = datetime.datetime | None
+
+ENDS: tuple[End, ...] = ("min", "max")
+
+#: In search of the oldest item no more rows are passed by: of items that are gone, and of items
+#: that do not say when they were pushed.
+_MAX_GHOSTS = 2_000
+_MAX_UNDATED = 100
 
 
 class Depth(NamedTuple):
@@ -35,6 +42,18 @@ class Depth(NamedTuple):
     items: int
 
 
+class Ends(NamedTuple):
+    """What is at the ends of a queue.
+
+    Attributes:
+        is_empty: Whether there is no ready item.
+        undecodable: The ends at which the item cannot be decoded: a pop or a lease there fails.
+    """
+
+    is_empty: bool
+    undecodable: tuple[End, ...]
+
+
 class Overview:
     """Ask for the figures of one queue; what each question returns waits for its answer.
 
@@ -43,7 +62,6 @@ class Overview:
         meta: The keys of its tables.
         stock: Its items.
         counters: Its counts.
-        search_oldest: Finds the oldest where the first of the table is not there any more.
     """
 
     def __init__(
@@ -52,13 +70,11 @@ class Overview:
         meta: MetaKeys,
         stock: Stock,
         counters: Counters,
-        search_oldest: Callable[[Any], Moment],
     ) -> None:
         self._keys = keys
         self._meta = meta
         self._stock = stock
         self._counters = counters
-        self._search_oldest = search_oldest
 
     def ask_history(self, tr: Any, minutes: int) -> Callable[[], list[Minute]]:
         """Ask for the pushes and pops of the last minutes, the present one last."""
@@ -68,8 +84,23 @@ class Overview:
         """Return the lowest priorities with their counts, and whether there may be more."""
         return self._counters.some_by_priority(tr, None, limit)
 
+    def ask_ends(self, tr: Any) -> Callable[[], Ends]:
+        """Ask for the first and the last ready item."""
+        reader = self._stock.reader
+        asked = {end: reader.rows(tr.snapshot, *self._keys.bounds(), 1, end) for end in ENDS}
+
+        def answer() -> Ends:
+            found = {end: self._shown(tr, rows) for end, rows in asked.items()}
+            undecodable = [end for end, items in found.items() if _is_undecodable(items)]
+            return Ends(not found["min"], tuple(undecodable))
+
+        return answer
+
     def ask_oldest(self, tr: Any) -> Callable[[], Callable[[], Moment]]:
-        """Ask when the oldest ready item was pushed; two answers have to be waited for."""
+        """Ask when the oldest ready item was pushed; two answers have to be waited for.
+
+        Where the first row does not tell, the next ones are read, one by one.
+        """
         if not self._stock.codec.keeps_metadata:
             return lambda: lambda: None
         bounds = self._meta.ages() if self._keys.has_priorities else self._keys.bounds()
@@ -82,14 +113,33 @@ class Overview:
         for row in ages:
             pushed_at, place = self._meta.parse_age(row.key)
             found = tr.snapshot[self._keys.key(place)]
-            return lambda: moment(pushed_at) if found.present() else self._search_oldest(tr)
+            return lambda: moment(pushed_at) if found.present() else self._first_present(tr)
         return lambda: None
 
+    def _first_present(self, tr: Any) -> Moment:
+        for row in tr.snapshot.get_range(*self._meta.ages(), limit=_MAX_GHOSTS):
+            pushed_at, place = self._meta.parse_age(row.key)
+            if tr.snapshot[self._keys.key(place)].present():
+                return moment(pushed_at)
+        return None
+
     def _head_pushed_at(self, tr: Any, head: Any) -> Callable[[], Moment]:
-        rows = [Row(self._keys.place_of(row.key), row.value) for row in head]
-        return lambda: next(
-            (item.pushed_at for item in self._stock.reader.shown(tr, rows, retried=False)), None
-        )
+        items = self._shown(tr, head)
+        if not items or items[0].pushed_at is not None:
+            return lambda: items[0].pushed_at if items else None
+        return lambda: self._first_dated(tr)
+
+    def _first_dated(self, tr: Any) -> Moment:
+        for row in tr.snapshot.get_range(*self._keys.bounds(), limit=_MAX_UNDATED):
+            (item,) = self._shown(tr, [row])
+            if item.pushed_at is not None:
+                return item.pushed_at
+        return None
+
+    def _shown(self, tr: Any, rows: Iterable[Any]) -> list[Item]:
+        """Return the items in rows as they are read, those that cannot be decoded included."""
+        found = [Row(self._keys.place_of(row.key), row.value) for row in rows]
+        return self._stock.reader.shown(tr, found, retried=False)
 
     def key_of(self, item: Item) -> bytes:
         """Return the key that an item's value, or the first chunk of it, is stored under."""
@@ -97,6 +147,10 @@ class Overview:
         if item.state == "ready":
             return self._keys.key(place)
         return self._meta.hidden_keys(STATES[item.state], place)[1]
+
+
+def _is_undecodable(items: Sequence[Item]) -> bool:
+    return any(isinstance(item.value, Undecodable) for item in items)
 
 
 def counts_of(tr: Any, queues: Sequence[Browsing]) -> list[Counts]:
@@ -119,6 +173,12 @@ def oldest_of(tr: Any, queues: Sequence[Browsing]) -> list[Moment]:
     asked = [queue.overview.ask_oldest(tr) for queue in queues]
     found = [ask() for ask in asked]
     return [answer() for answer in found]
+
+
+def ends_of(tr: Any, queues: Sequence[Browsing]) -> list[Ends]:
+    """Return what is at the ends of queues, in one round trip where no value has chunks."""
+    asked = [queue.overview.ask_ends(tr) for queue in queues]
+    return [answer() for answer in asked]
 
 
 def depths(counts: Counts, minutes: Sequence[Minute]) -> list[Depth]:

@@ -15,6 +15,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     PushInterrupted,
     ValueTooLarge,
+    message_of,
 )
 from fdbqueue.service import observing
 from fdbqueue.service.clock import now_us
@@ -123,7 +124,7 @@ class Pusher:
             data = self._codec.encode(value, pushed_at, 0)
         except (ValueError, TypeError) as error:
             raise InvalidValue(
-                queue=self._queue, codec=self._codec.name, reason=str(error)
+                queue=self._queue, codec=self._codec.name, reason=message_of(error)
             ) from error
         if len(data) > self._max_value_bytes:
             raise ValueTooLarge(

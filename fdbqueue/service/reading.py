@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from fdb import fdboptions
 
-from fdbqueue.exceptions import CorruptItem, InvalidInput
+from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
 from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Position
@@ -169,7 +169,7 @@ class ItemReader:
             return self._corrupt(place, error)
 
     def _corrupt(self, place: bytes, error: Exception) -> CorruptItem:
-        return CorruptItem(queue=self._queue, id=self._keys.id_of(place), reason=str(error))
+        return CorruptItem(queue=self._queue, id=self._keys.id_of(place), reason=message_of(error))
 
     def _shown(self, loaded: Loaded) -> Item:
         if isinstance(loaded.item, Item):

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from fdbqueue.exceptions import CorruptItem, LeaseLost
+from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
 from fdbqueue.service.items import Item
 from fdbqueue.service.reading import End
 
@@ -244,15 +244,6 @@ class Worker:
                     facts = {**self._facts(running[lease]), "error": type(error).__name__}
                     logger.warning("a lease could not be extended", extra=facts)
             known = set(running)
-
-
-def text_of_error(error: BaseException) -> str:
-    """Return an error's type and text; the type alone where its text cannot be had."""
-    name = type(error).__name__
-    try:
-        return f"{name}: {error}"
-    except BaseException:  # noqa: BLE001  # of somebody else's __str__, whatever it is
-        return name
 
 
 def _check_done(result: Any) -> None:

@@ -162,19 +162,25 @@ def fail(opened, written):
         use()
 
 
-def test_a_directory_that_is_not_there(call, tmp_path, mail):
-    """A path that cannot be written is 1, with the reason; nothing is drained."""
-    for path in (tmp_path / "none" / "file", tmp_path):
-        with pytest.raises(CommandError, match=r"cannot be written|is there already") as caught:
-            call("queue_drain", "mail", "--output", str(path))
-        assert caught.value.returncode in {1, 2}
-    assert mail.size() == ITEMS
-
-
-def test_what_is_no_regular_file(call, mail):
-    """A device cannot be cut, so it is for redirection alone."""
-    with pytest.raises(CommandError, match="no regular file"):
-        call("queue_drain", "mail", "--output", "/dev/null", "--force")
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("none/file", "No such file or directory"),
+        ("notes/file", "Not a directory"),
+        ("folder", "Is a directory"),
+        ("x" * 300, "File name too long"),
+        ("/dev/null", "it is no regular file; redirect standard output to it"),
+    ],
+)
+def test_a_file_that_cannot_be_opened(processes, tmp_path, mail, path, reason):
+    """It ends with 1, and names the file and the reason, not another; nothing is drained."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "notes").touch()
+    output = str(tmp_path / path)
+    done = processes.run("queue_drain", "mail", "--output", output, "--force")
+    assert (done.returncode, done.stdout) == (1, "")
+    message = f"CommandError: The file cannot be written: file={output!r}, reason={reason!r}"
+    assert done.stderr.splitlines()[-1] == message
     assert mail.size() == ITEMS
 
 

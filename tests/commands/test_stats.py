@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
+from fdbqueue.service import run
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 
@@ -36,6 +37,17 @@ def test_json(call, ranks):
     assert 9 / 6 <= record.pop("pushes_a_minute") <= 9 / 5
     assert 1 / 6 - 0.01 <= record.pop("pops_a_minute") <= 1 / 5
     assert record == {"queue": "ranks", "ready": 5, "leased": 1, "delayed": 1, "dead": 1}
+
+
+def test_behind_a_head_that_cannot_be_decoded(call):
+    """The age is that of what waits behind it; where nothing tells, it is unknown."""
+    mail = fdbqueue.queue("mail")
+    key = mail.subspace.pack((0, b"r"))
+    run(mail.database, lambda tr: tr.set(key, b"\xff"))
+    assert json.loads(call("queue_stats", "mail", "--json").out)["oldest"] is None
+    pushed = mail.push("x").pushed_at
+    record = json.loads(call("queue_stats", "mail", "--json").out)
+    assert record["oldest"] == pushed.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def test_by_priority(call, ranks):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import itertools
 
+import fdb.tuple
 import pytest
 
 from fdbqueue.exceptions import InvalidInput, LeaseLost
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.keyspace import MetaKeys
+from fdbqueue.service.overview import oldest_of
 from tests.concurrency.census import assert_counted
 from tests.concurrency.kinds import KINDS, STRICT
 
@@ -295,6 +297,20 @@ def test_without_a_record_there_is_no_oldest(database, subspace):
     queue = PriorityQueue(database, subspace, codec="bytes")
     queue.push(b"x", 1)
     assert queue.oldest() is None
+
+
+@pytest.mark.parametrize("value", [b"\xff", fdb.tuple.pack(("{",)), fdb.tuple.pack(('"no time"',))])
+def test_the_oldest_behind_a_head_that_does_not_tell(database, subspace, clock, value):
+    """In a FIFO queue the first item counts that says when it was pushed; else it is unknown."""
+    queue = FifoQueue(database, subspace)
+    keys = [queue.subspace.pack((-number, b"r")) for number in range(3)]
+    run(database, lambda tr: [tr.set(key, value) for key in keys])
+    assert queue.oldest() is None
+    pushed = queue.push("x")
+    clock.advance(10)
+    queue.push("y")
+    assert queue.oldest() == pushed.pushed_at
+    assert run(database, lambda tr: oldest_of(tr, [queue])) == [pushed.pushed_at]
 
 
 # History

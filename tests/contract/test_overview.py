@@ -6,10 +6,11 @@ import fdb.tuple
 import pytest
 from fdb.subspace_impl import Subspace
 
+from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.counters import Counts, Minute
 from fdbqueue.service.items import moment
-from fdbqueue.service.overview import counts_of, depths, histories_of, oldest_of
+from fdbqueue.service.overview import Ends, counts_of, depths, ends_of, histories_of, oldest_of
 
 MINUTE_US = 60_000_000
 
@@ -59,13 +60,14 @@ def test_many_queues_say_together_what_each_says_alone(several, observed, clock)
 
 
 def test_the_reads_of_a_queue_do_not_grow_with_it(several, observed, clock):
-    """Two for the counts, one for the history, at most two for the oldest."""
+    """Two each for counts and ends, one for the history, at most two for the oldest."""
     fill(several, clock)
     several[1].push_many([(number, number % 7) for number in range(500)])
     for ask, most in (
         (lambda tr: counts_of(tr, several[:2]), 4),
         (lambda tr: histories_of(tr, several[:2], 60), 2),
         (lambda tr: oldest_of(tr, several[:2]), 3),
+        (lambda tr: ends_of(tr, several[:2]), 4),
     ):
         observed.reads.clear()
         run(observed, ask, wrote=lambda _: False)
@@ -80,6 +82,30 @@ def test_an_oldest_that_was_taken_by_others_is_passed_by(several, observed, cloc
     second = queue.push("second", 2)
     run(observed, lambda tr: tr.clear(queue.overview.key_of(first)))
     assert run(observed, lambda tr: oldest_of(tr, [queue])) == [second.pushed_at]
+
+
+def test_the_ends_that_cannot_be_decoded(several, observed, clock):
+    """Each end by itself; leased and delayed items are at no end."""
+    fill(several, clock)
+    fifo, priority, raw, empty = several
+    empty.push("later", delay=600)
+    keys = [
+        fifo.subspace.pack((10**6, b"r")),
+        priority.subspace.pack((-1, 0, b"r")),
+        priority.subspace.pack((5, 0, b"r")),
+        raw.subspace.pack(("no", "place")),
+    ]
+    run(observed, lambda tr: [tr.set(key, b"\xff") for key in keys])
+    assert run(observed, lambda tr: ends_of(tr, several)) == [
+        Ends(is_empty=False, undecodable=("max",)),
+        Ends(is_empty=False, undecodable=("min",)),
+        Ends(is_empty=False, undecodable=("min",)),
+        Ends(is_empty=True, undecodable=()),
+    ]
+    with pytest.raises(CorruptItem):
+        fifo.pop_max()
+    assert fifo.pop().value == "c"
+    assert run(observed, lambda tr: ends_of(tr, [fifo])) == [Ends(False, ("min", "max"))]
 
 
 def test_the_depth_goes_back_from_now(clock):

@@ -93,6 +93,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # by which all that it starts is found at the end
+            preexec_fn=_hear_ctrl_c,  # noqa: PLW1509  # one system call, and no lock
         )
         # Where this process is killed, bash reads the end of its input, and ends what it started.
         self._say(f"trap {shlex.quote(_END_JOBS)} EXIT")
@@ -179,6 +180,14 @@ class Shell:
         with contextlib.suppress(BrokenPipeError):
             self._shell.stdin.close()
         self._shell.stdout.close()
+
+
+def _hear_ctrl_c() -> None:
+    """Let Ctrl-C end what is started, also where this process was told to ignore it.
+
+    A shell's background job is; a process cannot undo that for a shell that it starts otherwise.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _members(session: int) -> list[int]:

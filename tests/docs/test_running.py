@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -157,8 +158,20 @@ def _next(reader: int) -> bytes:
     return os.read(reader, 100)
 
 
-def test_ctrl_c_in_the_first_step(tmp_path):
-    """No output of an earlier step is there to be read, or to be taken for this one's."""
+@pytest.mark.parametrize("disposition", [signal.default_int_handler, signal.SIG_IGN])
+def test_ctrl_c_in_the_first_step(tmp_path, disposition):
+    """No output of an earlier step is there to be read, or to be taken for this one's.
+
+    Also where the tests ignore Ctrl-C, as a shell's background job does.
+    """
+    before = signal.signal(signal.SIGINT, disposition)
+    try:
+        _press_ctrl_c(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _press_ctrl_c(tmp_path):
     with closing(Shell(tmp_path, dict(os.environ), tmp_path)) as shell:
         for _ in range(3):
             (tmp_path / "printed.txt").unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from fdb.subspace_impl import Subspace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from fdbqueue.exceptions import LeaseLost
+from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.metrics import sizes
 from fdbqueue.service import FifoQueue, run
 
@@ -81,6 +81,52 @@ def test_ages_are_those_of_the_oldest_ready_items(queues, bearer, clock):
     found = samples(bearer.get(ADDRESS))
     assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="quakes") == 90
     assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="mail") == 0
+
+
+def corrupt(queue, *key):
+    """Store what cannot be decoded under a key of a queue."""
+    packed = queue.subspace.pack(key)
+    run(queue.database, lambda tr: tr.set(packed, b"\xff"))
+
+
+def test_a_head_that_cannot_be_decoded(queues, bearer, clock):
+    """It is counted by its end; the age is that of what waits behind it, not 0."""
+    mail = queues.queue("mail")
+    corrupt(mail, 0, b"r")
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="mail") is None
+    assert sample(found, "fdbqueue_undecodable_heads", queue="mail", end="max") == 1
+    mail.push("x")
+    clock.advance(900)
+    with pytest.raises(CorruptItem):
+        mail.pop()
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="mail") == 900
+    assert sample(found, "fdbqueue_undecodable_heads", queue="mail", end="min") == 1
+    assert sample(found, "fdbqueue_undecodable_heads", queue="mail", end="max") == 0
+    assert sample(found, "fdbqueue_undecodable_heads", queue="quakes", end="min") == 0
+
+
+def test_heads_of_a_pattern_are_added_up(queues, bearer, clock):
+    """One queue that is blocked is seen among many, and the age is of those that are known."""
+    for number in range(3):
+        corrupt(queues.queue(f"user-{number}"), 9 * (number - 1), b"r")
+        queues.queue(f"user-{number}").push("x", delay=600)
+    queues.queue("user-5").push("x")
+    clock.advance(30)
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_undecodable_heads", queue="user-*", end="min") == 3
+    assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="user-*") == 30
+
+
+def test_an_age_that_is_not_known_is_left_out(queues, bearer):
+    """A codec without times gives none while the queue has items, and 0 while it is empty."""
+    name = "fdbqueue_oldest_item_age_seconds"
+    assert sample(samples(bearer.get(ADDRESS)), name, queue="raw") == 0
+    queues.queue("raw").push(b"x")
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, name, queue="raw") is None
+    assert sample(found, "fdbqueue_queues", queue="raw") == 1
 
 
 def test_queues_of_a_pattern_are_added_up_under_it(queues, bearer, clock):

@@ -55,6 +55,12 @@ print(*sorted(p.codename for p in Permission.objects.filter(content_type__app_la
     assert site.run("-c", code).split() == ["lease_queue", "pop_queue", "push_queue", "view_queue"]
 
 
+def test_dumpdata_passes_the_queues_by(site):
+    """The project's other models are dumped, and nothing asks for a table of queues."""
+    assert '"model": "auth.permission"' in site.manage("dumpdata")
+    assert site.manage("dumpdata", "--all", "fdbqueue").strip() == "[]"
+
+
 def test_the_session_of_the_readme(site):
     """Each result is the one that is shown."""
     (session,) = readme.blocks("pycon")

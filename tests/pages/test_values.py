@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import html
 import json
 import re
@@ -175,15 +176,26 @@ def test_an_item_leads_to_its_neighbours(viewer, queue):
     assert "None behind" in alone
 
 
-def test_an_items_key_is_shown(viewer, queue, setting):
-    """As a tuple, and as fdbcli takes it."""
-    item = queue("tickets").push("x", priority=7)
-    markup = main(viewer.get(of("tickets", item)))
-    assert "'queue', 'tickets', 7, 0, b'" in markup
-    escaped = re.search(r"Key in fdbcli</th><td><bdi dir=.ltr.><code>(.*?)</code>", markup)[1]
-    key = re.sub(r"\\x(..)", lambda found: chr(int(found[1], 16)), escaped).encode("latin-1")
-    stored = run(queue("tickets").database, lambda tr: bytes(tr[key]))
-    assert fdb.tuple.unpack(stored)[0] == '"x"'
+KEY_ENDS = [bytes(range(start, start + 20)) for start in range(0, 240, 20)] + [
+    b"'",
+    b'"',
+    b"'\";\\ ",
+]
+
+
+@pytest.mark.parametrize("end", KEY_ENDS, ids=range(len(KEY_ENDS)))
+def test_an_items_key_is_shown(viewer, queue, end):
+    """As a tuple, and as fdbcli takes it, whatever the bytes that end it."""
+    tickets = queue("tickets")
+    key = tickets.subspace.pack((7, 0, end))
+    run(tickets.database, lambda tr: tr.set(key, fdb.tuple.pack(('"x"',))))
+    (item,) = tickets.page().items
+    cells = re.findall(r'<bdi dir="ltr"><code>(.*?)</code>', text(viewer.get(of("tickets", item))))
+    as_tuple, for_fdbcli = map(html.unescape, cells)
+    assert ast.literal_eval(as_tuple) == fdb.tuple.unpack(key)
+    assert re.fullmatch(r'([^\\";\s]|\\x[0-9a-f]{2})+', for_fdbcli)  # others mean something there
+    unescaped = re.sub(r"\\x(..)", lambda found: chr(int(found[1], 16)), for_fdbcli)
+    assert unescaped.encode("latin-1") == key
 
 
 def assert_harmless(response):

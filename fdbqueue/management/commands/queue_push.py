@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from django.core.management.base import CommandError, CommandParser
 
-from fdbqueue.exceptions import FdbQueueError, InvalidPriority
+from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.management import ndjson
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exits import FAILED, USAGE, command_error
@@ -36,6 +36,7 @@ examples:
   manage.py queue_push mail letters.ndjson --resume
   manage.py queue_push quakes quakes.ndjson --priority-field magnitude --continue
   echo '{"place": "Hualian"}' | manage.py queue_push quakes --priority 6.4
+  manage.py queue_push quakes drained.ndjson --items
   zcat letters.ndjson.gz | manage.py queue_push mail --job letters --resume
 """
 
@@ -52,6 +53,22 @@ examples:
             "--priority-field",
             metavar="FIELD",
             help="the field that holds an item's priority; a dot leads into an object: a.b",
+        )
+        forms = parser.add_mutually_exclusive_group()
+        forms.add_argument(
+            "--items",
+            action="store_const",
+            const="items",
+            dest="form",
+            help="lines are items, as queue_drain, queue_pop --json and queue_peek --json write "
+            "them: values, priorities, times of pushes and attempts; ids are new",
+        )
+        forms.add_argument(
+            "--values",
+            action="store_const",
+            const="values",
+            dest="form",
+            help="lines are values, also where they look like such items, which are refused else",
         )
         parser.add_argument(
             "--continue",
@@ -90,12 +107,13 @@ examples:
     def _push(self, queue: Queue, load: Load, stream: BinaryIO, options: argparse.Namespace) -> int:
         begun = load.begun if options.resume else None
         with held_interrupts() as interrupts, self._progress(queue) as progress:
-            lines = ndjson.Lines(stream, interrupts)
+            lines = ndjson.Lines(stream, interrupts, ndjson.max_line_bytes(queue))
             source = ndjson.Items(
                 queue,
                 lines,
-                options.priority or 0,
+                0 if options.priority is None and options.form != "items" else options.priority,
                 options.priority_field,
+                form=options.form,
                 skipped=self._skip if options.continues else None,
                 pushed=begun.pushed if begun else 0,
             )
@@ -107,10 +125,10 @@ examples:
                     )
                 return load.push_all(source, pushed=_teller(progress, lines, stream))
             except FdbQueueError as error:
-                if isinstance(error, InvalidPriority) and options.priority_field is None:
-                    message = f"--priority: {error.context['reason']}."
+                message = source.explain(error)
+                if source.is_usage(error):
                     raise CommandError(message, returncode=USAGE) from error
-                raise command_error(error, source.explain(error)) or error from error
+                raise command_error(error, message) or error from error
 
     def _progress(self, queue: Queue) -> Progress:
         draws = self.verbosity > 0 and self._from_shell and not _is_terminal(sys.stdin)
@@ -179,6 +197,10 @@ def _check_usage(queue: Queue, options: argparse.Namespace) -> None:
         message = f"{name!r} is a FIFO queue: it takes no --priority or --priority-field."
     elif field is not None and queue.codec.name == "bytes":
         message = f"{name!r} is a queue of bytes, which have no --priority-field."
+    elif field is not None and options.form == "items":
+        message = "--items have their own priorities: --priority-field is for values."
+    elif queue.codec.name == "tuple" and options.form == "items":
+        message = f"{name!r} is a queue of tuples, whose values --items would not all bring back."
     elif options.resume and _job(options) is None:
         message = "What is no file has no name: --resume needs the --job of both pushes."
     if message:

@@ -24,6 +24,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar
 
+from fdbqueue.exceptions import text_of_error
 from fdbqueue.service.answers import Once
 from fdbqueue.service.awaiting.reading import AwaitedReads
 from fdbqueue.service.awaiting.threads import end_of, in_thread, read_in_thread, stopped
@@ -31,7 +32,7 @@ from fdbqueue.service.batches import Batch
 from fdbqueue.service.browsing import one
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import pop_for_a_task
-from fdbqueue.service.consuming import is_answered, reason_for
+from fdbqueue.service.consuming import is_answered
 from fdbqueue.service.items import Held, Item
 from fdbqueue.service.reading import End
 
@@ -192,7 +193,7 @@ class AwaitedTakes(AwaitedReads):
         try:
             yield item
         except BaseException as error:
-            give_up = functools.partial(self.nack, item, reason=reason_for(error))
+            give_up = functools.partial(self.nack, item, reason=text_of_error(error))
             ended = await end_of(give_up, always=True)
             if ended.cancelled is not None:
                 raise stopped(ended, outcome_known=False) from error
