@@ -172,7 +172,8 @@ class ErrorOutput(serializers.Serializer[Any]):
 
 def items(queue: Queue, found: Sequence[Item], kind: type[ItemOutput] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
-    return list(kind(found, many=True, context={"codec": queue.codec.name}).data)
+    output = kind(context={"codec": queue.codec.name})
+    return [output.to_representation(one) for one in found]
 
 
 def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict[str, Any]:

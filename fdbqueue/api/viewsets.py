@@ -16,7 +16,7 @@ from rest_framework.viewsets import ViewSet
 
 from fdbqueue import conf, deadlines, service
 from fdbqueue.access import LEASE, POP, PUSH, VIEW, may, may_in_general, visible
-from fdbqueue.api import errors, inputs, outputs, pagination, parsing
+from fdbqueue.api import cycles, errors, inputs, outputs, pagination, parsing
 from fdbqueue.api.connections import is_open
 from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.permissions import QueuePermission
@@ -60,6 +60,15 @@ class QueueViewSet(ViewSet):
         """Return the view; with ATOMIC_REQUESTS a wait must not hold a transaction of SQL."""
         return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
 
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Answer a request, and let go of it: see :mod:`fdbqueue.api.cycles`."""
+        with cycles.forgotten(self):
+            return super().dispatch(request, *args, **kwargs)
+
+    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
+        """Return DRF's request, which holds neither the view nor itself."""
+        return cycles.cut_request(super().initialize_request(request, *args, **kwargs))
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Do what comes before the action, and nothing for a body that is too long."""
         parsing.check_length(request)
@@ -77,7 +86,7 @@ class QueueViewSet(ViewSet):
         """Return the response, not to be kept by anything in between: it was of that moment."""
         final = super().finalize_response(request, response, *args, **kwargs)
         final.headers.setdefault("Cache-Control", "no-store")
-        return final
+        return cycles.cut_response(final)
 
     def list(self, request: Request) -> Response:
         """Show the queues that the user may see, a page at a time."""

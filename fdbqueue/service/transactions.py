@@ -115,8 +115,11 @@ class _Call(Generic[T]):
             while True:
                 try:
                     result = self._attempt(transaction)
-                except Exception as error:  # noqa: BLE001  # raised again, unless it is the engine's
-                    transaction = self._prepare(transaction, error)
+                except Exception as error:
+                    code = error_code(error)
+                    if code is None:
+                        raise
+                    transaction = self._prepare(transaction, error, code)
                     continue
                 if self._retries:
                     self._tell_of_retries()
@@ -157,11 +160,8 @@ class _Call(Generic[T]):
             return self._wrote(result)
         return any(True for _ in tr.get_range(_WRITTEN, _WRITTEN + b"\xff\xff", limit=1))
 
-    def _prepare(self, tr: Any, error: Exception) -> Any:
+    def _prepare(self, tr: Any, error: Exception, code: int) -> Any:
         """Return the transaction for the next attempt, or raise what ends the call."""
-        code = error_code(error)
-        if code is None:
-            raise error
         observing.engine_error(code)
         if not self._retries:
             self._failed_at = time.monotonic()
