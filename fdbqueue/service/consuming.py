@@ -130,8 +130,8 @@ class Consuming(Browsing):
             end: ``"min"`` or ``"max"``.
             wait: For how many seconds to wait where there is none; it takes what there is
                 as soon as there is one.
-            waits_while: Asked about once a second while it waits, and before it takes what
-                it has waited for; False ends the wait.
+            waits_while: Asked each time before it takes, and about once a second while it
+                waits; False ends the call, and nothing is taken or kept under the key.
             once: An idempotency key. The same call under the same key returns the same
                 items for a day, none of them too, and takes them once; ``wait`` may differ.
             tr: The transaction to take part in; then there is no waiting.
@@ -343,16 +343,16 @@ class Consuming(Browsing):
             if wait is not None:
                 raise InvalidInput(queue=self.name, reason="a transaction cannot wait")
             return take(self._taker, tr, want)
-        while True:
+        while waits_while is None or waits_while():
             rung = self._crowd.bell.rung
             items = self._take_together(want)
             if items or is_answered(want.call):
                 return items
             if time.monotonic() >= deadline:
                 return self._found_empty(want, want.call)
-            is_awake = self._crowd.bell.wait(rung, deadline, waits_while)
-            if not is_awake or (waits_while is not None and not waits_while()):
-                return []
+            if not self._crowd.bell.wait(rung, deadline, waits_while):
+                break
+        return []
 
     def _deadline(self, wait: float | None) -> float:
         """Return when to give up waiting, by :func:`time.monotonic`."""
