@@ -145,7 +145,8 @@ class QueuePageOutput(serializers.Serializer[Any]):
 
     queues = QueueOutput(many=True)
     cursor = serializers.CharField(
-        allow_null=True, help_text="Of the next page; null when there is none."
+        allow_null=True,
+        help_text="Of the next page, also where this one is short or empty; null on the last.",
     )
 
 

@@ -89,12 +89,16 @@ class QueueViewSet(ViewSet):
         return cycles.cut_response(final)
 
     def list(self, request: Request) -> Response:
-        """Show the queues that the user may see, a page at a time."""
+        """Show the queues that the user may see, a page at a time; a page may be short."""
         asked = parsing.query(request, inputs.QueuesQuery)
         position = pagination.queue_position(asked.get("cursor"))
         catalog = self._begin()
         names, following = visible(
-            catalog, _may_view(request.user), after=position, limit=asked["limit"]
+            catalog,
+            _may_view(request.user),
+            after=position,
+            limit=asked["limit"],
+            is_late=deadlines.is_half_over,
         )
         queues = [catalog.queue(name) for name in names]
         count = functools.partial(counts_of, queues=queues)

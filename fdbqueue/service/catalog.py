@@ -156,17 +156,26 @@ class Catalog:
     def names(self, *, after: str = "", limit: int | None = None) -> list[str]:
         """Return the names of the queues, sorted.
 
-        These are the plain names, and the names that fit a pattern under which something
-        is stored; the latter cost about two reads each, many at a time. A queue that was
-        drained is among them, for it keeps its counts; one that was cleared is not.
-
         Args:
             after: Only names that sort after this one.
             limit: The most names; None for all.
         """
+        return list(itertools.islice(self.each_name(after=after), limit))
+
+    def each_name(self, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the queues, sorted, and read them as they are asked for.
+
+        These are the plain names, and the names that fit a pattern under which something
+        is stored; the latter cost about two reads each, a thousand names in a transaction. A
+        queue that was drained is among them, for it keeps its counts; one that was cleared is
+        not.
+
+        Args:
+            after: Only names that sort after this one.
+        """
         named = sorted(name for name in self._named if name > after)
-        merged = heapq.merge(named, self._existing(after))
-        return list(itertools.islice((name for name, _ in itertools.groupby(merged)), limit))
+        for name, _ in itertools.groupby(heapq.merge(named, self._existing(after))):
+            yield name
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
         """Return the queues of :meth:`names`, in their order."""
