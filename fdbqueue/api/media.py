@@ -11,6 +11,8 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.utils.encoders import JSONEncoder
 
+from fdbqueue import conf
+from fdbqueue.api.room import Room
 from fdbqueue.service import strict_json
 from fdbqueue.service.codecs import MAX_JSON_DEPTH
 
@@ -45,15 +47,23 @@ class StrictJSONParser(BaseParser):
         self,
         stream: IO[Any],
         media_type: str | None = None,  # noqa: ARG002  # JSON is UTF-8
-        parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002  # as above
+        parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the body.
+        """Return the body; where the context has a stack ``held``, its room is held by that.
 
         Raises:
             ParseError: It is refused; the message says why.
+            DeadlineExceeded: There was no room for it in time.
         """
+        text = stream.read()
+        held = (parser_context or {}).get("held")
+        if held is not None:
+            limits = conf.api()
+            held.enter_context(
+                _room.taken(len(text), limits.max_body_bytes, limits.timeout_seconds)
+            )
         try:
-            body = _decode(stream.read().decode())
+            body = _decode(text.decode())
         except RecursionError:
             raise _too_deep() from None
         except ValueError as error:
@@ -93,6 +103,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
+_room = Room()
 _encode = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _CONTAINERS = frozenset({dict, list})
 _decode = strict_json.decoder(object_pairs_hook=_object).decode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -61,13 +62,15 @@ class QueueViewSet(ViewSet):
         return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answer a request, and let go of it: see :mod:`fdbqueue.api.cycles`."""
-        with cycles.forgotten(self):
+        """Answer a request, and let go of it: of its room, its body, and of all it refers to."""
+        with cycles.forgotten(self), contextlib.ExitStack() as self.held:
             return super().dispatch(request, *args, **kwargs)
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
         """Return DRF's request, which holds neither the view nor itself."""
-        return cycles.cut_request(super().initialize_request(request, *args, **kwargs))
+        made = cycles.cut_request(super().initialize_request(request, *args, **kwargs))
+        made.parser_context["held"] = self.held
+        return made
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Do what comes before the action, and nothing for a body that is too long."""
@@ -203,6 +206,7 @@ class QueueViewSet(ViewSet):
     ) -> Response:
         """Pop or lease: what the body asks for are the arguments of the service's method."""
         asked = parsing.checked(body, parsing.body(request))
+        self.held.close()  # what is left of the body is small, and this may wait for long
         once, queue = parsing.once(request), self._queue(name, asked["wait"])
         still = functools.partial(is_open, request)
         found = take(queue, asked.pop("limit"), waits_while=still, once=once, **asked)
