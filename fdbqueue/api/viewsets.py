@@ -68,13 +68,12 @@ class QueueViewSet(ViewSet):
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
         """Return DRF's request, which holds neither the view nor itself."""
-        made = cycles.cut_request(super().initialize_request(request, *args, **kwargs))
-        made.parser_context["held"] = self.held
-        return made
+        return cycles.cut_request(super().initialize_request(request, *args, **kwargs))
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Do what comes before the action, and nothing for a body that is too long."""
         parsing.check_length(request)
+        request.parser_context["held"] = self.held
         super().initial(request, *args, **kwargs)
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
