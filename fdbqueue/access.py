@@ -54,32 +54,41 @@ def may_in_general(user: Any, permission: str) -> bool:
 
 
 def visible(
-    catalog: Catalog, may_view: Callable[[str], bool], *, after: str = "", limit: int
+    catalog: Catalog,
+    may_view: Callable[[str], bool],
+    *,
+    after: str = "",
+    limit: int,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> tuple[list[str], str | None]:
-    """Return the next names that somebody may know, and the one of them to go on behind.
+    """Return the next names that a user may know, and the name to go on behind, if there are more.
 
-    The others are passed by, as many as there are.
+    The others are passed by, as many as there are. Where that takes too long there may be fewer
+    names than asked for, even none, and the name to go on behind is one that was passed by: do
+    not show it.
 
     Args:
         catalog: The queues.
-        may_view: Tells of a name whether they may.
+        may_view: Tells of a name whether the user may know it.
         after: Only names that sort after this one.
         limit: The most names.
+        is_late: Asked after each name; True ends the search.
 
     Raises:
-        PermissionDenied: There are queues, and none is for them.
+        PermissionDenied: There are queues, and none is for this user.
     """
     names: list[str] = []
-    passed = after
-    while len(names) <= limit:
-        looked_at = catalog.names(after=passed, limit=limit + 1)
-        names += [name for name in looked_at if may_view(name)]
-        passed = looked_at[-1] if looked_at else passed
-        if len(looked_at) <= limit:
-            break
-    if passed and not names and not after:
+    name = None
+    for name in catalog.each_name(after=after):
+        if may_view(name):
+            names.append(name)
+        if len(names) > limit:
+            return names[:limit], names[limit - 1]
+        if is_late():
+            return names, name
+    if name is not None and not names and not after:
         raise PermissionDenied
-    return names[:limit], names[limit - 1] if len(names) > limit else None
+    return names, None
 
 
 def _is_somebody(user: Any) -> bool:

@@ -62,6 +62,12 @@ def _left_of_request() -> float:
     return min(left, timeout_seconds) if reads_only else timeout_seconds
 
 
+def is_half_over() -> bool:
+    """Tell whether half of the time is over that :func:`begin` has given this thread."""
+    timeout_seconds, end, _ = _limits.get(_UNLIMITED)
+    return time.monotonic() > end - timeout_seconds / 2
+
+
 _impatient: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()
 
 

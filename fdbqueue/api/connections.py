@@ -1,4 +1,4 @@
-"""Whether the client of a request is still there, where the server can tell."""
+"""Tell whether the client of a request is still there, where the server can know it."""
 
 from __future__ import annotations
 

@@ -159,7 +159,8 @@ class QueuePageOutput(serializers.Serializer[Any]):
 
     queues = QueueOutput(many=True)
     cursor = serializers.CharField(
-        allow_null=True, help_text="Of the next page; null when there is none."
+        allow_null=True,
+        help_text="Of the next page, also where this one is short or empty; null on the last.",
     )
 
 
@@ -186,7 +187,8 @@ class ErrorOutput(serializers.Serializer[Any]):
 
 def items(queue: Queue, found: Sequence[Item], kind: type[ItemOutput] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
-    return list(kind(found, many=True, context={"codec": queue.codec.name}).data)
+    output = kind(context={"codec": queue.codec.name})
+    return [output.to_representation(one) for one in found]
 
 
 def held(done: str, found: Held | None) -> dict[str, Any]:

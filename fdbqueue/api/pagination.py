@@ -1,5 +1,8 @@
 """Cursors: positions in one queue, signed, so that no other queue's and no key passes.
 
+The cursor of the list of queues is sealed besides: it may hold a name that its reader may not
+know.
+
 A cursor stays good while others push and pop, and for as long as the project keeps its
 ``SECRET_KEY`` (or has it among its ``SECRET_KEY_FALLBACKS``).
 
@@ -15,6 +18,7 @@ import base64
 from django.core.signing import BadSignature, Signer
 from rest_framework.exceptions import ValidationError
 
+from fdbqueue.api import sealing
 from fdbqueue.service import Queue
 from fdbqueue.service.keyspace import FOREIGN
 
@@ -42,20 +46,22 @@ def item_position(queue: Queue, end: str, state: str, cursor: str | None) -> str
 
 
 def queue_cursor(name: str | None) -> str | None:
-    """Return the cursor behind the queue of a name, None where there is no next page.
-
-    The name can be read in it: it must be one that the cursor's reader may know.
-    """
-    return None if name is None else _signer().sign(name)
+    """Return the cursor behind the queue of a name, None where there is no next page."""
+    return None if name is None else sealing.seal(name, _SALT)
 
 
 def queue_position(cursor: str | None) -> str:
     """Return the name that a cursor is behind, empty where there is no cursor.
 
     Raises:
-        ValidationError: It is no cursor of the list of queues.
+        ValidationError: It is not a cursor of the list of queues.
     """
-    return "" if cursor is None else _unsigned(_signer(), cursor)
+    if cursor is None:
+        return ""
+    try:
+        return sealing.unseal(cursor, _SALT)
+    except BadSignature as error:
+        raise _refused() from error
 
 
 def _list(queue: Queue, end: str, state: str) -> tuple[str, ...]:
@@ -82,4 +88,8 @@ def _unsigned(signer: Signer, cursor: str) -> str:
     try:
         return signer.unsign(cursor)
     except BadSignature as error:
-        raise ValidationError({"cursor": ["It is no cursor of this list."]}) from error
+        raise _refused() from error
+
+
+def _refused() -> ValidationError:
+    return ValidationError({"cursor": ["It is no cursor of this list."]})

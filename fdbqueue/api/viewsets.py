@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from rest_framework.viewsets import ViewSet
 
 from fdbqueue import conf, deadlines, service
 from fdbqueue.access import LEASE, POP, PUSH, VIEW, may, may_in_general, visible
-from fdbqueue.api import errors, inputs, outputs, pagination, parsing
+from fdbqueue.api import cycles, errors, inputs, outputs, pagination, parsing
 from fdbqueue.api.connections import is_open
 from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.permissions import QueuePermission
@@ -104,12 +105,22 @@ class QueueViewSet(ViewSet):
         asks_what_it_is = self.action == "metadata"
         return next(iter(self.action_map.values())) if asks_what_it_is else self.action
 
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Answer a request, and let go of it: of its room, its body, and of all it refers to."""
+        with cycles.forgotten(self), contextlib.ExitStack() as self.held:
+            return super().dispatch(request, *args, **kwargs)
+
+    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
+        """Return DRF's request, which holds neither the view nor itself."""
+        return cycles.cut_request(super().initialize_request(request, *args, **kwargs))
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Do what comes before the action; nothing that reads the body comes before the checks."""
         parsing.check_address(request)
         parsing.check_length(request)
         if self.action is not None:
             parsing.check_media(request)
+        request.parser_context["held"] = self.held
         super().initial(request, *args, **kwargs)
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
@@ -124,15 +135,19 @@ class QueueViewSet(ViewSet):
         """Return the response, not to be kept by anything in between: it was of that moment."""
         final = super().finalize_response(request, response, *args, **kwargs)
         final.headers.setdefault("Cache-Control", "no-store")
-        return final
+        return cycles.cut_response(final)
 
     def list(self, request: Request) -> Response:
-        """Show the queues that the user may see, a page at a time."""
+        """Show the queues that the user may see, a page at a time; a page may be short."""
         asked = parsing.query(request, inputs.QueuesQuery)
         position = pagination.queue_position(asked.get("cursor"))
         catalog = self._begin()
         names, following = visible(
-            catalog, _may_view(request.user), after=position, limit=asked["limit"]
+            catalog,
+            _may_view(request.user),
+            after=position,
+            limit=asked["limit"],
+            is_late=deadlines.is_half_over,
         )
         queues = [catalog.queue(name) for name in names]
         count = functools.partial(counts_of, queues=queues)
@@ -228,6 +243,7 @@ class QueueViewSet(ViewSet):
     ) -> Response:
         """Pop or lease: what the body asks for are the arguments of the service's method."""
         asked = parsing.checked(body, parsing.body(request))
+        self.held.close()  # what is left of the body is small, and this may wait for long
         once, queue = parsing.once(request), self._queue(name, asked["wait"])
         still = functools.partial(is_open, request)
         found = take(queue, asked.pop("limit"), waits_while=still, once=once, **asked)

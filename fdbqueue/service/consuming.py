@@ -145,8 +145,8 @@ class Consuming(Browsing):
             end: ``"min"`` or ``"max"``.
             wait: For how many seconds to wait where there is none; it takes what there is
                 as soon as there is one.
-            waits_while: Asked about once a second while it waits, and before it takes what
-                it has waited for; False ends the wait.
+            waits_while: Asked each time before it takes, and about once a second while it
+                waits; False ends the call, and nothing is taken or kept under the key.
             once: An idempotency key. The same call under the same key returns the same
                 items for a day, none of them too, and takes them once; ``wait`` may differ.
             tr: The transaction to take part in; then there is no waiting.
@@ -551,16 +551,16 @@ class Consuming(Browsing):
                 raise InvalidInput(queue=self.name, reason="a transaction cannot wait")
             return [*take(self._taker, tr, request)]
         watch = self._poppers.watch
-        while True:
+        while waits_while is None or waits_while():
             seen = watch.generation
             items = self._take_together(request)
             if items or is_answered(request.call):
                 return [*items]
             if time.monotonic() >= deadline:
                 return self._found_empty(request, request.call)
-            is_awake = watch.wait(seen, deadline, waits_while, database=self.database)
-            if not is_awake or (waits_while is not None and not waits_while()):
-                return []
+            if not watch.wait(seen, deadline, waits_while, database=self.database):
+                break
+        return []
 
     def _deadline(self, wait: float | None) -> float:
         """Return when to give up waiting, by :func:`time.monotonic`."""

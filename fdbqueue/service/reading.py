@@ -159,7 +159,10 @@ class ItemReader:
         """
         position = self._position(place)
         if isinstance(position, CorruptItem):
-            raise position
+            try:
+                raise position
+            finally:
+                del position  # its traceback holds this frame, and with it the caller's items
         return position.sequence
 
     def _position(self, place: bytes) -> Position | CorruptItem:

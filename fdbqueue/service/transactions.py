@@ -167,19 +167,26 @@ class _Call(Generic[T]):
                     found = self._settle(tr) if self._unsettled is not None else None
                     result = self._attempt(tr) if found is None else found
                     break
-                except Exception as error:  # noqa: BLE001  # raised again, unless it is the engine's
-                    tr = self._prepare(tr, error)
+                except Exception as error:
+                    code = error_code(error)
+                    if code is None:
+                        raise
+                    tr = self._prepare(tr, error, code)
             if self._retries:
                 self._tell_of_retries()
             is_done = True
             return result
         except BaseException as error:
-            raised = self._told(error)
             if tr is not None:
                 tr.cancel()
+            raised = self._told(error)
             if raised is error:
+                del raised  # an error that its own frames refer to keeps all of them
                 raise
-            raise raised from error
+            try:
+                raise raised from error
+            finally:
+                del raised
         finally:
             if self._receipt is not None and (is_done or self._unsettled is None):
                 self._receipt.give_back()
@@ -244,11 +251,8 @@ class _Call(Generic[T]):
         version: int = tr.get_read_version().wait()
         return version - self._since >= MIN_SWEPT_VERSIONS
 
-    def _prepare(self, tr: Any, error: Exception) -> Any:
+    def _prepare(self, tr: Any, error: Exception, code: int) -> Any:
         """Return the transaction for what comes next, or raise what ends the call."""
-        code = error_code(error)
-        if code is None:
-            raise error
         observing.engine_error(code)
         if not self._retries:
             self._failed_at = time.monotonic()

@@ -58,6 +58,16 @@ def may_last(user: Any, permission: str, name: str) -> bool:
     return name == "user-999"
 
 
+#: What takes time when somebody asks the rule below, by a test that counts it.
+watch: Any = None
+
+
+def may_last_after_a_second(user: Any, permission: str, name: str) -> bool:
+    """Let everybody look at the very last queue; each answer takes a second."""
+    watch.seconds += 1
+    return name == "user-999"
+
+
 def may_nothing(user: Any, permission: str, name: str) -> Any:
     """Say no with what is merely falsy."""
     return None

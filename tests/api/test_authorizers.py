@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import access, service
 from tests.api import rules
+from tests.api.test_deadlines import Stopwatch
 from tests.api.test_errors import REQUESTS
 from tests.api.test_permissions import ALL
 
@@ -268,6 +270,82 @@ def test_what_is_visible_may_be_far_behind(
     many.queue("user-999").push(1)
     authorizer("may_last")
     assert listed(root(), 1) == [["user-999"]]
+
+
+def test_the_list_answers_before_its_time_is_over(
+    root: Callable[[], APIClient],
+    many: service.Catalog,
+    allow: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pages may be empty then, but each goes on behind the one before, and none is left out."""
+    many.queue("user-999").push(1)
+    watch = Stopwatch()
+    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr(rules, "watch", watch)
+    allow(AUTHORIZER="tests.api.rules.may_last_after_a_second", TIMEOUT_SECONDS=10)
+    began = watch.seconds
+    pages = listed(root())
+    assert watch.seconds - began == len(many.names())
+    assert [name for page in pages for name in page] == ["user-999"]
+    assert len(pages) == -(-len(many.names()) // 6)  # the sixth second is beyond half of ten
+
+
+def test_a_page_has_one_name_at_least_looked_at(
+    root: Callable[[], APIClient],
+    many: service.Catalog,
+    allow: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However slow the rule, the list comes to its end."""
+    watch = Stopwatch()
+    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr(rules, "watch", watch)
+    allow(AUTHORIZER="tests.api.rules.may_last_after_a_second", TIMEOUT_SECONDS=1.5)
+    assert len(listed(root())) == len(many.names()) + 1  # the last is empty
+
+
+def test_a_cursor_tells_no_name(
+    root: Callable[[], APIClient],
+    many: service.Catalog,
+    allow: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page that ends behind another user's queue does not say what it is called."""
+    watch = Stopwatch()
+    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr(rules, "watch", watch)
+    allow(AUTHORIZER="tests.api.rules.may_last_after_a_second", TIMEOUT_SECONDS=1.5)
+    cursors, address = [], "/api/queues/"
+    while (cursor := root().get(address).json()["cursor"]) is not None:
+        cursors.append(cursor)
+        address = f"/api/queues/?cursor={cursor}"
+    assert len(set(cursors)) == len(many.names())
+    assert len({len(cursor) for cursor in cursors}) == 1
+    for cursor in cursors:
+        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        assert not any(name.encode() in raw or name in cursor for name in many.names())
+
+
+def test_a_few_queues_among_five_thousand(
+    root: Callable[[], APIClient], queues: service.Catalog, authorizer: Callable[[str], None]
+) -> None:
+    """A page of one is found in time, or on a page that follows, and never refused with 503."""
+    place: Any = queues.queue("user-0000").subspace
+    before = place.key().removesuffix(b"user-0000\x00")
+    for start in range(0, 5_000, 1_000):
+        keys = [before + b"user-%04d\x00x" % number for number in range(start, start + 1_000)]
+        service.run(queues.database, lambda tr, keys=keys: [tr.set(key, b"") for key in keys] and 0)
+    queues.queue("user-999").push(1)
+    authorizer("may_last")
+    client, address, found = root(), "/api/queues/?limit=1", []
+    page: Any = {"cursor": ""}
+    while page["cursor"] is not None:
+        response = client.get(f"{address}&cursor={page['cursor']}" if page["cursor"] else address)
+        assert response.status_code == 200, response.content
+        page = response.json()
+        found += [queue["name"] for queue in page["queues"]]
+    assert found == ["user-999"]
 
 
 def test_inactive_users_and_object_permissions(

@@ -111,6 +111,24 @@ def test_unicode_is_sent_as_utf_8(api: APIClient) -> None:
     assert "花蓮".encode() in api.post("/api/queues/mail/push/", {"value": "花蓮"}).content
 
 
+@pytest.mark.parametrize("parameter", ["indent=8", "indent=1", 'indent="8"', "q=1; indent=4"])
+def test_an_answer_is_as_compact_as_the_value(api: APIClient, parameter: str) -> None:
+    """Whoever asks for indentation does not make megabytes of a value of 99 kB."""
+    value: Any = []
+    for _ in range(195):
+        value = [value, *([] for _ in range(165))]
+    body = json.dumps({"value": value}, separators=(",", ":"))
+    accept = {"Accept": f"application/json; {parameter}"}
+    path = "/api/queues/mail/"
+    pushed = api.post(f"{path}push/", body, content_type="application/json", headers=accept)
+    peeked = api.get(f"{path}peek/?limit=5", headers=accept)
+    for response in (pushed, peeked):
+        assert response.status_code in {200, 201}
+        assert response["Content-Type"] == "application/json"
+        assert len(response.content) < len(body) + 500
+    assert peeked.json()["items"] == [pushed.json()]
+
+
 def test_half_a_surrogate_pair_from_others(api: APIClient, queues: service.Catalog) -> None:
     """A string that has no UTF-8, written by others, is popped in escapes, not lost."""
     mail = queues.queue("mail")

@@ -337,3 +337,17 @@ def test_an_answer_is_not_kept_of_a_wait_that_was_given_up(fifo, waiting):
     assert found.result(LONG_SECONDS) == []
     item = fifo.push("late")
     assert fifo.pop_many(1, once="key") == [item]
+
+
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+@pytest.mark.parametrize("wait", [None, LONG_SECONDS])
+def test_who_gave_up_before_the_first_take_takes_nothing(fifo, operation, wait):
+    """What is there stays there, and the key is not used."""
+    fifo.push_many(range(3))
+    take = getattr(fifo, operation)
+    assert take(2, wait=wait, waits_while=lambda: False, once="key") == []
+    assert (fifo.size(), fifo.counts().leased) == (3, 0)
+    assert [item.value for item in take(2, wait=wait, waits_while=lambda: True, once="key")] == [
+        0,
+        1,
+    ]

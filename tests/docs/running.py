@@ -68,6 +68,7 @@ class Runner:
             "ini": lambda block: configparser.RawConfigParser(strict=False).read_string(block.text),
             "http": _http,
             "dockerfile": _dockerfile,
+            "nginx": _nginx,
             "text": lambda block: None,
         }
         for block in self._page.blocks:
@@ -272,6 +273,19 @@ def _http(block: Block) -> None:
             raise Failure(f"no header: {line}")
     if body.strip():
         json.loads(body)
+
+
+def _nginx(block: Block) -> None:
+    """Check that each line opens a block, ends one, or is a directive; and that all are ended."""
+    depth = 0
+    for line in filter(None, map(str.strip, block.text.splitlines())):
+        if not re.fullmatch(r"\}|[a-z_]+( [^{};]+)?( \{|;)", line):
+            raise Failure(f"{line!r} is not a directive")
+        depth += {"{": 1, "}": -1}.get(line[-1], 0)
+        if depth < 0:
+            raise Failure("a block is ended that was not begun")
+    if depth:
+        raise Failure("a block is not ended")
 
 
 def _dockerfile(block: Block) -> None:

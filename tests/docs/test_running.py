@@ -51,6 +51,9 @@ BAD = {
     "no ini": "```ini\na\n```",
     "no header": "```http\nGET / HTTP/1.1\nnonsense\n```",
     "no instruction": "```dockerfile\nfrom x\n```",
+    "no directive": "```nginx\nserver {\n    listen 80\n}\n```",
+    "an open block": "```nginx\nserver {\n    listen 80;\n```",
+    "a block ended twice": "```nginx\nserver {\n}\n}\nserver {\n```",
 }
 
 

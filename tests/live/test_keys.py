@@ -63,10 +63,10 @@ def test_one_batch_of_two_with_one_key(rivals, client, name):
 
 
 def test_the_key_recovers_a_lost_answer(server, client, name):
-    """The item that was popped for a client that had gone is there for its second try."""
+    """The item that was popped for a client that left without it is there for its second try."""
     pushed = client.post(f"{name}/push/", {"value": "kept"})
-    client.send(f"{name}/pop/", {}, key="mine").close()
-    wait_until(lambda: server.answered(f"{name}/pop/"))
+    with client.send(f"{name}/pop/", {}, key="mine"):  # one that never reads the answer
+        wait_until(lambda: server.answered(f"{name}/pop/"))
     assert client.post(f"{name}/pop/", {}) == {"items": []}
     again = client.ask(f"{name}/pop/", {}, key="mine")
     assert again.headers[REPLAYED] == "true"

@@ -84,6 +84,19 @@ class FDBError(Exception):
         return f"FDBError({self.code})"
 
 
+def anew(error: Exception) -> Exception:
+    """Return an error to raise for one that is kept: the engine's own as a new one.
+
+    An error's traceback holds the frames it went through, and those hold what keeps the error:
+    a cycle, on which hangs all that the callers had in their hands.
+    """
+    if not isinstance(error, FDBError):
+        return error
+    made = FDBError(error.code)
+    made.__cause__ = error.__cause__
+    return made
+
+
 class Predicates:
     """Classify errors as ``fdb.predicates`` does."""
 

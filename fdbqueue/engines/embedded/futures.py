@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.errors import FDBError, anew
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Future(Generic[T]):
     def wait(self) -> T:
         """Return the result, or raise the error."""
         if self._error is not None:
-            raise self._error
+            raise anew(self._error)
         return self._result  # type: ignore[return-value]  # None is a result of Future[None]
 
     def is_ready(self) -> bool:
@@ -123,7 +123,7 @@ class WorkFuture(Future[T]):
             try:
                 self._result = self._work()
             except Exception as error:  # noqa: BLE001  # a future carries whatever went wrong
-                self._error = error
+                self._error = anew(error)
             self._work = None
 
     done = is_ready
@@ -225,7 +225,7 @@ class Value(Future["Value"]):
     def value(self) -> bytes | None:
         """The bytes read, or None; raises the read's error."""
         if self._error is not None:
-            raise self._error
+            raise anew(self._error)
         return self._result  # type: ignore[return-value]  # holds the bytes, not the future
 
     def wait(self) -> Value:

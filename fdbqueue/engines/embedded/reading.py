@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from fdbqueue.engines.embedded import special_keys
 from fdbqueue.engines.embedded.attempt import Attempt
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.errors import FDBError, anew
 from fdbqueue.engines.embedded.futures import Future, Value
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.options import OptionValues
@@ -112,7 +112,7 @@ class Reading:
         with self._lock:
             try:
                 if self._deferred is not None:
-                    raise self._deferred
+                    raise anew(self._deferred)
                 self._check_failure()
                 if self._attempt.read_version is None:
                     self._open_snapshot()
@@ -171,7 +171,7 @@ class Reading:
             try:
                 return future(read(self._view(snapshot)))
             except (FDBError, EngineUnavailable) as error:
-                self._read_failure = error
+                self._read_failure = anew(error)
                 return future(error=error)
 
     def _view(self, snapshot: bool) -> View:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from fdbqueue.engines.embedded.attempt import Attempt
 from fdbqueue.engines.embedded.backoff import Backoff
 from fdbqueue.engines.embedded.commits import CommitRequest, Committer
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.errors import FDBError, anew
 from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.mutators import Writes
@@ -117,7 +117,7 @@ class Transaction(Reads, Reading, Writes):
     def _commit_request(self) -> CommitRequest | None:
         """Return what to commit, None when nothing was written."""
         if self._read_failure is not None:
-            raise self._read_failure
+            raise anew(self._read_failure)
         attempt = self._attempt
         mutations = attempt.writes.mutations()
         size = attempt.size(mutations)
@@ -146,7 +146,7 @@ class Transaction(Reads, Reading, Writes):
             if request.error is not None:
                 self.note_timeout()
                 self._end_stamps(error=FDBError(2020))
-                raise request.error
+                raise anew(request.error)
             self._committed_version = request.version
             self._attempt.read_version = request.read_version
             self._attempt.versionstamped_keys = []  # now known, and in the conflict ranges
@@ -286,7 +286,7 @@ class Transaction(Reads, Reading, Writes):
         if self.option_values.persistent.timeout_ms:
             self.note_timeout()
         if self._failure is not None:
-            raise self._failure
+            raise anew(self._failure)
 
     def _check_not_committing(self) -> None:
         if self._commit_started:
@@ -296,7 +296,7 @@ class Transaction(Reads, Reading, Writes):
 
     def _check_usable(self) -> None:
         if self._deferred is not None:
-            raise self._deferred
+            raise anew(self._deferred)
         self._check_not_committing()
         self._check_failure()
 

@@ -151,9 +151,13 @@ class Combiner:
         except BaseException as error:
             error.outcome_known = self._leave(operation)  # type: ignore[attr-defined]
             raise
-        if operation.error is not None:
-            raise operation.error
-        return operation.result
+        own, operation.error = operation.error, None
+        if own is None:
+            return operation.result
+        try:
+            raise own
+        finally:
+            del own  # an error that its own frames refer to keeps all of them
 
     def _does_alone(self, operation: Operation) -> bool:
         """Do an operation in its own thread, unless others wait or work."""

@@ -223,7 +223,10 @@ def take(taker: Taker, tr: Any, request: TakeRequest) -> list[Item]:
         result = Round(taker, tr, request.end).serve([request], lambda: ([request], 1), helps=False)
         for _, items in result.results:
             if isinstance(items, Exception):
-                raise items
+                try:
+                    raise items
+                finally:
+                    del items, result  # an error that its own frames refer to keeps them
             if request.call is not None and not items and not request.call.replayed:
                 taker.answers.keep_items(tr, request.call, [], [])
             return items

@@ -1,0 +1,130 @@
+"""The room that bodies have in a process: how much, in which order, and until when."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from fdbqueue.api import media
+from fdbqueue.api.room import SMALL_BYTES, Room
+from fdbqueue.exceptions import DeadlineExceeded
+from tests.api.test_waiting import Waiting, waiting_requests
+from tests.engines.children import wait_until
+
+LIMIT, LONG = 100_000, 60
+PUSH = "/api/queues/mail/push/"
+
+
+@pytest.fixture
+def client(root: Callable[[], APIClient], queues: service.Catalog) -> APIClient:
+    """A client for threads."""
+    return root()
+
+
+def in_line(room: Room) -> int:
+    """Return how many wait for room."""
+    return len(room._line)
+
+
+def large(**body: Any) -> str:
+    """Return a body that needs room, whatever is in it."""
+    return json.dumps(body) + " " * SMALL_BYTES
+
+
+def test_what_fits_together_goes_together() -> None:
+    """Up to the last byte; what is longer than all of it has it alone."""
+    room = Room()
+    with contextlib.ExitStack() as held:
+        for size in (50_000, 30_000, 20_001):
+            with pytest.raises(DeadlineExceeded) if size == 20_001 else contextlib.nullcontext():
+                held.enter_context(room.taken(size, LIMIT, 0))
+        with pytest.raises(DeadlineExceeded):
+            held.enter_context(room.taken(10 * LIMIT, LIMIT, 0))
+    with room.taken(10 * LIMIT, LIMIT, 0), pytest.raises(DeadlineExceeded):
+        held.enter_context(room.taken(SMALL_BYTES + 1, LIMIT, 0))
+
+
+def test_small_bodies_do_not_wait() -> None:
+    """Not even where there is no room."""
+    room = Room()
+    with room.taken(LIMIT, LIMIT, 0), room.taken(SMALL_BYTES, LIMIT, 0):
+        pass
+
+
+def test_those_who_wait_have_their_turns_in_order() -> None:
+    """A large body is not passed by small ones for ever; one that gives up lets the next go on."""
+    room, order, sizes = Room(), [], [LIMIT, 30_000, 90_000, 30_000]
+
+    def take(number: int) -> None:
+        with room.taken(sizes[number], LIMIT, LONG):
+            order.append(number)
+
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        with room.taken(30_000, LIMIT, 0):
+            done = []
+            for number in range(len(sizes)):
+                done.append(pool.submit(take, number))
+                wait_until(lambda number=number: in_line(room) == number + 1)
+            with pytest.raises(DeadlineExceeded), room.taken(30_000, LIMIT, 0):
+                pass
+            assert order == []
+        for one in done:
+            one.result(LONG)
+    assert order == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (PUSH, {"value": 1}, 201),
+        (PUSH, {"items": [{"value": 1}]}, 201),
+        (PUSH, {"value": 1, "x": 1}, 400),
+        (PUSH, {}, 400),
+        ("/api/queues/nope/push/", {"value": 1}, 404),
+        ("/api/queues/mail/pop/", {}, 200),
+        ("/api/queues/mail/lease/", {}, 200),
+        ("/api/queues/mail/ack/", {"lease": "x"}, 400),
+        ("/api/queues/mail/nack/", {"lease": "x"}, 400),
+        ("/api/queues/mail/extend/", {"lease": "x"}, 400),
+    ],
+)
+def test_a_request_leaves_no_room_taken(
+    client: APIClient, path: str, body: Any, status: int
+) -> None:
+    """Whatever became of it, and also where its body is no JSON."""
+    for text, expected in ((large(**body), status), (large(**body) + "}", 400)):
+        assert client.post(path, text, content_type="application/json").status_code == expected
+        assert media._room._used_bytes == 0
+
+
+def test_a_push_waits_for_room_and_is_refused_in_time(
+    client: APIClient, queues: service.Catalog, allow: Callable[..., None]
+) -> None:
+    """Nothing was changed then, and a small push is made meanwhile."""
+    allow(TIMEOUT_SECONDS=0.1, MAX_BODY_BYTES=LIMIT)
+    with media._room.taken(LIMIT, LIMIT, 0):
+        refused = client.post(PUSH, large(value=1), content_type="application/json")
+        assert (refused.status_code, refused.json()["code"]) == (503, "deadline_exceeded")
+        assert "Retry-After" in refused
+        allow(TIMEOUT_SECONDS=LONG, MAX_BODY_BYTES=LIMIT)
+        assert client.post(PUSH, {"value": "small"}).status_code == 201
+    assert [item.value for item in queues.queue("mail")] == ["small"]
+    assert client.post(PUSH, large(value=1), content_type="application/json").status_code == 201
+
+
+@pytest.mark.parametrize("verb", ["pop", "lease"])
+def test_a_wait_for_items_takes_no_room(client: APIClient, verb: str) -> None:
+    """However long its body is: other bodies have the room meanwhile."""
+    body = large(wait=20)
+    waiting = Waiting(client, f"/api/queues/mail/{verb}/", body, content_type="application/json")
+    wait_until(lambda: waiting_requests("mail"))
+    assert media._room._used_bytes == 0
+    assert client.post(PUSH, large(value=1), content_type="application/json").status_code == 201
+    assert [item["value"] for item in waiting.response().json()["items"]] == [1]
