@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import sqlite3
 import sys
 import threading
@@ -36,16 +37,16 @@ def other(database, start, monkeypatch):
     return commit
 
 
-def _each_place(work, on_enter=None):
-    """Yield after each run of ``work``, interrupted one place later each time."""
-    place = 1
+def _each_place(work, on_enter=None, stride=1):
+    """Yield after each run of ``work``, interrupted ``stride`` places later each time."""
+    place = random.randint(1, stride)
     while True:
         preemption = Preemption(place, on_enter and on_enter())
         preemption.run(work)
         if not preemption.was_interrupted:
             return
         yield place
-        place += 1
+        place += stride
 
 
 def test_an_interrupted_commit_blocks_none(database, other):
@@ -161,7 +162,7 @@ def test_an_interrupted_opening_or_closing(database, other, is_open):
     def reopen():
         database[b"a"] = b"1"
 
-    for place in _each_place(close if is_open else reopen):
+    for place in _each_place(close if is_open else reopen, stride=7):
         thread = threading.Thread(target=database.set, args=(b"n", b"%d" % place), daemon=True)
         thread.start()
         thread.join(_DEADLINE_SECONDS)
@@ -180,7 +181,7 @@ def test_an_interrupted_watch(database, other):
         transaction.watch(b"other")
         transaction.commit().wait()
 
-    for place in _each_place(watch):
+    for place in _each_place(watch, stride=3):
         transaction = database.create_transaction()
         following = transaction.watch(b"other")
         transaction.commit().wait()
@@ -189,3 +190,47 @@ def test_an_interrupted_watch(database, other):
         following.on_ready(lambda _, fired=fired: fired.set())
         assert fired.wait(_DEADLINE_SECONDS)
         database.watches.abandon(RuntimeError("the next one starts a thread"))
+
+
+_STORM = """
+class Alarm(Exception):
+    pass
+
+def alarm(*_):
+    raise Alarm
+
+signal.signal(signal.SIGALRM, alarm)
+told = unsure = 0
+say("ready")
+sys.stdin.readline()
+for number in range(int(sys.argv[2])):
+    transaction = database.create_transaction()
+    transaction.add(b"alarmed", (1).to_bytes(8, "little"))
+    future = None
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.00005 + number % 40 * 0.00001)
+        future = transaction.commit()
+        future.wait()
+        told += 1
+    except Alarm:
+        unsure += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+say(told)
+say(unsure)
+sys.stdin.readline()
+"""
+
+
+def test_a_storm_of_signals(database, start):
+    """Real signals in the thread that commits: no count is lost, and none is kept waiting."""
+    database[b"a"] = b"1"
+    alarmed = start(_STORM, 1_500)
+    alarmed.expect("ready")
+    alarmed.tell()
+    for _ in range(500):
+        run(database, lambda tr: tr.add(b"calm", b"\x01\x00\x00"))
+    told, unsure = int(alarmed.line()), int(alarmed.line())
+    run(database, lambda tr: tr.add(b"calm", b"\x01\x00\x00"))  # it lives, and holds nothing
+    assert int.from_bytes(bytes(database[b"calm"]), "little") == 501
+    assert told <= int.from_bytes(bytes(database[b"alarmed"] or b""), "little") <= told + unsure
+    assert unsure > 0

@@ -7,6 +7,7 @@ an error until the names lead to the opened files again, or the processes are st
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import time
@@ -19,15 +20,14 @@ from fdbqueue.exceptions import EngineUnavailable
 Identity = tuple[int, int]
 
 WAL, SHM, SYNC = "-wal", "-shm", "-sync"
-#: In ``-sync``: the file beside it was created, so that where it is missing it was lost.
-_CREATED = "created"
+#: In ``-sync``: says that the file was created, and which files are in use.
+MARK = "used"
 #: In ``-sync``: the lock files that order the writers.
 LOCKS = ("turnstile", "turn")
 #: A directory's time stamp may stand still this long while its content changes.
 _STAMP_GRANULARITY_NS = 50_000_000
 _LOST = "{} was deleted, moved or replaced while it was in use"
 _MISSING = "the file is missing or empty, which -sync beside it says was in use"
-_NO_LOG = "-wal was deleted, and processes that hold it may still run"
 
 
 class OpenFiles:
@@ -88,19 +88,48 @@ def _identity(path: str) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def refuse_lost(path: str) -> None:
-    """Refuse to make anew what was there and is not, for it may yet be put back.
+def join(path: str) -> int:
+    """Join the processes that use a file, and return the descriptor by which this one does.
+
+    Each holds a shared lock on a mark in ``-sync``, which says what files they have opened.
+    The caller has the writer's turn, and calls :func:`note` once it has opened them itself.
 
     Raises:
-        EngineUnavailable: The file is missing, though ``-sync`` says that it was created;
-            or its log is, and a process may still have it open.
+        EngineUnavailable: The names no longer lead to what the others have opened; or the
+            file is missing or empty, and was created before.
     """
-    wal, shm = path + WAL, path + SHM
-    if Path(path + SYNC, _CREATED).exists() and not _has_content(path):
-        raise EngineUnavailable(path=path, reason=_MISSING)
-    # SQLite makes -wal before -shm and removes it after: looked for twice, it was deleted
-    if not os.path.exists(wal) and os.path.exists(shm) and not os.path.exists(wal):
-        raise EngineUnavailable(path=path, reason=_NO_LOG)
+    mark = os.open(os.path.join(path + SYNC, MARK), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        noted = os.read(mark, 1000).decode()
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(mark, fcntl.LOCK_SH)
+            if noted and noted != _found(path):
+                raise EngineUnavailable(path=path, reason=_LOST.format("a file")) from None
+        if noted and not _has_content(path):
+            raise EngineUnavailable(path=path, reason=_MISSING)
+    except BaseException:
+        os.close(mark)
+        raise
+    return mark
+
+
+def note(path: str, mark: int) -> None:
+    """Note in the mark which files were opened, and let other processes join."""
+    os.ftruncate(mark, 0)
+    os.pwrite(mark, _found(path).encode(), 0)
+    fcntl.flock(mark, fcntl.LOCK_SH)
+
+
+def _found(path: str) -> str:
+    lines = []
+    for name in (path, path + WAL, path + SHM):
+        try:
+            lines.append("{} {}\n".format(*_identity(name)))
+        except FileNotFoundError:
+            lines.append("\n")
+    return "".join(lines)
 
 
 def obstacle_to_writing(path: str) -> str | None:
@@ -109,7 +138,7 @@ def obstacle_to_writing(path: str) -> str | None:
         return None
     directory = os.path.dirname(path)
     needed = [path, path + WAL if os.path.exists(path + WAL) else directory]
-    locks = [os.path.join(path + SYNC, name) for name in LOCKS]
+    locks = [os.path.join(path + SYNC, name) for name in (*LOCKS, MARK)]
     if all(map(os.path.exists, locks)):
         needed += locks
     else:
@@ -118,13 +147,6 @@ def obstacle_to_writing(path: str) -> str | None:
         if not os.access(name, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             return f"{name} may not be written"
     return None
-
-
-def note_created(path: str) -> None:
-    """Let :func:`refuse_lost` know that the file was created."""
-    mark = Path(path + SYNC, _CREATED)
-    if not mark.exists():
-        mark.touch()
 
 
 def _has_content(path: str) -> bool:

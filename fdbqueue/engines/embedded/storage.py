@@ -108,6 +108,7 @@ class Store:
         self._commits_until_look = _COMMITS_BETWEEN_LOOKS
         self._turnstile: int | None = None
         self._turn: int | None = None
+        self._mark: int | None = None
         self._locks_are_there = True
 
     # Snapshots
@@ -319,20 +320,19 @@ class Store:
             self._ready = True
 
     def _open_to_write(self) -> None:
-        files.refuse_lost(self.path)
         is_new = not os.path.isdir(self.sync_directory)
         try:
             self._open_locks()
             assert self._turn is not None
             try:
                 fcntl.flock(self._turn, fcntl.LOCK_EX)
-                files.refuse_lost(self.path)
+                self._mark = files.join(self.path)
                 self._writer = self.connect()
                 _check_or_create(self._writer)
+                files.note(self.path, self._mark)
             finally:
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
             self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-            files.note_created(self.path)
             self.files.opened(files.WAL, files.SHM)
         except BaseException:
             self._close_writer()
@@ -376,7 +376,7 @@ class Store:
     def _remove_locks(self) -> None:
         """Leave nothing beside a file that is not ours."""
         with contextlib.suppress(OSError):
-            for name in files.LOCKS:
+            for name in (*files.LOCKS, files.MARK):
                 os.unlink(os.path.join(self.sync_directory, name))
             os.rmdir(self.sync_directory)
 
@@ -390,15 +390,15 @@ class Store:
         self._paused = True
         for snapshot in list(self._snapshots):
             self._expire(snapshot)
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+        expiry, self._expiry = self._expiry, None
+        if expiry is not None:
+            expiry.cancel()
         while self._idle:
             self._idle.pop().close()
         with self._lock:
-            self._close_writer()
-            self._ready = False
             self.files.forget_log()
+            self._ready = False
+            self._close_writer()
 
     def resume(self) -> None:
         """Let everything be opened again after :meth:`pause`; calling it again does nothing."""
@@ -408,6 +408,9 @@ class Store:
                 self._opening.release()
 
     def _close_writer(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:  # before the log goes, which a process that joins would miss
+            os.close(mark)
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -198,15 +198,21 @@ class WatchRegistry:
         """Start the thread, also where an interrupt kept it from starting before."""
         before = self._pipe
         try:
-            self._pipe = _Pipe(self._store.sync_directory)
+            pipe = _Pipe(self._store.sync_directory)
         except OSError as error:
             raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
-        self._thread = threading.Thread(
-            target=self._tend, args=(self._pipe,), name="fdbqueue-watches", daemon=True
-        )
-        self._thread.start()
-        if before is not None:
-            before.remove()
+        try:
+            thread = threading.Thread(
+                target=self._tend, args=(pipe,), name="fdbqueue-watches", daemon=True
+            )
+            self._pipe, self._thread = pipe, thread
+            thread.start()
+            if before is not None:
+                before.retire()
+        except BaseException:
+            if self._pipe is not pipe:
+                pipe.remove()
+            raise
 
     def keep(self, watch: Watch) -> None:
         """Hold on to a watch that somebody awaits by callback."""
@@ -325,14 +331,22 @@ class _Pipe:
         self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._open = True
+        self._open = False
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory)
         unready = os.path.join(directory, f"new-{name}")  # whoever rings takes it for a dead one
-        os.mkfifo(unready, 0o666)
-        self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
-        self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
-        os.rename(unready, self._path)
+        try:
+            os.mkfifo(unready, 0o666)
+            self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
+            self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
+            self._open = True
+            os.rename(unready, self._path)
+        except BaseException:
+            for made in (unready, self._path):
+                with contextlib.suppress(OSError):
+                    os.unlink(made)
+            self.close()
+            raise
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a byte came within the time, and take all that came."""
@@ -357,6 +371,12 @@ class _Pipe:
             if self._open:
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._writer, b"!")
+
+    def retire(self) -> None:
+        """Let the thread that waits by the pipe end, if there is one, and nobody ring."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        self.wake()
 
     def remove(self) -> None:
         """Take the pipe away, for good."""
