@@ -113,20 +113,24 @@ for line in sys.stdin:
     watch.wait()
     say("fired")
 """)
-    number = [0]
+    begun = []
 
     def commit():
-        number[0] += 1
         transaction = database.create_transaction()
-        transaction[b"watched"] = b"%d" % number[0]
+        begun.append(transaction)
+        transaction[b"watched"] = b"%d" % len(begun)
         transaction.commit().wait()
 
     watcher.tell()
     watcher.expect("watching")
     fired = 0
-    for _ in _each_place(commit):
-        transaction = database.create_transaction()  # no commit, which would wake it too
-        if transaction[b"watched"] == b"%d" % number[0]:
+    seen = b""
+    for _ in _each_place(commit, stride=2):
+        for transaction in begun[-1:]:
+            transaction.cancel()  # or it would run with the next
+        value = bytes(database.create_transaction()[b"watched"] or b"")
+        if value != seen:
+            seen = value
             watcher.expect("fired")
             fired += 1
             watcher.tell()
@@ -206,15 +210,15 @@ sys.stdin.readline()
 for number in range(int(sys.argv[2])):
     transaction = database.create_transaction()
     transaction.add(b"alarmed", (1).to_bytes(8, "little"))
-    future = None
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.00005 + number % 40 * 0.00001)
-        future = transaction.commit()
-        future.wait()
-        told += 1
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00005 + number % 40 * 0.00001)
+            transaction.commit().wait()
+            told += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except Alarm:
         unsure += 1
-    signal.setitimer(signal.ITIMER_REAL, 0)
 say(told)
 say(unsure)
 sys.stdin.readline()
