@@ -26,6 +26,7 @@ for line in sys.stdin:
 def other(database, start, monkeypatch):
     """Another process, which must be able to commit: ``other()``."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # a finalizer was interrupted
+    monkeypatch.setattr(threading, "_limbo", {})  # where threads stay whose start was
     database[b"a"] = b"1"
     child = start(_COMMIT_WHEN_TOLD)
 
