@@ -120,6 +120,12 @@ class Child:
         """Let it run again after it stopped itself."""
         self._process.send_signal(signal.SIGCONT)
 
+    def end_input(self) -> None:
+        """Let it come to the end of what it reads, and end well."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait() == 0
+
     def end(self) -> list[str]:
         """Return the lines left, once it has ended by itself and well."""
         assert self._process.stdout is not None

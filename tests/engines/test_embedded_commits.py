@@ -11,9 +11,11 @@ from tests.engines.children import run, wait_until
 
 _DEADLINE_SECONDS = 30
 _HOLD = """
-with database._store.writer(None):
+def hold(connection):
     say("holding")
     sys.stdin.readline()
+
+database._store.write(None, hold)
 say("released")
 sys.stdin.readline()
 """
@@ -66,7 +68,7 @@ def test_threads_that_wait_together_share_a_group(database, held):
     threads = [threading.Thread(target=commit.wait) for commit in commits]
     for thread in threads:
         thread.start()
-    wait_until(lambda: database.committer._leading)
+    wait_until(lambda: database.committer._leader)
     held.tell()
     for thread in threads:
         thread.join(_DEADLINE_SECONDS)
@@ -204,7 +206,7 @@ def test_a_commit_ended_by_another_thread_stops_waiting(database, held, end, cod
         threading.Thread(target=commit.block_until_ready, daemon=True) for commit in commits
     )
     leader.start()
-    wait_until(lambda: database.committer._leading)
+    wait_until(lambda: database.committer._leader)
     request = ended._commit
     follower.start()
     wait_until(lambda: request.waiter is not None)

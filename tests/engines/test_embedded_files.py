@@ -205,7 +205,7 @@ def test_an_empty_file_is_a_new_database(path):
 
 
 def test_a_directory_that_may_not_be_written(start):
-    """Without the right to write, a new file and an old one are reported alike."""
+    """Without the right to write, an old file is read, and nothing is made or changed."""
     with tempfile.TemporaryDirectory() as name:  # tmp_path's parents are closed to others
         directory = Path(name).resolve()
         source = embedded.open(directory / "old.sqlite3", durability="normal")
@@ -218,7 +218,7 @@ def test_a_directory_that_may_not_be_written(start):
 
         with Child(directory / "new.sqlite3", _READ_ONLY) as child:
             lines = child.end()
-        assert lines == ["EngineUnavailable", "True"] * 4
+        assert sorted(lines) == ["EngineUnavailable"] * 3 + ["True"] * 3  # the old one is read
         directory.chmod(0o755)
         assert sorted(path.name for path in directory.iterdir()) == ["old.sqlite3", "text.sqlite3"]
 

@@ -238,9 +238,11 @@ def test_a_commit_is_cancelled_before_it_runs(transaction, database):
 def test_a_timeout_ends_a_wait_of_the_other_threads_commit(database, start):
     """A commit waiting behind another thread's gives up at its own timeout."""
     holder = start("""
-with database._store.writer(None):
+def hold(connection):
     say("holding")
     sys.stdin.readline()
+
+database._store.write(None, hold)
 say("released")
 """)
     holder.expect("holding")
@@ -249,7 +251,7 @@ say("released")
     commit = patient.commit()
     waiting = threading.Thread(target=commit.wait)
     waiting.start()
-    wait_until(lambda: database.committer._leading)
+    wait_until(lambda: database.committer._leader)
     hasty.options.set_timeout(50)
     assert _code(hasty.commit()) == 1031
     holder.tell()

@@ -62,11 +62,13 @@ while True:
 """
 
 _HOLD_THE_WRITERS_TURN = """
-with database._store.writer(None) as connection:
+def hold(connection):
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO kv VALUES (x'61', x'62')")
     say("holding")
     sys.stdin.readline()
+
+database._store.write(None, hold)
 """
 
 
@@ -111,11 +113,14 @@ def test_processes_take_turns(database, start):
     children = [start(_STAMPED, name, commits, "opened") for name in "abc"]
     for child in children:
         child.expect("ready")
-    with database._store.writer(None):  # nobody commits before all have been told
+
+    def let_go(_):
         for child in children:
             child.tell()
             child.expect("going")
         wait_until(lambda: _blocked() >= {child.pid for child in children})
+
+    database._store.write(None, let_go)  # none commits before all have been told
     for child in children:
         child.end()
     writers = [row.value for row in database[b"log/":b"log0"]]
@@ -183,7 +188,7 @@ def test_a_killed_writer_gives_up_its_turn(database, start):
     commit = transaction.commit()
     waiting = threading.Thread(target=commit.block_until_ready, daemon=True)
     waiting.start()
-    wait_until(lambda: database.committer._leading)
+    wait_until(lambda: database.committer._leader)
     assert database.create_transaction()[b"a"] == None  # noqa: E711  # reads need no turn
     assert waiting.is_alive()
     victim.kill()

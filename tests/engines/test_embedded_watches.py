@@ -229,7 +229,7 @@ def test_nothing_is_left_once_the_watches_are_gone(database, path, put):
     for leave in ("cancel", "drop", "fire"):
         held = _watch(database, b"a")
         assert len(_watching_threads()) == 1
-        assert len(_sync_files(path)) == 3
+        assert len(_sync_files(path)) == 4
         if leave == "cancel":
             held[0].cancel()
         elif leave == "fire":
@@ -238,7 +238,7 @@ def test_nothing_is_left_once_the_watches_are_gone(database, path, put):
         held.clear()
         gc.collect()
         wait_until(lambda: put({b"busy": b""}) and not _watching_threads())
-        assert _sync_files(path) == ["turn", "turnstile"]
+        assert _sync_files(path) == ["turn", "turnstile", "used"]
         assert not database.watches._watches
 
 
@@ -272,7 +272,7 @@ def test_closing_ends_the_watches(database, path):
     database.close()
     assert _code(watch) == 1101
     wait_until(lambda: not _watching_threads())
-    assert _sync_files(path) == ["turn", "turnstile"]
+    assert _sync_files(path) == ["turn", "turnstile", "used"]
     assert not database._store._ready
 
 

@@ -2,21 +2,32 @@
 
 A commit waits for the writer's turn, fails with 1020 if a range it read was written by a
 commit newer than its read version, applies its mutations and makes them durable. The
-threads of one process form groups: whoever comes first commits for all that have asked
-by then, in one SQLite transaction and one fsync. Each group has one version; the order
-within the group is the last two bytes of the versionstamp.
+threads of one process form groups: the one that comes first, the leader, commits for all
+that have asked by then, in one SQLite transaction and one fsync. Each group has one version;
+the order within the group is the last two bytes of the versionstamp.
+
+A signal handler may raise in the leader at any moment (:mod:`fdbqueue.engines.embedded.storage`
+says when). So the requests of a group stay in the line until each was told how it ended, and
+whether a group took effect is noted by the assignment that follows its COMMIT. A thread that
+leaves by an exception gives up the lead by an assignment, and wakes all that wait by one call
+of a function in C: the next leader tells a group that took effect that it did, and commits
+another one anew.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import functools
+import itertools
 import logging
+import queue
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable
 
+from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.changes import Changes
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
@@ -33,6 +44,11 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
+_NEWEST = """
+    SELECT (SELECT max(version) FROM commits), counter, reading, version, unix_microseconds
+    FROM clock
+"""
+_SET_ANCHOR = "UPDATE clock SET counter = ?, reading = ?, version = ?, unix_microseconds = ?"
 #: The newest commit before the kept ones stays: it is what the oldest transactions read.
 _PRUNE = """
     DELETE FROM commits
@@ -50,11 +66,14 @@ class CommitRequest:
         "deadline",
         "done",
         "error",
+        "is_abandoned",
         "mutations",
         "read_ranges",
         "read_version",
+        "refusal",
         "size",
         "stamp",
+        "stamped_ranges",
         "version",
         "waiter",
         "write_ranges",
@@ -80,12 +99,41 @@ class CommitRequest:
         self.error: Exception | None = None
         self.version = -1
         self.stamp = b""
-        self.waiter: threading.Lock | None = None
+        #: The write conflict ranges of the keys that the stamp became part of.
+        self.stamped_ranges: list[Range] = []
+        #: The code that refuses it, once its group has taken effect.
+        self.refusal: int | None = None
+        #: An exception took its thread away while it waited.
+        self.is_abandoned = False
+        self.waiter: queue.SimpleQueue[None] | None = None
 
-    def wake(self) -> None:
-        """Let the thread that waits for this commit look again; the caller holds the mutex."""
-        if self.waiter is not None and self.waiter.locked():
-            self.waiter.release()
+    def end(self, error: Exception | None) -> None:
+        """Tell how it ended, unless that was told; the caller holds the mutex."""
+        if not self.done:
+            if error is None:
+                self.write_ranges += self.stamped_ranges
+            self.error = error
+            self.done = True
+        if self.waiter is not None:
+            self.waiter.put(None)
+
+
+class _Group:
+    """Requests committed together, until each was told how that ended."""
+
+    __slots__ = ("accepted", "failure", "has_ended", "requests")
+
+    def __init__(self, requests: list[CommitRequest]) -> None:
+        self.requests = requests
+        self.accepted = 0
+        #: Whether SQLite's transaction is over: None before its end was asked for.
+        self.has_ended: bool | None = None
+        self.failure: sqlite3.Error | None = None
+
+    def failure_code(self) -> int:
+        """Return 1510 where it certainly had no effect, 1021 otherwise."""
+        is_unwritten = self.failure is not None and _is_unwritten(self.failure)
+        return 1021 if self.has_ended and not is_unwritten else 1510
 
 
 class Committer:
@@ -96,16 +144,21 @@ class Committer:
 
     Args:
         store: Where to write.
-        committed: Called after each group that took effect.
+        committed: Called after each group that took effect; calling it again does no harm.
     """
 
     def __init__(self, store: Store, committed: Callable[[], None]) -> None:
         self._store = store
         self._committed = committed
         self._mutex = threading.Lock()
+        #: The line: all that were not told yet how they ended, and some that were.
         self._requests: collections.deque[CommitRequest] = collections.deque()
-        self._leading = False
-        self._last_commit_at = time.monotonic()
+        self._group: _Group | None = None
+        self._is_announced = True
+        #: The request whose thread leads, or the thread that lets nobody lead.
+        self._leader: CommitRequest | int | None = None
+        self._waiters: list[queue.SimpleQueue[None]] = []
+        self._wake_all = _alarm(self._waiters)
         self._pruned_at = 0
 
     def submit(self, request: CommitRequest) -> None:
@@ -116,43 +169,57 @@ class Committer:
     def withdraw(self, request: CommitRequest, error: Exception) -> None:
         """Report ``error`` for a commit, which then runs only if it was running already."""
         with self._mutex:
-            if request in self._requests:
-                self._requests.remove(request)
-            if not request.done:
-                request.error, request.done = error, True
-                request.wake()
+            request.end(error)
+            self._leave_line()
 
     def wait(self, request: CommitRequest) -> None:
-        """Return when the request is done, having done the work if nobody else was."""
-        while not request.done:
-            leading = False
-            try:
+        """Return when the request is done, having done the work if nobody else was.
+
+        A request whose thread left by an exception does not run any more, unless it was
+        running already: waited for again, it ends with 1021.
+        """
+        if request.is_abandoned:
+            self.withdraw(request, FDBError(1021))
+        try:
+            while not request.done:
                 with self._mutex:
-                    if not self._leading:
-                        leading = self._leading = True
-                    elif request.waiter is None:
-                        request.waiter = threading.Lock()
-                        request.waiter.acquire()
-                if leading:
+                    if self._leader is None:
+                        self._leader = request
+                    else:
+                        self._register(request)
+                if self._leader is request:
                     self._lead(request)
+                    self._pass_on()
                 else:
                     self._follow(request)
-            finally:
-                if leading:
-                    self._pass_on()
+        except BaseException:
+            request.is_abandoned = True
+            if self._leader is request:
+                self._leader = None
+            self._wake_all()
+            raise
+        finally:
+            waiter, request.waiter = request.waiter, None
+            if waiter is not None:
+                self._waiters.remove(waiter)
 
     def quiesce(self) -> None:
-        """Keep every thread from committing until :meth:`resume`; for a fork."""
-        while True:
+        """Keep every thread from committing until :meth:`resume`, by the same thread."""
+        thread = threading.get_ident()
+        while self._leader != thread:
             with self._mutex:
-                if not self._leading:
-                    self._leading = True
+                if self._leader is None:
+                    self._leader = thread
                     return
             time.sleep(_QUIESCE_POLL_SECONDS)
 
     def resume(self) -> None:
-        """Let commits run again after :meth:`quiesce`."""
-        self._pass_on()
+        """Let commits run again after :meth:`quiesce`; calling it again does no harm."""
+        thread = threading.get_ident()
+        with self._mutex:
+            if self._leader == thread:
+                self._leader = None
+        self._wake_all()
 
     def disown(self) -> None:
         """Report 1021 for the commits still to run; a forked child's parent runs them.
@@ -160,75 +227,110 @@ class Committer:
         Takes no lock: a thread that did not come along may hold it.
         """
         for request in self._requests:
-            request.error, request.done = FDBError(1021), True
+            request.end(FDBError(1021))
+
+    def _register(self, request: CommitRequest) -> None:
+        """Let the request's thread be woken by its leader, or by one that gives up the lead."""
+        if request.waiter is None:
+            request.waiter = queue.SimpleQueue()
+            self._waiters.append(request.waiter)
+        self._wake_all = _alarm(self._waiters)
 
     def _follow(self, request: CommitRequest) -> None:
-        waiter = request.waiter
-        if waiter is None or request.done:
+        if request.waiter is None or self._leader is None:  # given up while it registered
             return
-        if request.deadline is None:
-            waiter.acquire()
-        elif not waiter.acquire(timeout=max(0.0, request.deadline - time.monotonic())):
+        try:
+            if request.deadline is None:
+                request.waiter.get()
+            else:
+                request.waiter.get(timeout=max(0.0, request.deadline - time.monotonic()))
+        except queue.Empty:
             self.withdraw(request, FDBError(1031))
 
     def _pass_on(self) -> None:
         with self._mutex:
-            self._leading = False
+            self._leader = None
             for request in self._requests:
-                if request.waiter is not None:
-                    request.wake()
+                if request.waiter is not None and not request.done:
+                    request.waiter.put(None)
                     return
 
     def _lead(self, request: CommitRequest) -> None:
         try:
-            with self._store.writer(request.deadline) as connection:
-                self._run(connection)
+            if self._group is not None:
+                self._tell_group()
+            if not request.done:
+                self._store.write(request.deadline, self._run)
         except (FDBError, EngineUnavailable) as error:  # its turn did not come
             self.withdraw(request, error)
-        except BaseException:
-            self.withdraw(request, FDBError(1021))
-            raise
+        finally:
+            if not self._is_announced:
+                try:
+                    self._announce()
+                finally:  # unless an exception kept it from that, there is nothing left
+                    self._announce()
 
-    def _take_group(self, group: list[CommitRequest]) -> None:
-        """Move requests into the group, within its limits."""
+    def _announce(self) -> None:
+        if not self._is_announced:
+            self._committed()
+            self._is_announced = True
+
+    def _take_group(self) -> _Group:
+        """Return the first of the line, within a group's limits; they stay in it."""
+        requests: list[CommitRequest] = []
         size = 0
         with self._mutex:
-            while self._requests and size < _MAX_GROUP_BYTES and len(group) < _MAX_GROUP_COMMITS:
-                group.append(self._requests.popleft())
-                size += group[-1].size
+            self._leave_line()
+            for request in self._requests:
+                if size >= _MAX_GROUP_BYTES or len(requests) >= _MAX_GROUP_COMMITS:
+                    break
+                if not (request.done or request.is_abandoned):
+                    requests.append(request)
+                    size += request.size
+        return _Group(requests)
+
+    def _leave_line(self) -> None:
+        """Take away from the line's front what was told how it ended, or is abandoned."""
+        requests = self._requests
+        while requests and (requests[0].done or requests[0].is_abandoned):
+            requests.popleft()
 
     def _run(self, connection: sqlite3.Connection) -> None:
         """Commit a group, and tell each of its requests how it ended."""
-        group: list[CommitRequest] = []
-        accepted: list[CommitRequest] = []
-        failure: int | None = 1020  # for an interrupt before anything took effect
-        cause: sqlite3.Error | None = None
+        group = self._group = self._take_group()
         try:
-            self._take_group(group)
             connection.execute("BEGIN IMMEDIATE")
-            accepted = self._apply_group(connection, group)
-            failure = 1021
-            connection.execute("COMMIT" if accepted else "ROLLBACK")
-            failure = None
+            self._apply(connection, group)
+            self._is_announced = not group.accepted
+            try:
+                connection.execute("COMMIT" if group.accepted else "ROLLBACK")
+            finally:
+                group.has_ended = not connection.in_transaction
         except sqlite3.Error as error:
+            group.failure = error
             logger.exception("a commit failed", extra={"path": self._store.path})
-            cause = error
-            if failure == 1020 or connection.in_transaction or _is_unwritten(error):
-                failure = 1510
-        finally:
-            if connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):  # tried again by the next commit
-                    connection.execute("ROLLBACK")
-            with self._mutex:
-                for request in group:
-                    if failure is not None:
-                        request.error = self._error(failure, cause)
-                    request.done = True
-                    request.wake()
-        if failure is None and accepted:
-            self._committed()
+        self._tell_group()
+        if group.failure is None and group.accepted:
             with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
                 self._store.keep_log_small(connection)
+
+    def _tell_group(self) -> None:
+        """Tell the requests of the last group how it ended, those that were not told yet.
+
+        Where an exception came before its end they are still in the line, and run again.
+        """
+        group = self._group
+        if group is None:
+            return
+        with self._mutex:
+            if group.failure is not None:
+                for request in group.requests:
+                    request.end(self._error(group.failure_code(), group.failure))
+            elif group.has_ended:
+                for request in group.requests:
+                    request.end(None if request.refusal is None else FDBError(request.refusal))
+            self._group = None
+            self._leave_line()
 
     def _error(self, code: int, cause: sqlite3.Error | None) -> Exception:
         """Return what one request is told: an error of its own, for threads raise it."""
@@ -238,55 +340,50 @@ class Committer:
         error.__cause__ = cause
         return error
 
-    def _apply_group(
-        self, connection: sqlite3.Connection, group: list[CommitRequest]
-    ) -> list[CommitRequest]:
-        (newest,) = connection.execute("SELECT max(version) FROM commits").fetchone()
-        version = self._next_version(newest)
+    def _apply(self, connection: sqlite3.Connection, group: _Group) -> None:
+        """Write what the group's requests do, but for those that conflict."""
+        newest, *row = connection.execute(_NEWEST).fetchone()
+        anchor = clock.Anchor(*row)
+        version, new_anchor = clock.next_version(anchor, newest)
         history = _History(connection, newest)
         changes = Changes(connection)
         written: list[Range] = []
         earlier: list[RangeSet] = []
-        accepted: list[CommitRequest] = []
-        for request in group:
-            code = history.conflict(request) or _conflict(earlier, request.read_ranges)
-            if code:
-                request.error = FDBError(code)
+        group.accepted = 0
+        for request in group.requests:
+            request.refusal = history.conflict(request) or _conflict(earlier, request.read_ranges)
+            if request.refusal:
                 continue
             request.version = version
             if request.read_version is None:  # a commit that has read nothing reads now
                 request.read_version = newest
-            request.stamp = version.to_bytes(8, "big") + len(accepted).to_bytes(2, "big")
-            for key in changes.add(request.mutations, request.stamp):
-                request.write_ranges.append((key, after(key)))
-            accepted.append(request)
-            written.extend(request.write_ranges)
-            if len(group) > 1:
-                earlier.append(RangeSet.of(request.write_ranges))
-        if accepted:
+            request.stamp = version.to_bytes(8, "big") + group.accepted.to_bytes(2, "big")
+            stamped = changes.add(request.mutations, request.stamp)
+            request.stamped_ranges = [(key, after(key)) for key in stamped]
+            ranges = request.write_ranges + request.stamped_ranges
+            group.accepted += 1
+            written.extend(ranges)
+            if len(group.requests) > 1:
+                earlier.append(RangeSet.of(ranges))
+        if group.accepted:
             changes.write()
             encoded = RangeSet.of(written).encode()
             connection.execute("INSERT INTO commits VALUES (?, ?)", (version, encoded))
+            if new_anchor is not anchor:
+                connection.execute(_SET_ANCHOR, new_anchor)
             self._prune(connection, version)
-        return accepted
-
-    def _next_version(self, newest: int) -> int:
-        """Return a version above the newest that keeps pace with real time.
-
-        Where the clock was set back, time goes on from the newest version, so that old
-        versions still age.
-        """
-        now = time.monotonic()
-        elapsed = int((now - self._last_commit_at) * VERSIONS_PER_SECOND)
-        self._last_commit_at = now
-        clock = self._store.clock()
-        return clock if clock > newest else newest + max(1, elapsed)
 
     def _prune(self, connection: sqlite3.Connection, version: int) -> None:
         if version - self._pruned_at < VERSIONS_PER_SECOND:
             return
         self._pruned_at = version
         connection.execute(_PRUNE, (version - _KEPT_VERSIONS,))
+
+
+def _alarm(waiters: list[queue.SimpleQueue[None]]) -> Callable[[], object]:
+    """Return a function in C that, called once, wakes all that wait by then."""
+    waking = map(queue.SimpleQueue.put, waiters, itertools.repeat(None))
+    return functools.partial(collections.deque, waking, 0)
 
 
 def _is_unwritten(error: sqlite3.Error) -> bool:

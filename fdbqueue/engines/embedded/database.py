@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -37,7 +38,7 @@ class Database(SingleOperations):
         self.durability = durability
         self.defaults = DatabaseDefaults()
         self._store = Store(path, _SYNCHRONOUS[durability])
-        self._bells = Bells(self._store.sync_directory)
+        self._bells = Bells(self._store.sync_directory, self._store.doubt_locks)
         self.watches = WatchRegistry(self._store)
         self.committer = Committer(self._store, self._bells.ring)
         # only noted: a finalizer may run in any thread, amid whatever that is doing
@@ -80,22 +81,29 @@ class Database(SingleOperations):
     def close(self) -> None:
         """Close the file and end all watches; the next use opens it again.
 
-        Transactions under way fail with 1007, which they may retry.
+        Transactions under way fail with 1007, which they may retry. The next use takes
+        the file that is there then, also where that is another one.
         """
         self.watches.abandon(FDBError(1101))
-        self.before_fork()
-        self.after_fork_in_parent()
+        try:
+            self.before_fork()
+            self._store.files.forget()
+        finally:
+            try:
+                self.after_fork_in_parent()
+            finally:  # an interrupt may have kept it from that
+                self.after_fork_in_parent()
 
     # A process that forks must hand no SQLite connection and no lock to its child.
 
     def before_fork(self) -> None:
-        """Let no commit run, and close the file."""
+        """Let no commit run, and close the file; may be called again where it was interrupted."""
         self.committer.quiesce()
         self._store.pause()
         self._bells.close()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Go on; calling it again does no harm."""
         self._store.resume()
         self.committer.resume()
 
@@ -113,19 +121,20 @@ _unused: deque[tuple[Store, Bells]] = deque()
 
 def _close_unused() -> None:
     """Close the files of databases that nobody refers to any more."""
-    while _unused:
-        try:
-            store, bells = _unused.popleft()
-        except IndexError:  # another thread was faster
-            return
-        store.is_retired = True
-        store.pause()
-        store.resume()
-        bells.close()
+    with _databases_lock:
+        while _unused:
+            store, bells = _unused[0]
+            store.is_retired = True
+            try:
+                store.pause()
+            finally:
+                store.resume()
+            bells.close()
+            _unused.popleft()
 
 
 _databases: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()
-_databases_lock = threading.Lock()
+_databases_lock = threading.RLock()
 _forking: list[Database] = []
 
 
@@ -157,6 +166,14 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
 
 
 def _before_fork() -> None:
+    try:
+        _close_all()
+    except BaseException:  # an interrupt, which Python reports; it forks all the same
+        _close_all()
+        raise
+
+
+def _close_all() -> None:
     _close_unused()
     _databases_lock.acquire()
     _forking[:] = list(_databases.values())
@@ -167,15 +184,20 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     for database in _forking:
         database.after_fork_in_parent()
-    _forking.clear()
-    _databases_lock.release()
+    _end_fork()
 
 
 def _after_fork_in_child() -> None:
     for database in _forking:
         database.after_fork_in_child()
+    _end_fork()
+
+
+def _end_fork() -> None:
     _forking.clear()
-    _databases_lock.release()
+    with contextlib.suppress(RuntimeError):  # not held any more
+        while True:
+            _databases_lock.release()
 
 
 os.register_at_fork(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
 
@@ -48,27 +48,51 @@ class Snapshot:
 
     Wraps a SQLite read transaction. Many transactions may share one; the last to release
     it gives the connection back.
+
+    Args:
+        give_back: Takes :attr:`connection` when the snapshot ends.
+        is_reusable: Another snapshot may have the connection then.
+        check: Called after each read, to raise what is wrong with it; None where nothing can be.
     """
 
-    __slots__ = ("_connection", "_give_back", "_lock", "_users", "opened_at", "version")
+    __slots__ = (
+        "_check",
+        "_give_back",
+        "_lock",
+        "_users",
+        "connection",
+        "is_reusable",
+        "opened_at",
+        "version",
+    )
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
-        version: int,
-        give_back: Callable[[Snapshot, sqlite3.Connection], None],
+        give_back: Callable[[Snapshot], None],
+        *,
+        is_reusable: bool,
+        check: Callable[[], None] | None,
     ) -> None:
         self._give_back = give_back
-        self._connection: sqlite3.Connection | None = connection
+        self.is_reusable = is_reusable
+        self._check = check
         self._lock = threading.RLock()  # a finalizer may release while this thread reads
         self._users = 1
-        self.version = version
-        self.opened_at = time.monotonic()
+        #: What it reads by, None before :meth:`begin` and once it was given back.
+        self.connection: sqlite3.Connection | None = None
+        self.version = -1
+        self.opened_at = clock.seconds()
 
     @property
     def expired(self) -> bool:
         """Whether the five seconds a transaction may read are over."""
-        return time.monotonic() - self.opened_at > TRANSACTION_LIFE_SECONDS
+        return clock.seconds() - self.opened_at > TRANSACTION_LIFE_SECONDS
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Read by a connection, from the newest version."""
+        self.connection = connection
+        connection.execute("BEGIN")
+        self.version = connection.execute("SELECT max(version) FROM commits").fetchone()[0]
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
@@ -105,7 +129,7 @@ class Snapshot:
     def share(self) -> bool:
         """Count one more user; False when the snapshot was given back already."""
         with self._lock:
-            if self._connection is None:
+            if self.connection is None:
                 return False
             self._users += 1
             return True
@@ -114,21 +138,21 @@ class Snapshot:
         """Count one user less; the last gives the connection back."""
         with self._lock:
             self._users -= 1
-            if self._users or self._connection is None:
-                return
-            connection, self._connection = self._connection, None
-        self._give_back(self, connection)
+            if self._users <= 0:
+                self._give_back(self)
 
     def expire(self) -> None:
         """Give the connection back now; further reads fail with 1007."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            self._give_back(self, connection)
+            self._give_back(self)
 
     @disk_errors
     def _query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
         with self._lock:
-            if self._connection is None:
+            if self.connection is None:
                 raise FDBError(1007)
-            return self._connection.execute(sql, parameters).fetchall()
+            try:
+                return self.connection.execute(sql, parameters).fetchall()
+            finally:
+                if self._check is not None:
+                    self._check()

@@ -1,41 +1,60 @@
 """The SQLite file: its schema, its connections, snapshots of it, and the writer's turn.
 
 ``kv`` holds the keys, ``commits`` the write conflict ranges of recent commits under their
-versions, ``epoch`` the moment that versions count their microseconds from. Write-ahead
-logging lets any number of snapshots be read while one commit is written; the files
-``-wal`` and ``-shm`` beside the database belong to it. The directory ``-sync`` holds what
-the processes share besides: two lock files that order their writers, and the pipes that
-wake those who watch.
+versions, ``clock`` the anchor of versions (see :mod:`fdbqueue.engines.embedded.clock`).
+Write-ahead logging lets any number of snapshots be read while one commit is written; the
+files ``-wal`` and ``-shm`` beside the database belong to it. The directory ``-sync`` holds
+what the processes share besides: two lock files that order their writers, a mark that the
+file was created, and the pipes that wake those who watch.
+
+An exception of a signal handler may come after any call of a function, at the start of any
+function, and at the end of each turn of a loop; not elsewhere (CPython, since 3.10). So what
+lets go of something here is one call of a function in C, the first of its ``finally``; and
+what changes hands does so by assignments, and the one call after them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
+from fdbqueue.engines.embedded import clock, files
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
 from fdbqueue.engines.embedded.snapshots import Snapshot, disk_errors
 from fdbqueue.exceptions import EngineUnavailable
 
+logger = logging.getLogger(__name__)
+
 #: ``PRAGMA application_id`` of an fdbqueue file: "fdbq".
 APPLICATION_ID = 0x66646271
 #: ``PRAGMA user_version``: the schema below.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_UPGRADABLE = 1
 
 _SCHEMA = """
     BEGIN IMMEDIATE;
     CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE commits (version INTEGER PRIMARY KEY, ranges BLOB NOT NULL);
-    CREATE TABLE epoch (unix_microseconds INTEGER NOT NULL);
+    CREATE TABLE clock (counter TEXT, reading INTEGER, version INTEGER, unix_microseconds INTEGER);
     INSERT INTO commits VALUES (1, x'00000000');
-    INSERT INTO epoch VALUES ({now});
+    INSERT INTO clock VALUES ('', 0, 1, {now});
     PRAGMA application_id = {application_id};
+    PRAGMA user_version = {schema_version};
+    COMMIT;
+"""
+#: From schema 1, whose versions counted from a moment of the wall clock.
+_UPGRADE = """
+    BEGIN IMMEDIATE;
+    CREATE TABLE clock (counter TEXT, reading INTEGER, version INTEGER, unix_microseconds INTEGER);
+    INSERT INTO clock SELECT '', 0, 0, unix_microseconds FROM epoch;
+    DROP TABLE epoch;
     PRAGMA user_version = {schema_version};
     COMMIT;
 """
@@ -49,10 +68,9 @@ _CHECKPOINT_PAGES = 4000
 #: bytes a commit waits for them, which takes as long as the longest of them.
 _LARGE_LOG_BYTES = 64_000_000
 _COMMITS_BETWEEN_LOOKS = 100
-_RESTART_MILLISECONDS = 500
+_WAIT_BRIEFLY = "PRAGMA busy_timeout = 500"
+_WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _LOCK_POLL_SECONDS = 0.002
-_PAUSE_POLL_SECONDS = 0.001
-_PAUSE_SECONDS = 5.0
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
 
 
@@ -70,7 +88,8 @@ class Store:
 
     def __init__(self, path: str, synchronous: str) -> None:
         self.path = path
-        self.sync_directory = path + "-sync"
+        self.sync_directory = path + files.SYNC
+        self.files = files.OpenFiles(path)
         self._synchronous = synchronous
         self._lock = threading.Lock()
         # Held by a pause, and while a snapshot is opened: threads that do so one by one also
@@ -78,17 +97,19 @@ class Store:
         self._opening = threading.RLock()
         self._paused = False
         self._ready = False
-        self._readers: set[sqlite3.Connection] = set()
+        self._read_only = False
         #: Nobody refers to its database any more: only a watching thread may still read.
         self.is_retired = False
         self._idle: list[sqlite3.Connection] = []
+        #: The snapshots that hold a connection, the oldest first.
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
-        self._epoch = 0
         self._commits_until_look = _COMMITS_BETWEEN_LOOKS
         self._turnstile: int | None = None
         self._turn: int | None = None
+        self._mark: int | None = None
+        self._locks_are_there = True
 
     # Snapshots
 
@@ -98,7 +119,7 @@ class Store:
         Raises:
             FDBError: 1007 when the version is past and no snapshot of this process holds
                 it, 1009 when it is still to come.
-            EngineUnavailable: The file cannot be opened.
+            EngineUnavailable: The file cannot be opened, or is not where it was.
         """
         self._expire_old()
         if version is not None:
@@ -115,53 +136,70 @@ class Store:
     @disk_errors
     def _open_snapshot(self) -> Snapshot:
         with self._opening:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self.connect()
-                self._readers.add(connection)
-            try:
-                connection.execute("BEGIN")
-                version = connection.execute("SELECT max(version) FROM commits").fetchone()[0]
-            except BaseException:
-                self._close_reader(connection)
-                raise
-            snapshot = Snapshot(connection, version, self.give_back)
-            self._snapshots[snapshot] = None
+            if not self._ready:
+                self._prepare()
+            self.files.check()
+            connection, check = self._reader()
+            snapshot = Snapshot(self.give_back, is_reusable=not self._read_only, check=check)
             if self._expiry is None:
                 self._await_expiry()
+            self._snapshots[snapshot] = None
+            try:
+                snapshot.begin(connection)
+            except BaseException:
+                snapshot.connection = None
+                connection.close()
+                self._snapshots.pop(snapshot, None)
+                raise
             return snapshot
 
-    def give_back(self, snapshot: Snapshot, connection: sqlite3.Connection) -> None:
+    def _reader(self) -> tuple[sqlite3.Connection, Callable[[], None] | None]:
+        if self._read_only:
+            return files.connect_to_read(self.path)
+        try:
+            return self._idle.pop(), None
+        except IndexError:
+            return self.connect(), None
+
+    def give_back(self, snapshot: Snapshot) -> None:
         """End a snapshot and keep its connection for the next one.
 
         Takes no lock: a finalizer may call it at any moment.
         """
-        self._snapshots.pop(snapshot, None)
+        connection = snapshot.connection
+        if connection is None:
+            return
         with contextlib.suppress(sqlite3.Error):
-            connection.execute("COMMIT")
-        reusable = not (connection.in_transaction or self._paused or self.is_retired)
-        if reusable and len(self._idle) < _IDLE_CONNECTIONS:
+            connection.rollback()
+        is_kept = (
+            snapshot.is_reusable
+            and len(self._idle) < _IDLE_CONNECTIONS
+            and not (connection.in_transaction or self._paused or self.is_retired)
+        )
+        snapshot.connection = None
+        if is_kept:
             self._idle.append(connection)
         else:
-            self._close_reader(connection)
-
-    def _close_reader(self, connection: sqlite3.Connection) -> None:
-        connection.close()
-        self._readers.discard(connection)
+            connection.close()
+        self._snapshots.pop(snapshot, None)
 
     def _expire_old(self) -> None:
-        for snapshot in list(self._snapshots):  # the oldest first
+        for snapshot in list(self._snapshots):
             if not snapshot.expired:
                 return
-            snapshot.expire()
+            self._expire(snapshot)
+
+    def _expire(self, snapshot: Snapshot) -> None:
+        snapshot.expire()
+        self._snapshots.pop(snapshot, None)
 
     def _await_expiry(self) -> None:
         """See to it that a snapshot nobody releases ends: it keeps the log from shrinking."""
-        self._expiry = threading.Timer(_EXPIRY_SECONDS, self._on_expiry)
-        self._expiry.daemon = True
+        expiry = threading.Timer(_EXPIRY_SECONDS, self._on_expiry)
+        expiry.daemon = True
         with contextlib.suppress(RuntimeError):  # the interpreter is about to end
-            self._expiry.start()
+            expiry.start()
+        self._expiry = expiry
 
     def _on_expiry(self) -> None:
         self._expiry = None
@@ -171,34 +209,46 @@ class Store:
 
     # Writing
 
-    @contextlib.contextmanager
-    def writer(self, deadline: float | None) -> Iterator[sqlite3.Connection]:
-        """Wait for this process's turn to write, and yield the connection that may.
+    def write(self, deadline: float | None, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Wait for this process's turn, and call ``work`` with the connection that may write.
 
         Processes take turns: each holds the turnstile until it has the turn, so one that
         waits for the turn goes before one that has just written. The kernel wakes those
         who wait at the turnstile together, and one of them gets it.
 
+        However it ends, no transaction stays open and the turn is free.
+
         Args:
             deadline: When to stop waiting, on the monotonic clock; None to wait for ever.
+            work: What it has not committed is rolled back.
 
         Raises:
             FDBError: 1031 when the deadline passed first.
+            EngineUnavailable: The file cannot be written, or is not where it was.
         """
-        self._prepare()
-        turnstile, turn = self._turnstile, self._turn
-        if turnstile is None or turn is None:
+        if not self._ready or self._read_only:
+            self._prepare(to_write=True)
+        if not self._locks_are_there:
+            self._reopen_deleted_locks()
+        turnstile, turn, connection = self._turnstile, self._turn, self._writer
+        if turnstile is None or turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
         try:
-            _take(turnstile, deadline)
-            _take(turn, deadline)
-            fcntl.flock(turnstile, fcntl.LOCK_UN)
-            if self._writer is None:
-                self._writer = self.connect()
-                self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-            yield self._writer
-        finally:  # of a lock that is not held nothing is let go
-            fcntl.flock(turnstile, fcntl.LOCK_UN)
+            try:
+                _take(turnstile, deadline)
+                _take(turn, deadline)
+            finally:  # of a lock that is not held nothing is let go
+                fcntl.flock(turnstile, fcntl.LOCK_UN)
+            self.files.check()
+            try:
+                work(connection)
+            finally:
+                try:
+                    if connection.in_transaction:
+                        connection.rollback()
+                except sqlite3.Error:  # tried again by the next commit
+                    logger.exception("a transaction stays open", extra={"path": self.path})
+        finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
 
     def keep_log_small(self, connection: sqlite3.Connection) -> None:
@@ -209,74 +259,116 @@ class Store:
         tries again.
         """
         self._commits_until_look -= 1
-        if self._commits_until_look:
+        if self._commits_until_look > 0:
             return
         self._commits_until_look = _COMMITS_BETWEEN_LOOKS
-        if os.stat(self.path + "-wal").st_size <= _LARGE_LOG_BYTES:
+        if os.stat(self.path + files.WAL).st_size <= _LARGE_LOG_BYTES:
             return
-        connection.execute(f"PRAGMA busy_timeout = {_RESTART_MILLISECONDS}")
         try:
+            connection.execute(_WAIT_BRIEFLY)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
-            connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}")
-
-    def clock(self) -> int:
-        """Return the microseconds since the file was created, by the wall clock."""
-        return time.time_ns() // 1000 - self._epoch
+            connection.execute(_WAIT_LONG)
 
     # Opening and closing
 
     def connect(self) -> sqlite3.Connection:
-        """Open a connection to the file, creating or checking it first.
+        """Open a connection to the file.
 
         Raises:
-            EngineUnavailable: The file cannot be opened, or is not an fdbqueue file.
+            EngineUnavailable: SQLite cannot open it.
         """
-        self._prepare()
+        connection = None
         try:
-            return self._connection()
-        except sqlite3.Error as error:
-            raise EngineUnavailable(path=self.path, reason=str(error)) from error
-
-    def _connection(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path,
-            timeout=_BUSY_TIMEOUT_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=_BUSY_TIMEOUT_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        except BaseException:
-            connection.close()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise EngineUnavailable(path=self.path, reason=str(error)) from error
             raise
         return connection
 
-    def _prepare(self) -> None:
-        if self._ready:
+    def _prepare(self, *, to_write: bool = False) -> None:
+        """Open what is not open yet; what can only be read, until it is to be written."""
+        if self._ready and not (to_write and self._read_only):
             return
         with self._lock:
-            if self._ready:
+            if self._ready and not (to_write and self._read_only):
                 return
-            created = False
+            self.files.check()
+            obstacle = files.obstacle_to_writing(self.path)
             try:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(self.sync_directory)
-                    created = True
-                self._turnstile = self._open_lock("turnstile")
-                self._turn = self._open_lock("turn")
-                fcntl.flock(self._turn, fcntl.LOCK_EX)
-                try:
-                    self._check_or_create()
-                finally:
-                    fcntl.flock(self._turn, fcntl.LOCK_UN)
+                if obstacle is None:
+                    self._open_to_write()
+                elif to_write:
+                    raise EngineUnavailable(
+                        path=self.path, reason=f"it can only be read: {obstacle}"
+                    )
+                else:
+                    self._open_to_read()
             except (OSError, sqlite3.Error) as error:
-                self._close_locks()
-                if created:
-                    self._remove_locks()
                 raise EngineUnavailable(path=self.path, reason=str(error)) from error
+            self._read_only = obstacle is not None
             self._ready = True
+
+    def _open_to_write(self) -> None:
+        is_new = not os.path.isdir(self.sync_directory)
+        try:
+            self._open_locks()
+            assert self._turn is not None
+            try:
+                fcntl.flock(self._turn, fcntl.LOCK_EX)
+                self._mark = files.join(self.path)
+                self._writer = self.connect()
+                _check_or_create(self._writer)
+                files.note(self.path, self._mark)
+            finally:
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
+            self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
+            self.files.opened(files.WAL, files.SHM)
+        except BaseException:
+            self._close_writer()
+            if is_new:
+                self._remove_locks()
+            raise
+
+    def _open_to_read(self) -> None:
+        connection, _ = files.connect_to_read(self.path)
+        try:
+            _check_schema(connection)
+        finally:
+            connection.close()
+        self.files.opened()
+
+    def _open_locks(self) -> None:
+        """Open the lock files, anew where they were deleted.
+
+        While some processes still hold the old ones, SQLite's own lock orders the writers.
+        """
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.sync_directory)
+        self._close_locks()
+        self._turnstile = self._open_lock(files.LOCKS[0])
+        self._turn = self._open_lock(files.LOCKS[1])
+
+    def doubt_locks(self) -> None:
+        """Look at the next commit whether the lock files are still there."""
+        self._locks_are_there = False
+
+    def _reopen_deleted_locks(self) -> None:
+        with self._lock:
+            locks = [lock for lock in (self._turnstile, self._turn) if lock is not None]
+            self._locks_are_there = True
+            if not all(os.fstat(lock).st_nlink for lock in locks):
+                self._open_locks()
 
     def _open_lock(self, name: str) -> int:
         return os.open(os.path.join(self.sync_directory, name), os.O_RDWR | os.O_CREAT, 0o666)
@@ -284,71 +376,79 @@ class Store:
     def _remove_locks(self) -> None:
         """Leave nothing beside a file that is not ours."""
         with contextlib.suppress(OSError):
-            for name in ("turnstile", "turn"):
+            for name in (*files.LOCKS, files.MARK):
                 os.unlink(os.path.join(self.sync_directory, name))
             os.rmdir(self.sync_directory)
-
-    def _check_or_create(self) -> None:
-        with contextlib.closing(self._connection()) as connection:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (schema,) = connection.execute("PRAGMA user_version").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            if not tables and not application:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.executescript(
-                    _SCHEMA.format(
-                        application_id=APPLICATION_ID,
-                        schema_version=SCHEMA_VERSION,
-                        now=time.time_ns() // 1000,
-                    )
-                )
-            elif application != APPLICATION_ID:
-                raise sqlite3.DatabaseError("it is another program's SQLite file")
-            elif schema != SCHEMA_VERSION:
-                raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
-            (self._epoch,) = connection.execute("SELECT unix_microseconds FROM epoch").fetchone()
 
     def pause(self) -> None:
         """Close every connection and lock, and let nobody open one until :meth:`resume`.
 
         Reads of open snapshots fail with 1007. The caller makes sure that no thread is
-        writing, and resumes from the same thread.
+        writing, and resumes from the same thread, also where this is interrupted.
         """
         self._opening.acquire()
         self._paused = True
         for snapshot in list(self._snapshots):
-            snapshot.expire()
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-        self._close_idle()
-        give_up_at = time.monotonic() + _PAUSE_SECONDS
-        while self._readers and time.monotonic() < give_up_at:  # a thread is giving one back
-            time.sleep(_PAUSE_POLL_SECONDS)
-            self._close_idle()
-        for connection in list(self._readers):  # a thread was interrupted giving it back
-            self._close_reader(connection)
+            self._expire(snapshot)
+        expiry, self._expiry = self._expiry, None
+        if expiry is not None:
+            expiry.cancel()
+        while self._idle:
+            self._idle.pop().close()
         with self._lock:
-            if self._writer is not None:
-                self._writer.close()
-                self._writer = None
-            self._close_locks()
+            self.files.forget_log()
             self._ready = False
+            self._close_writer()
 
     def resume(self) -> None:
-        """Let everything be opened again after :meth:`pause`."""
+        """Let everything be opened again after :meth:`pause`; calling it again does nothing."""
         self._paused = False
-        self._opening.release()
+        with contextlib.suppress(RuntimeError):  # not held any more
+            while True:
+                self._opening.release()
 
-    def _close_idle(self) -> None:
-        while self._idle:
-            self._close_reader(self._idle.pop())
+    def _close_writer(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:  # before the log goes, which a process that joins would miss
+            os.close(mark)
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._close_locks()
 
     def _close_locks(self) -> None:
-        for descriptor in (self._turnstile, self._turn):
+        turnstile, turn = self._turnstile, self._turn
+        self._turnstile = self._turn = None
+        for descriptor in (turnstile, turn):
             if descriptor is not None:
                 os.close(descriptor)
-        self._turnstile = self._turn = None
+
+
+def _check_or_create(connection: sqlite3.Connection) -> None:
+    """Create an empty file's schema, or see that the file has it."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if not tables and not application:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(
+            _SCHEMA.format(
+                application_id=APPLICATION_ID,
+                schema_version=SCHEMA_VERSION,
+                now=clock.unix_microseconds(),
+            )
+        )
+    elif _check_schema(connection) == _UPGRADABLE:
+        connection.executescript(_UPGRADE.format(schema_version=SCHEMA_VERSION))
+
+
+def _check_schema(connection: sqlite3.Connection) -> int:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (schema,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise sqlite3.DatabaseError("it is another program's SQLite file")
+    if schema not in (_UPGRADABLE, SCHEMA_VERSION):
+        raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
+    return int(schema)
 
 
 def _take(descriptor: int, deadline: float | None) -> None:

@@ -41,12 +41,17 @@ class Bells:
     """Wake every process that watches the file.
 
     A pipe whose owner died is removed by the next commit.
+
+    Args:
+        directory: Where the pipes are.
+        changed: Called when the directory's content may have changed.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, changed: Callable[[], object] = int) -> None:
         self._directory = directory
+        self._changed = changed
         self._pipes: dict[str, int] = {}
-        self._changed_at = -1
+        self._changed_at = -1  # until everything there was looked at
 
     def ring(self) -> None:
         """Write a byte into each pipe; a full one wakes its owner all the same.
@@ -69,19 +74,21 @@ class Bells:
 
     def close(self) -> None:
         """Close every pipe; they are opened again when needed."""
+        self._changed_at = -1
         while self._pipes:
             os.close(self._pipes.popitem()[1])
-        self._changed_at = -1
 
     def _look(self) -> None:
         try:
             changed_at = os.stat(self._directory).st_mtime_ns
         except FileNotFoundError:
+            self._changed()
             return
         if changed_at == self._changed_at:
             return
+        self._changed()
+        self._changed_at = -1
         settled = time.time_ns() - changed_at > _STAMP_GRANULARITY_NS
-        self._changed_at = changed_at if settled else -1
         names = {n for n in os.listdir(self._directory) if n.startswith(_PIPE_PREFIX)}
         for name in self._pipes.keys() - names:
             os.close(self._pipes.pop(name))
@@ -93,8 +100,9 @@ class Bells:
                 if error.errno == errno.ENXIO:  # its owner died
                     self._drop(name)
                 else:
-                    self._changed_at = -1
+                    settled = False
                     logger.warning("a watching process cannot be woken", exc_info=error)
+        self._changed_at = changed_at if settled else -1
 
     def _drop(self, name: str) -> None:
         pipe = self._pipes.pop(name, None)
@@ -149,6 +157,7 @@ class WatchRegistry:
         self._all: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._kept: set[Watch] = set()
         self._pipe: _Pipe | None = None
+        self._thread: threading.Thread | None = None
 
     def create(self, key: bytes, value: bytes | None) -> Watch:
         """Return a watch that is not set yet.
@@ -168,22 +177,42 @@ class WatchRegistry:
 
         Args:
             version: The oldest version whose value tells a change.
+
+        Raises:
+            EngineUnavailable: Here is no right to write, which it takes to be woken.
         """
         with self._lock:
             if watch.is_ready():
                 return
             watch.version = version
             self._watches.setdefault(watch.key, weakref.WeakSet()).add(watch)
-            if self._pipe is None:
-                self._pipe = _Pipe(self._store.sync_directory)
-                threading.Thread(
-                    target=self._tend, args=(self._pipe,), name="fdbqueue-watches", daemon=True
-                ).start()
+            if self._pipe is None or self._thread is None or not self._thread.is_alive():
+                self._start_thread()
         snapshot = self._store.snapshot()
         try:
             self._compare(snapshot, [watch.key])
         finally:
             snapshot.release()
+
+    def _start_thread(self) -> None:
+        """Start the thread, also where an interrupt kept it from starting before."""
+        before = self._pipe
+        try:
+            pipe = _Pipe(self._store.sync_directory)
+        except OSError as error:
+            raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
+        try:
+            thread = threading.Thread(
+                target=self._tend, args=(pipe,), name="fdbqueue-watches", daemon=True
+            )
+            self._pipe, self._thread = pipe, thread
+            thread.start()
+            if before is not None:
+                before.retire()
+        except BaseException:
+            if self._pipe is not pipe:
+                pipe.remove()
+            raise
 
     def keep(self, watch: Watch) -> None:
         """Hold on to a watch that somebody awaits by callback."""
@@ -228,6 +257,9 @@ class WatchRegistry:
             while self._pipe is pipe:
                 if pipe.wait(_LINGER_SECONDS) and self._pipe is pipe:
                     seen = self._look_until_seen(pipe, seen)
+                if not pipe.is_reachable():
+                    pipe = self._replaced(pipe)
+                    seen = self._look_until_seen(pipe, seen)
                 with self._lock:
                     self._prune(list(self._watches))
                     if self._watches:
@@ -239,6 +271,18 @@ class WatchRegistry:
                 if self._pipe is pipe:  # an error ends the thread: the next watch starts anew
                     self._pipe = None
             pipe.remove()
+
+    def _replaced(self, pipe: _Pipe) -> _Pipe:
+        """Return a pipe in place of one that was deleted; the same where none can be made."""
+        with self._lock:
+            if self._pipe is not pipe:
+                return pipe
+            try:
+                self._pipe = _Pipe(self._store.sync_directory)
+            except OSError:
+                return pipe
+            pipe.remove()
+            return self._pipe
 
     def _look_until_seen(self, pipe: _Pipe, seen: int) -> int:
         """Look again while that fails: the bytes that asked for it are gone."""
@@ -287,12 +331,22 @@ class _Pipe:
         self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._open = True
+        self._open = False
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory)
         unready = os.path.join(directory, f"new-{name}")  # whoever rings takes it for a dead one
-        os.mkfifo(unready, 0o666)
-        self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
-        self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
-        os.rename(unready, self._path)
+        try:
+            os.mkfifo(unready, 0o666)
+            self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
+            self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
+            self._open = True
+            os.rename(unready, self._path)
+        except BaseException:
+            for made in (unready, self._path):
+                with contextlib.suppress(OSError):
+                    os.unlink(made)
+            self.close()
+            raise
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a byte came within the time, and take all that came."""
@@ -307,12 +361,22 @@ class _Pipe:
         poll.register(self._reader, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
+    def is_reachable(self) -> bool:
+        """Tell whether it is where those who ring look for it."""
+        return os.path.exists(self._path)
+
     def wake(self) -> None:
         """Make :meth:`wait` return."""
         with self._lock:
             if self._open:
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._writer, b"!")
+
+    def retire(self) -> None:
+        """Let the thread that waits by the pipe end, if there is one, and nobody ring."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        self.wake()
 
     def remove(self) -> None:
         """Take the pipe away, for good."""

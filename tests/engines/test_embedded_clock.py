@@ -1,0 +1,132 @@
+"""Versions count real time: whichever process commits, and wherever the clocks are set."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fdbqueue.engines.embedded import clock
+from fdbqueue.engines.embedded.clock import Anchor, next_version
+from tests.engines.children import run
+
+_HOUR = 3_600_000_000
+
+#: Commits once for each line told, its wall clock being so many seconds off.
+_COMMIT = """
+from fdbqueue.engines.embedded import clock
+
+wall = clock.unix_microseconds
+clock.unix_microseconds = lambda: wall() + int(sys.argv[2]) * 1_000_000
+for line in sys.stdin:
+    say(run(database, lambda tr: tr.set(b"a", b"")).get_committed_version())
+"""
+
+
+def _elapsed(commit):
+    """Return by how much versions went up in the time of some commits, and that time."""
+    began = time.monotonic()
+    first = commit()
+    for _ in range(50):
+        last = commit()
+    return last - first, (time.monotonic() - began) * 1_000_000
+
+
+@pytest.mark.parametrize("seconds", [-31_536_000, -3600, 3600, 31_536_000])
+def test_processes_whose_wall_clock_was_set(database, start, seconds):
+    """Several processes that commit in turn make versions go on by real time, not faster."""
+    children = [start(_COMMIT, seconds) for _ in range(3)]
+
+    def commit():
+        versions = [run(database, lambda tr: tr.set(b"a", b"")).get_committed_version()]
+        for child in children:
+            child.tell()
+            versions.append(int(child.line()))
+        assert versions == sorted(set(versions))
+        return versions[-1]
+
+    commit()
+    versions, real = _elapsed(commit)
+    assert 0.3 * real < versions <= real
+
+
+def test_a_transaction_of_a_second_beside_other_processes(database, start):
+    """With the clock set back since the file was made, commits of others make none too old."""
+    database[b"a"] = b""
+    children = [start(_COMMIT, -3600) for _ in range(4)]
+    for child in children:  # one after the other: each looked back to when it had started
+        child.tell()
+        child.line()
+    transaction = database.create_transaction()
+    transaction[b"mine"].wait()
+    transaction[b"mine"] = b"1"
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        for child in children:
+            child.tell()
+            child.line()
+    assert transaction.commit().exception() is None
+
+
+def test_the_rule(monkeypatch):
+    """As the module says: by the same counter; else by the wall clock; never back."""
+    monkeypatch.setattr(clock, "counter", lambda: "now")
+    monkeypatch.setattr(clock, "reading", lambda: 5_000)
+    monkeypatch.setattr(clock, "unix_microseconds", lambda: 9 * _HOUR)
+    same = Anchor("now", 1_000, 70_000, 2 * _HOUR)
+    assert next_version(same, 70_001) == (74_000, same)
+    assert next_version(same, 74_000) == (74_001, Anchor("now", 5_000, 74_001, 9 * _HOUR))
+    rebooted = same._replace(counter="before")
+    due = 70_000 + 7 * _HOUR
+    assert next_version(rebooted, 71_000) == (due, Anchor("now", 5_000, due, 9 * _HOUR))
+    ahead = rebooted._replace(unix_microseconds=10 * _HOUR)
+    assert next_version(ahead, 71_000) == (71_001, Anchor("now", 5_000, 71_001, 9 * _HOUR))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/ns/time"), reason="no time namespaces")
+def test_a_machine_started_anew(database, path):
+    """Where the counter is another one, and reads less or more, versions go on by real time."""
+    if subprocess.run(["unshare", "-T", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no right to make a time namespace")
+    here = run(database, lambda tr: tr.set(b"a", b"")).get_committed_version()
+    script = """
+import sys
+from fdbqueue.engines import embedded
+from tests.engines.children import run
+database = embedded.open(sys.argv[1], durability="normal")
+print(run(database, lambda tr: tr.set(b"a", b"")).get_committed_version())
+"""
+    for offset in ("-60", "1000000"):
+        unshare = ["unshare", "-T", "--fork", "--boottime", offset, sys.executable, "-c", script]
+        began = time.monotonic()
+        there = subprocess.run(
+            [*unshare, str(path)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.curdir},
+            check=False,
+        )
+        assert there.returncode == 0, there.stderr
+        elsewhere = int(there.stdout)
+        again = run(database, lambda tr: tr.set(b"a", b"")).get_committed_version()
+        assert here < elsewhere < again
+        assert again - here < 5_000_000 + (time.monotonic() - began) * 1_000_000
+        here = again
+
+
+def test_a_file_of_the_schema_before(database, path):
+    """A file whose versions counted from a moment of the wall clock goes on from its newest."""
+    newest = run(database, lambda tr: tr.set(b"a", b"kept")).get_committed_version()
+    database.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "DROP TABLE clock; CREATE TABLE epoch (unix_microseconds INTEGER NOT NULL);"
+            f"INSERT INTO epoch VALUES ({time.time_ns() // 1000}); PRAGMA user_version = 1;"
+        )
+    assert database[b"a"] == b"kept"
+    assert run(database, lambda tr: tr.set(b"b", b"")).get_committed_version() > newest

@@ -1,0 +1,241 @@
+"""Exceptions of signal handlers, at each place where one may come."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import sys
+import threading
+
+import pytest
+
+from tests.engines.children import run, wait_until
+from tests.engines.interrupts import Preemption
+
+_DEADLINE_SECONDS = 30
+
+_COMMIT_WHEN_TOLD = """
+for line in sys.stdin:
+    run(database, lambda tr: tr.set(b"other", line.encode()))
+    say("committed")
+"""
+
+
+@pytest.fixture
+def other(database, start, monkeypatch):
+    """Another process, which must be able to commit: ``other()``."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # a finalizer was interrupted
+    monkeypatch.setattr(threading, "_limbo", {})  # where threads stay whose start was
+    database[b"a"] = b"1"
+    child = start(_COMMIT_WHEN_TOLD)
+
+    def commit():
+        child.tell()
+        child.expect("committed")
+
+    commit()
+    return commit
+
+
+def _each_place(work, on_enter=None, stride=1):
+    """Yield after each run of ``work``, interrupted ``stride`` places later each time."""
+    place = random.randint(1, stride)
+    while True:
+        preemption = Preemption(place, on_enter and on_enter())
+        preemption.run(work)
+        if not preemption.was_interrupted:
+            return
+        yield place
+        place += stride
+
+
+def test_an_interrupted_commit_blocks_none(database, other):
+    """After an exception anywhere in a commit, this process and others go on committing."""
+
+    def commit():
+        transaction = database.create_transaction()
+        transaction[b"a"].wait()
+        transaction[b"mine"] = b"1"
+        transaction.commit().wait()
+
+    places = 0
+    for places in _each_place(commit):
+        other()
+        database[b"after"] = b"%d" % places
+        assert database[b"after"] == b"%d" % places
+    assert places > 100
+
+
+def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
+    """A commit led by a thread that is interrupted ends as it is told, and does end."""
+    follower = [None, None]
+
+    def follow():
+        transaction = database.create_transaction()
+        transaction.add(b"followed", b"\x01\x00")
+        future = transaction.commit()
+        thread = threading.Thread(target=future.block_until_ready, daemon=True)
+        follower[:] = thread, future
+
+        def start():
+            thread.start()
+            wait_until(lambda: database.committer._waiters or not thread.is_alive())
+
+        return "_run", start
+
+    def commit():
+        transaction = database.create_transaction()
+        transaction[b"mine"] = b"1"
+        transaction.commit().wait()
+
+    succeeded = 0
+    for _ in _each_place(commit, follow):
+        thread, future = follower
+        if thread.ident is None:  # interrupted before there was anything to lead
+            thread.start()
+        thread.join(_DEADLINE_SECONDS)
+        assert not thread.is_alive()
+        assert future.exception() is None
+        succeeded += 1
+        assert int.from_bytes(bytes(database[b"followed"]), "little") == succeeded
+        other()
+    assert succeeded > 100
+
+
+def test_an_interrupted_commit_wakes_those_who_watch(database, start, other):
+    """A watch of another process fires for a commit whose thread is interrupted after it."""
+    watcher = start("""
+for line in sys.stdin:
+    transaction = database.create_transaction()
+    watch = transaction.watch(b"watched")
+    transaction.commit().wait()
+    say("watching")
+    watch.wait()
+    say("fired")
+""")
+    begun = []
+
+    def commit():
+        transaction = database.create_transaction()
+        begun.append(transaction)
+        transaction[b"watched"] = b"%d" % len(begun)
+        transaction.commit().wait()
+
+    watcher.tell()
+    watcher.expect("watching")
+    fired = 0
+    seen = b""
+    for _ in _each_place(commit, stride=2):
+        for transaction in begun[-1:]:
+            transaction.cancel()  # or it would run with the next
+        value = bytes(database.create_transaction()[b"watched"] or b"")
+        if value != seen:
+            seen = value
+            watcher.expect("fired")
+            fired += 1
+            watcher.tell()
+            watcher.expect("watching")
+    assert fired > 10
+
+
+def test_an_interrupted_read_keeps_no_snapshot(database, path, other):
+    """After an exception anywhere in a read, the log can be started anew in time."""
+
+    def read():
+        transaction = database.create_transaction()
+        transaction[b"a"].wait()
+        transaction.cancel()
+
+    for _ in _each_place(read):
+        assert database[b"a"] == b"1"
+    other()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        busy = "PRAGMA wal_checkpoint(TRUNCATE)"
+        wait_until(lambda: connection.execute(busy).fetchone()[0] == 0)
+    database.close()
+    assert database[b"a"] == b"1"
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_an_interrupted_opening_or_closing(database, other, is_open):
+    """After an exception anywhere in it, the file is used by every thread as before."""
+
+    def close():
+        database.close()
+
+    def reopen():
+        database[b"a"] = b"1"
+
+    for place in _each_place(close if is_open else reopen, stride=7):
+        thread = threading.Thread(target=database.set, args=(b"n", b"%d" % place), daemon=True)
+        thread.start()
+        thread.join(_DEADLINE_SECONDS)
+        assert not thread.is_alive()
+        assert database[b"n"] == b"%d" % place
+        other()
+        if not is_open:
+            database.close()
+
+
+def test_an_interrupted_watch(database, other):
+    """After an exception anywhere while a watch is set, the next one fires."""
+
+    def watch():
+        transaction = database.create_transaction()
+        transaction.watch(b"other")
+        transaction.commit().wait()
+
+    for place in _each_place(watch, stride=3):
+        transaction = database.create_transaction()
+        following = transaction.watch(b"other")
+        transaction.commit().wait()
+        run(database, lambda tr, place=place: tr.set(b"other", b"%d" % place))
+        fired = threading.Event()
+        following.on_ready(lambda _, fired=fired: fired.set())
+        assert fired.wait(_DEADLINE_SECONDS)
+        database.watches.abandon(RuntimeError("the next one starts a thread"))
+
+
+_STORM = """
+class Alarm(Exception):
+    pass
+
+def alarm(*_):
+    raise Alarm
+
+signal.signal(signal.SIGALRM, alarm)
+told = unsure = 0
+say("ready")
+sys.stdin.readline()
+for number in range(int(sys.argv[2])):
+    transaction = database.create_transaction()
+    transaction.add(b"alarmed", (1).to_bytes(8, "little"))
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00005 + number % 40 * 0.00001)
+            transaction.commit().wait()
+            told += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Alarm:
+        unsure += 1
+say(told)
+say(unsure)
+sys.stdin.readline()
+"""
+
+
+def test_a_storm_of_signals(database, start):
+    """Real signals in the thread that commits: no count is lost, and none is kept waiting."""
+    database[b"a"] = b"1"
+    alarmed = start(_STORM, 1_500)
+    alarmed.expect("ready")
+    alarmed.tell()
+    for _ in range(500):
+        run(database, lambda tr: tr.add(b"calm", b"\x01\x00\x00"))
+    told, unsure = int(alarmed.line()), int(alarmed.line())
+    run(database, lambda tr: tr.add(b"calm", b"\x01\x00\x00"))  # it lives, and holds nothing
+    assert int.from_bytes(bytes(database[b"calm"]), "little") == 501
+    assert told <= int.from_bytes(bytes(database[b"alarmed"] or b""), "little") <= told + unsure
+    assert unsure > 0
