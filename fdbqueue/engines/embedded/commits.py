@@ -17,7 +17,6 @@ another one anew.
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import itertools
 import logging
@@ -267,13 +266,13 @@ class Committer:
             if not self._is_announced:
                 try:
                     self._announce()
-                finally:  # unless an exception kept it from that, there is nothing left
-                    self._announce()
+                finally:
+                    if not self._is_announced:  # an exception kept it from that
+                        self._announce()
 
     def _announce(self) -> None:
-        if not self._is_announced:
-            self._committed()
-            self._is_announced = True
+        self._committed()
+        self._is_announced = True
 
     def _take_group(self) -> _Group:
         """Return the first of the line, within a group's limits; they stay in it."""
@@ -311,8 +310,7 @@ class Committer:
             logger.exception("a commit failed", extra={"path": self._store.path})
         self._tell_group()
         if group.failure is None and group.accepted:
-            with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
-                self._store.keep_log_small(connection)
+            self._store.keep_log_small(connection)
 
     def _tell_group(self) -> None:
         """Tell the requests of the last group how it ended, those that were not told yet.

@@ -68,7 +68,7 @@ class OpenFiles:
             found = os.stat(self._directory)
         except OSError as error:
             raise EngineUnavailable(path=self._path, reason=str(error)) from error
-        stamp = (found.st_mtime_ns, found.st_ino)
+        stamp = found.st_mtime_ns, found.st_ino
         if stamp == self._unchanged:
             return
         for suffix, identity in self._opened.items():

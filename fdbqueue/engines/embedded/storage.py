@@ -169,8 +169,10 @@ class Store:
         connection = snapshot.connection
         if connection is None:
             return
-        with contextlib.suppress(sqlite3.Error):
+        try:
             connection.rollback()
+        except sqlite3.Error:  # then it is closed
+            logger.exception("a snapshot did not end", extra={"path": self.path})
         is_kept = (
             snapshot.is_reusable
             and len(self._idle) < _IDLE_CONNECTIONS
@@ -262,13 +264,14 @@ class Store:
         if self._commits_until_look > 0:
             return
         self._commits_until_look = _COMMITS_BETWEEN_LOOKS
-        if os.stat(self.path + files.WAL).st_size <= _LARGE_LOG_BYTES:
-            return
-        try:
-            connection.execute(_WAIT_BRIEFLY)
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        finally:
-            connection.execute(_WAIT_LONG)
+        with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
+            if os.stat(self.path + files.WAL).st_size <= _LARGE_LOG_BYTES:
+                return
+            try:
+                connection.execute(_WAIT_BRIEFLY)
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.execute(_WAIT_LONG)
 
     # Opening and closing
 
