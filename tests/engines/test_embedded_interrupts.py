@@ -129,7 +129,8 @@ for line in sys.stdin:
     for _ in _each_place(commit, stride=2):
         for transaction in begun[-1:]:
             transaction.cancel()  # or it would run with the next
-        value = bytes(database.create_transaction()[b"watched"] or b"")
+        stored = database.create_transaction()[b"watched"]
+        value = bytes(stored) if stored.present() else b""
         if value != seen:
             seen = value
             watcher.expect("fired")

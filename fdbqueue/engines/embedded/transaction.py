@@ -99,7 +99,7 @@ class Transaction(Reads, Reading, Writes):
             try:
                 request = self._commit_request()
             except (FDBError, EngineUnavailable) as error:
-                if error is not self._read_failure:  # which a commit does not get past
+                if self._read_failure is None:  # which a commit does not get past
                     self._end_stamps(error=FDBError(2020))
                 return Future(error=error)
             if request is None:
