@@ -98,7 +98,7 @@ class Store:
         self._paused = False
         self._ready = False
         self._read_only = False
-        #: Nobody refers to its database any more: only a watching thread may still read.
+        #: No object refers to its database any more, so it is not opened again.
         self.is_retired = False
         self._idle: list[sqlite3.Connection] = []
         #: The snapshots that hold a connection, the oldest first.
@@ -306,6 +306,8 @@ class Store:
         with self._lock:
             if self._ready and not (to_write and self._read_only):
                 return
+            if self.is_retired:  # what its watching thread opened now would stay open
+                raise EngineUnavailable(path=self.path, reason="its database is closed for good")
             self.files.check()
             obstacle = files.obstacle_to_writing(self.path)
             try:
