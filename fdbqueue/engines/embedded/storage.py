@@ -98,7 +98,8 @@ class Store:
         self._paused = False
         self._ready = False
         self._read_only = False
-        #: No object refers to its database any more, so it is not opened again.
+        #: No object refers to its database any more: only a watching thread may still read, by
+        #: a connection that is closed after it.
         self.is_retired = False
         self._idle: list[sqlite3.Connection] = []
         #: The snapshots that hold a connection, the oldest first.
@@ -136,7 +137,7 @@ class Store:
     @disk_errors
     def _open_snapshot(self) -> Snapshot:
         with self._opening:
-            if not self._ready:
+            if not self._ready and not self.is_retired:
                 self._prepare()
             self.files.check()
             connection, check = self._reader()
@@ -306,8 +307,6 @@ class Store:
         with self._lock:
             if self._ready and not (to_write and self._read_only):
                 return
-            if self.is_retired:  # what its watching thread opened now would stay open
-                raise EngineUnavailable(path=self.path, reason="its database is closed for good")
             self.files.check()
             obstacle = files.obstacle_to_writing(self.path)
             try:
