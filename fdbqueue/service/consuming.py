@@ -92,7 +92,7 @@ class Consuming(Browsing):
             database,
             self._taker,
             claim_timeout_seconds,
-            (self.subspace.key(), type(self), codec, *options),
+            (self.subspace.key(), self.name, type(self), codec, *options),
         )
 
     # Popping

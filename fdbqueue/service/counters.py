@@ -19,6 +19,7 @@ from fdb import fdboptions
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Priority, moment
 from fdbqueue.service.keyspace import MetaKeys, Place, State
+from fdbqueue.service.reading import End
 
 #: History is kept this long.
 HISTORY_MINUTES = 24 * 60
@@ -26,6 +27,7 @@ HISTORY_MINUTES = 24 * 60
 _MINUTE_US = 60_000_000
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 _FIELD = 64
+_HALF = _FIELD // 2
 _MASK = (1 << _FIELD) - 1
 #: One in so many transactions that count removes the history that is too old.
 _TRIMMED_BY_ONE_IN = 100
@@ -70,8 +72,8 @@ class Tally:
 
     Attributes:
         ready: How many more items are ready.
-        taken: How many were taken off the ready ones, by whomever for whomever: what tells
-            a popper that others pop too.
+        taken: How many were taken off the ready ones at the min end, and in the upper half
+            of the number at the max end: what tells a popper that others pop there, too.
         delays: How many were given a time to come back at: what wakes those who wait, so
             that they know of it.
         pushes: How many were pushed.
@@ -108,6 +110,10 @@ class Tally:
             self._levels[self._level(priority)] -= 1
             if pushed_at is not None:
                 tr.clear(self._meta.age_prefix(pushed_at) + place)
+
+    def take(self, end: End, count: int) -> None:
+        """Note that items were taken at an end."""
+        self.taken += count << (_HALF if end == "max" else 0)
 
     def correct(self, level: bytes, change: int) -> None:
         """Count ready items of a priority, given as its key, that were not counted."""
@@ -237,8 +243,13 @@ def high_of(value: Any) -> int:
     return int.from_bytes(_bytes(value), "little")
 
 
+def taken_at(end: End, taken: int) -> int:
+    """Return how many items were ever taken at an end, up to a multiple of 2**32."""
+    return taken >> (_HALF if end == "max" else 0) & ((1 << _HALF) - 1)
+
+
 def tally_of(data: bytes) -> tuple[int, int]:
-    """Return how many are ready, and how many were ever taken."""
+    """Return how many are ready, and how many were ever taken, for :func:`taken_at`."""
     ready, taken = _fields(data, 2)
     return ready, taken
 

@@ -14,6 +14,7 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
 from fdbqueue.service import observing, removing
 from fdbqueue.service.batches import OWNER_BYTES, Batch, Batches
 from fdbqueue.service.burying import Burying
+from fdbqueue.service.consume.poppers import patient
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.items import Priority
 from fdbqueue.service.leases import MAX_SECONDS, duration
@@ -66,11 +67,15 @@ class Draining(Burying):
         lasting = duration(self.name, "seconds", seconds)
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         effect = self._batches.effect(owner, lasting)
-        request = TakeRequest(end, count, effect, requeue=self.return_batch)
+        request = TakeRequest(end, count, effect, requeue=self._return_patiently)
         items = observing.observed(
             "lease_batch", self.name, lambda: self._poppers.take(request, self.database)
         )
         return items if isinstance(items, Batch) else Batch.empty()
+
+    def _return_patiently(self, batch: Batch) -> None:
+        give_back = functools.partial(self._batches.give_back, batch=batch)
+        run(patient(self.database), give_back, wrote=lambda _: True)
 
     def ack_batch(self, batch: Batch, *, tr: Any = None) -> None:
         """Remove a batch's items for good.

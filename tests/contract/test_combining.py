@@ -101,7 +101,8 @@ def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten
     assert caught.value.outcome_known is False
     held.meddle = lambda: None
     held.gate.release()
-    wait_until(lambda: [item.value for item in ten] == list(range(1, 10)))
+    wait_until(lambda: not patient._poppers.is_busy("min") and len(list(ten)) == 9)
+    assert [item.value for item in ten] == list(range(1, 10))
     held_now = assert_counted(ten)
     assert not held_now["leased"]
     assert [item.attempts for item in ten.pop_many(10)] == [0] * 9
@@ -133,6 +134,68 @@ def test_an_error_of_the_engine_is_given_to_each_who_waited(database, subspace, 
     broken.clear()
     held.meddle = lambda: None
     assert queue.pop().value == 1
+
+
+def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
+    """Also where the queue was empty meanwhile."""
+    patient, hurried = patient_and_not(held, subspace, 0.5)
+    first = pool.submit(patient.pop_many, 8)
+    begun(held)
+    second = pool.submit(hurried.pop_many, 5)
+    wait_until(lambda: patient._poppers.in_line("min") == 1)
+    held.gate.release()
+    assert len(first.result(SOON_SECONDS)) == 8
+    begun(held)
+    with pytest.raises(OutcomeUnknown):
+        second.result(SOON_SECONDS)
+    hidden = threading.Event()
+
+    def push_before_the_undo():
+        hidden.set()
+        ten.push("later")
+
+    held.meddle = push_before_the_undo
+    held.gate.release()
+    wait_until(lambda: not patient._poppers.is_busy("min") and len(list(ten)) == 3)
+    assert hidden.is_set()
+    assert [item.value for item in ten] == [8, 9, "later"]
+
+
+def test_who_finds_no_room_in_a_round_has_taken_nothing(held, subspace, pool):
+    """It waits for the next round, and may give up with nothing changed."""
+    patient, hurried = patient_and_not(held, subspace, 0.6)
+    patient_queue = FifoQueue(held._database, subspace)
+    patient_queue.push_many(range(3_000))
+    first = pool.submit(patient.pop)
+    begun(held)
+    large = pool.submit(patient.pop_many, 900)
+    wait_until(lambda: patient._poppers.in_line("min") == 1)
+    late = pool.submit(hurried.pop_many, 900)
+    wait_until(lambda: patient._poppers.in_line("min") == 2)
+    held.gate.release()
+    assert first.result(SOON_SECONDS) is not None
+    begun(held)
+    with pytest.raises(DeadlineExceeded) as caught:
+        late.result(SOON_SECONDS)
+    assert caught.value.outcome_known is True
+    held.meddle = lambda: None
+    held.gate.release()
+    assert len(large.result(SOON_SECONDS)) == 900
+
+
+def test_a_signal_handler_may_take_items_itself(database, subspace, ten):
+    """In the middle of a pop of its thread, which goes on after it."""
+    queue = FifoQueue(Meddled(database), subspace)
+    found = []
+
+    def pop_in_between():
+        queue.database.meddle = lambda: None
+        found.append(queue.pop().value)
+
+    queue.database.meddle = pop_in_between
+    item = queue.pop()
+    assert sorted([*found, item.value]) == [0, 1]
+    assert queue.pop().value == 2
 
 
 def test_ends_do_not_wait_for_each_other(held, subspace, pool, ten):

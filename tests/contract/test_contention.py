@@ -368,6 +368,30 @@ def test_who_collects_too_late_tries_again(kind, meddled, rival, queue, everythi
     assert not any(assert_counted(rival).values())
 
 
+@pytest.mark.parametrize("kind", SOME, ids=str)
+def test_whose_own_request_expires_tries_again(kind, meddled, rival, queue, everything, let_expire):
+    """Whoever else has gone meanwhile: it does not wait for an answer that cannot come."""
+    taken = []
+    is_late = False
+
+    def pop_before():
+        nonlocal is_late
+        if is_late:
+            return
+        if REQUESTS not in tables(everything):
+            taken.extend(numbers(kind, [rival.pop()]))
+        else:
+            let_expire(rival)
+            is_late = True
+
+    meddled.meddle = pop_before
+    rival.lease_many(1, seconds=600)
+    found = numbers(kind, [queue.pop()])
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
+    assert found == [len(taken) + 1]
+    assert_counted(rival)
+
+
 @pytest.mark.parametrize("kind", [k for k in STRICT if "bytes" not in k.name], ids=str)
 def test_who_is_handed_a_corrupt_item_is_told(
     kind, meddled, rival, queue, database, subspace, everything

@@ -7,8 +7,10 @@ the process takes the turn and does the line's work in batches.
 
 Signal handlers run in the main thread alone, between any two bytecodes, and may raise. The
 helper is never the main thread, so no signal ends a batch. No thread depends on one that a
-signal can end: the turn and the mutex are plain locks held by ``with`` alone, which are let go
-whatever is raised; each thread that joins the line makes sure itself that there is a helper.
+signal can end: the mutex, and the turn, which is a lock of the thread that works, are held by
+``with`` alone, which lets go of them whatever is raised; each thread that joins the line makes
+sure itself that there is a helper. A signal handler may even take items itself, in the middle
+of a call of its thread: it does that alone, beside the turn.
 
 An operation is in one of these states, which change under the mutex:
 
@@ -28,15 +30,12 @@ from __future__ import annotations
 
 import copy
 import enum
-import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
-
-logger = logging.getLogger(__name__)
 
 #: How long an idle helper stays.
 _IDLE_SECONDS = 1.0
@@ -62,9 +61,10 @@ class Operation:
         error: What it raises, None where it returns.
         database: Where its own thread does it; its transactions may have a time limit.
         gate: Opened when it is done; None unless it was in line.
+        left_in: Its state when its thread left.
     """
 
-    __slots__ = ("database", "error", "gate", "result", "state")
+    __slots__ = ("database", "error", "gate", "left_in", "result", "state")
 
     def __init__(self) -> None:
         self.state = State.WAITING
@@ -72,10 +72,11 @@ class Operation:
         self.error: BaseException | None = None
         self.database: Any = None
         self.gate: threading.Lock | None = None
+        self.left_in = State.WAITING
 
     def begin(self, database: Any) -> None:
         """Start anew, on a database."""
-        self.state = State.WAITING
+        self.state = self.left_in = State.WAITING
         self.result = self.error = self.gate = None
         self.database = database
 
@@ -86,7 +87,7 @@ class Operation:
             return
         self.error = result
         if not hasattr(result, "outcome_known"):
-            result.outcome_known = True  # type: ignore[attr-defined]
+            vars(result)["outcome_known"] = True  # also where the class forbids attributes
 
 
 class Work(Protocol):
@@ -102,7 +103,10 @@ class Work(Protocol):
         """Do some of the operations in line, in the helper."""
 
     def undo(self, operation: Any) -> None:
-        """Undo an operation that is done and whose thread has gone, in the helper."""
+        """Undo an operation that is done and whose thread has gone, in the helper.
+
+        It raises nothing.
+        """
 
 
 class Combiner:
@@ -118,8 +122,11 @@ class Combiner:
 
     def forget(self) -> None:
         """Start anew, in a forked process: those who waited are in the other one."""
-        self._mutex = threading.Lock()
+        #: A signal handler may come to it in the thread that holds it.
+        self._mutex = threading.RLock()
+        #: The lock of the thread that works, and which thread that is.
         self._turn = threading.Lock()
+        self._worker = 0
         self._line: dict[Operation, None] = {}
         #: Those that the helper is at work for.
         self._batch: dict[Operation, None] = {}
@@ -149,7 +156,7 @@ class Combiner:
             if not self._does_alone(operation):
                 self._wait_in_line(operation)
         except BaseException as error:
-            error.outcome_known = self._leave(operation)  # type: ignore[attr-defined]
+            vars(error)["outcome_known"] = self._leave(operation)
             raise
         own, operation.error = operation.error, None
         if own is None:
@@ -161,10 +168,21 @@ class Combiner:
 
     def _does_alone(self, operation: Operation) -> bool:
         """Do an operation in its own thread, unless others wait or work."""
-        if self._line or self._turn.locked() or time.monotonic() < self._crowded_until:
-            return False
-        with self._turn:
+        own = threading.Lock()
+        with own:
+            with self._mutex:
+                if self._turn.locked():
+                    if self._worker != threading.get_ident():
+                        return False  # else: a signal handler in the middle of a call
+                elif self._line or self._orphans or time.monotonic() < self._crowded_until:
+                    return False
+                else:
+                    self._begin_turn(own)
             return self._work.alone(operation)
+
+    def _begin_turn(self, own: threading.Lock) -> None:
+        """Have the turn for as long as a lock is held; called under the mutex."""
+        self._turn, self._worker = own, threading.get_ident()
 
     def _wait_in_line(self, operation: Operation) -> None:
         limit = getattr(operation.database, "time_limit", None)
@@ -182,25 +200,26 @@ class Combiner:
         with self._mutex:
             if operation.state is State.DONE:
                 return
-            is_waiting = operation.state is State.WAITING
-        if is_waiting:
+            is_known = self._leave(operation)
+        if is_known:
             raise DeadlineExceeded
         raise OutcomeUnknown(reason="the time was over before the commit was")
 
     def _leave(self, operation: Operation) -> bool:
         """Let an operation's thread go; tell whether nothing was, or will be, done for it."""
+        has_helper = True
         with self._mutex:
             self._line.pop(operation, None)
             state, operation.state = operation.state, State.LEFT
+            if state is not State.LEFT:
+                operation.left_in = state
             if state is State.DONE and operation.error is None:
                 self._orphans.append(operation)
                 self._call_helper()
                 has_helper = self._has_helper
-            else:
-                has_helper = True
         if not has_helper:
             self._start_helper()
-        return state is State.WAITING
+        return operation.left_in is State.WAITING
 
     @property
     def in_line(self) -> int:
@@ -251,6 +270,7 @@ class Combiner:
                 operation.state = State.DONE
                 if operation.gate is not None:
                     gates.append(operation.gate)
+            self.let_go()  # of those for whom there was no room
         for gate in gates:
             gate.release()
 
@@ -302,7 +322,9 @@ class Combiner:
             self._do_batch()
 
     def _do_batch(self) -> None:
-        with self._turn:
+        own = threading.Lock()
+        with own:
+            self._await_turn(own)
             self._undo_orphans()
             with self._mutex:
                 self._batch = dict(self._line)
@@ -316,6 +338,16 @@ class Combiner:
                 self._fail(error)
             finally:
                 self._batch = {}
+
+    def _await_turn(self, own: threading.Lock) -> None:
+        while True:
+            with self._mutex:
+                turn = self._turn
+                if not turn.locked():
+                    self._begin_turn(own)
+                    return
+            with turn:
+                pass  # it is over
 
     def _fail(self, error: BaseException) -> None:
         """Give an error to those whom the helper was at work for, each one of its own.
@@ -333,12 +365,8 @@ class Combiner:
     def _undo_orphans(self) -> None:
         while self._orphans:
             operation = self._orphans.pop()
-            if operation.error is not None or not operation.result:
-                continue
-            try:
+            if operation.error is None and operation.result:
                 self._work.undo(operation)
-            except Exception:
-                logger.exception("what an interrupted thread had taken could not be put back")
 
 
 def _own_copy(error: BaseException) -> BaseException:
@@ -347,5 +375,5 @@ def _own_copy(error: BaseException) -> BaseException:
         own = copy.copy(error)
     except Exception:  # noqa: BLE001  # an error whose class wants other arguments
         return error
-    own.outcome_known = getattr(error, "outcome_known", False)  # type: ignore[attr-defined]
+    vars(own)["outcome_known"] = getattr(error, "outcome_known", False)
     return own

@@ -57,8 +57,8 @@ class HelpRequest(NamedTuple):
         return self.version + self.timeout_us - version
 
     def is_expired(self, version: int) -> bool:
-        """Tell whether its time is over at a read version."""
-        return self.left(version) < 0
+        """Tell whether its time is over at a read version, or it is of another database."""
+        return self.left(version) < 0 or self.version > version
 
 
 class Handoff(NamedTuple):

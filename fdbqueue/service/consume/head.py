@@ -28,13 +28,14 @@ _POP_KEYS_SENT = 9
 class Order(enum.Enum):
     """What a transaction depends on, besides the rows that it takes.
 
-    STRICT: on what made them the first when it commits.
-    LAST_SEEN: on nothing else. They were the first at its read version.
+    STRICT: on what made them the first when it commits, and on there being no more.
+    AS_SEEN: at the min end on what made them the first when it commits; there may be more by
+        then. At the max end on nothing else: they were the last at its read version.
     RELAXED: on nothing else; they are some of the first, at random.
     """
 
     STRICT = enum.auto()
-    LAST_SEEN = enum.auto()
+    AS_SEEN = enum.auto()
     RELAXED = enum.auto()
 
 
@@ -110,6 +111,8 @@ class Head:
         self._limit = max(RELAXED_ITEMS, 2 * limit) if order is Order.RELAXED else limit
         self._budget = budget
         self._order = order
+        #: Whether the transaction depends on all that lies before the rows it takes.
+        self._in_order = order is Order.STRICT or (order is Order.AS_SEEN and end == "min")
         self._begin, self._stop = keys.bounds()
         self._asked: Any = reader.rows(tr.snapshot, self._begin, self._stop, self._limit, end)
         self._window: deque[Row] = deque()
@@ -150,9 +153,9 @@ class Head:
 
     def depend(self) -> None:
         """Let the transaction depend on what made the rows the first that were taken."""
-        if self._ran_dry and self._order is not Order.LAST_SEEN:
+        if self._ran_dry and self._order is not Order.AS_SEEN:
             self._tr.add_read_conflict_range(self._begin, self._stop)
-        elif self._order is not Order.STRICT:
+        elif not self._in_order:
             for place in self._taken:
                 self._tr.add_read_conflict_key(self._keys.key(place))
         elif self._taken:
@@ -169,7 +172,7 @@ class Head:
         too: another may have pushed something there.
         """
         self.depend()
-        if self._order is not Order.STRICT:
+        if not self._in_order:
             for place in self._taken:
                 self._tr.clear(self._keys.key(place))
         elif len(self._taken) == 1:

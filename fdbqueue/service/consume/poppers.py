@@ -6,6 +6,7 @@ every push behind the last item changes what is last.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -19,7 +20,7 @@ from fdbqueue.service.consume.combiner import Combiner, State
 from fdbqueue.service.consume.handoffs import HelpRequest
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import RoundResult, TakeRequest
-from fdbqueue.service.consume.round import Gather, Round
+from fdbqueue.service.consume.round import Gather, Round, TakeUp
 from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.consume.wakeups import ItemWatch
@@ -27,8 +28,10 @@ from fdbqueue.service.items import Item
 from fdbqueue.service.reading import End
 from fdbqueue.service.transactions import Conflict, run
 
-#: After this many conflicts in a row a popper asks for help, if others take items too; and
-#: at the max end, takes what was the last at its read version.
+logger = logging.getLogger(__name__)
+
+#: After this many conflicts in a row a popper asks for help, if others take items at its end
+#: too; otherwise pushes were in its way, and it takes what it has seen.
 _CONFLICTS = 2
 #: For how long a process that had to ask for help asks again without trying first.
 _STAGED_SECONDS = 0.25
@@ -71,7 +74,9 @@ class EndPoppers:
             return False
         operation.state = State.IN_FLIGHT
         try:
-            result = self._try(operation.database, [operation], lambda: ([operation], 1))
+            result = self._try(
+                operation.database, [operation], lambda: ([operation], 1), may_undo=False
+            )
         except BaseException as error:
             if getattr(error, "outcome_known", False):
                 operation.state = State.WAITING
@@ -90,7 +95,9 @@ class EndPoppers:
             early = combiner.waiting()
             if not early:
                 return
-            result = self._try(self._database, early, lambda: self._gather(early))
+            result = self._try(
+                self._database, early, lambda: self._gather(early), take_up=combiner.take_up
+            )
             if result is not None:
                 combiner.finish(result.results)
                 return
@@ -101,21 +108,29 @@ class EndPoppers:
             self._staged_until = 0.0
 
     def undo(self, operation: TakeRequest) -> None:
-        """Put back what a thread had taken that has gone."""
-        if operation.call is None:
+        """Put back what a thread had taken that has gone; its call's key returns the same."""
+        if operation.call is not None:
+            return
+        try:
             operation.requeue(operation.result)
+        except Exception:
+            facts = {"queue": self._taker.stock.queue, "items": _ids(operation.result)}
+            logger.exception("what an interrupted thread had taken was not put back", extra=facts)
 
     # Rounds
 
     def _gather(self, early: Sequence[TakeRequest]) -> tuple[Sequence[TakeRequest], int]:
-        """Take up those who wait now; return them, and how many, the first, waited early."""
-        prompt = self.combiner.take_up(early)
-        known = set(early)
-        late = [one for one in self.combiner.waiting() if one not in known]
-        return [*prompt, *self.combiner.take_up(late)], len(prompt)
+        """Return those who wait now, and how many, the first, waited early."""
+        waiting = dict.fromkeys(self.combiner.waiting())
+        prompt = [one for one in early if one in waiting]
+        return list(dict.fromkeys([*prompt, *waiting])), len(prompt)
 
     def _try(
-        self, database: Any, early: Sequence[TakeRequest], gather: Gather
+        self,
+        database: Any,
+        early: Sequence[TakeRequest],
+        gather: Gather,
+        **options: Any,
     ) -> RoundResult | None:
         """Take items in a round, again after a conflict.
 
@@ -126,12 +141,11 @@ class EndPoppers:
         seen: list[int] = []
         conflicts = 0
         while True:
-            is_last_seen = self._end == "max" and conflicts >= _CONFLICTS
             if conflicts > _CONFLICTS:
                 time.sleep(_pause(conflicts - _CONFLICTS))
-            order = Order.LAST_SEEN if is_last_seen else Order.STRICT
+            order = Order.STRICT if conflicts < _CONFLICTS else Order.AS_SEEN
             try:
-                return self._round(database, early, gather, order=order, seen=seen)
+                return self._round(database, early, gather, order=order, seen=seen, **options)
             except Conflict:
                 conflicts += 1
                 others_take = len(set(seen[-2:])) > 1
@@ -148,6 +162,8 @@ class EndPoppers:
         own: HelpRequest | None = None,
         order: Order = Order.STRICT,
         seen: list[int] | None = None,
+        take_up: TakeUp = list,
+        may_undo: bool = True,
     ) -> RoundResult:
         """Take items once.
 
@@ -158,6 +174,8 @@ class EndPoppers:
             own: The help request under which the early ones wait.
             order: What the transaction depends on.
             seen: Gets how many items had ever been taken when it began.
+            take_up: Takes up those that are served.
+            may_undo: Whether threads may leave what is taken for them.
 
         Raises:
             Conflict: It conflicted.
@@ -165,7 +183,9 @@ class EndPoppers:
 
         def serve(tr: Any) -> RoundResult:
             one = Round(self._taker, tr, self._end, order)
-            result = one.serve(early, gather, extra=self._extra, own=own)
+            result = one.serve(
+                early, gather, take_up=take_up, extra=self._extra, own=own, may_undo=may_undo
+            )
             if seen is not None:
                 seen.append(one.taken)
             return result
@@ -229,6 +249,10 @@ class PopperGroup:
         self.watch.forget()
 
 
+def _ids(items: Sequence[Item]) -> list[str | None]:
+    return [item.id for item in items]
+
+
 def patient(database: Any) -> Any:
     """Return the database that a database with a time limit is over, or the database itself."""
     return getattr(database, "patient", database)
@@ -252,9 +276,9 @@ def group(database: Any, taker: Taker, handoff_timeout_seconds: float, key: Any)
     with _sharing:
         try:
             groups = _shared.setdefault(database, weakref.WeakValueDictionary())
-        except TypeError:  # a database of a class without weak references
+            found = groups.get(key)
+        except TypeError:  # a database without weak references, or a codec without a hash
             return PopperGroup(database, taker, handoff_timeout_seconds)
-        found = groups.get(key)
         if found is None:
             found = groups[key] = PopperGroup(database, taker, handoff_timeout_seconds)
         return found

@@ -7,6 +7,7 @@ what has expired) at once, so an uncontended pop costs one read more than the re
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from fdbqueue.service.consume.handoffs import Handoff, HelpRequest, hand_over, r
 from fdbqueue.service.consume.head import Head, Order, TransactionBudget
 from fdbqueue.service.consume.requests import QueueState, RoundResult, TakeRequest
 from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.counters import taken_at
 from fdbqueue.service.items import Item
 from fdbqueue.service.reading import End, Row
 
@@ -28,6 +30,8 @@ _MAX_HANDED_BYTES = 1_000_000
 #: Returns those who wait once the head has been read, and how many of them, the first, were
 #: early: waited before that.
 Gather = Callable[[], tuple[Sequence[TakeRequest], int]]
+#: Takes requests up, and returns those that are still wanted.
+TakeUp = Callable[[list[TakeRequest]], list[TakeRequest]]
 
 
 class Round:
@@ -53,7 +57,8 @@ class Round:
         self._more_due = False  # then no popper is told yet that the queue is empty
         self._asked: dict[TakeRequest, Any] = {}  # what is kept of the calls with a key
         self._result = RoundResult()
-        #: How many items had ever been taken when it began.
+        self._took = 0
+        #: How many items had ever been taken at this end when it began.
         self.taken = 0
 
     def serve(
@@ -61,8 +66,10 @@ class Round:
         early: Sequence[TakeRequest],
         gather: Gather,
         *,
+        take_up: TakeUp = list,
         extra: int = 0,
         helps: bool = True,
+        may_undo: bool = False,
         own: HelpRequest | None = None,
     ) -> RoundResult:
         """Take items for all who wait.
@@ -72,8 +79,10 @@ class Round:
             gather: Returns those who wait once the head has been read. The late ones are
                 served by the commit, which proves what was read; they cannot be told that
                 the queue is empty by a transaction without one.
+            take_up: Takes up those that are served.
             extra: For how many more to read at once.
             helps: Whether to take for other processes' requests, too.
+            may_undo: Whether what is taken may be put back later.
             own: The help request under which the early ones wait. It is removed here; where
                 it is not open any more, nothing is taken.
         """
@@ -83,8 +92,8 @@ class Round:
         self._asked = self._taker.ask_answers(self._tr, prompt)
         head = self._ask_head(sum([one.count for one in prompt]), extra)
         state = self._taker.parse_state(self._tr, now, asked)
-        self.taken = state.taken
-        if own is not None and own.name not in [one.name for one in state.requests]:
+        self.taken = taken_at(self._end, state.taken)
+        if own is not None and own.name not in _names((*state.requests, *state.expired)):
             self._result.is_answered = True
             return self._result
         self._expire(state, head)
@@ -92,17 +101,19 @@ class Round:
             remove_request(self._tr, self._stock.meta, own.name)
             self._result.wrote = True
         head.preload()
-        batch, early_count = self._admitted(*gather())
+        admitted, early_count = self._admitted(*gather())
+        batch = take_up(admitted)
+        early_count = len(set(admitted[:early_count]).intersection(batch))
         # On the embedded engine versions move on by commits alone: where something was handed
         # over that may come back, one who finds nothing makes one, so that it expires.
         self._result.wrote = self._result.wrote or state.awaits
-        is_sound = self._serve_batch(head, batch, early_count)
+        is_sound = self._serve_batch(head, batch, early_count, may_undo)
         if helps and is_sound:
             self._help(head, [one for one in state.requests if own is None or one.name != own.name])
         for row in self._returned:
             if row.place not in self._budget.places:
                 self._stock.requeue(self._tr, [row])
-        self._tally.taken = len(self._budget.places)
+        self._tally.take(self._end, self._took)
         self._tally.write(self._tr)
         return self._result
 
@@ -141,14 +152,16 @@ class Round:
             if one in answered:
                 self._result.results.append((one, answered[one]))
             elif (one.call is None or one in self._asked) and (
-                index < early or self._order is not Order.LAST_SEEN
+                index < early or self._order is not Order.AS_SEEN
             ):
                 batch.append(one)
                 prompt += index < early
         batch = _fitting(batch)
         return batch, min(prompt, len(batch))
 
-    def _serve_batch(self, head: Head, batch: list[TakeRequest], early: int) -> bool:
+    def _serve_batch(
+        self, head: Head, batch: list[TakeRequest], early: int, may_undo: bool
+    ) -> bool:
         """Take for those who wait in this process; tell whether no row was corrupt."""
         wanted = [
             head.take(one.count, leased=one.leases, kept=one.call is not None) for one in batch
@@ -165,6 +178,10 @@ class Round:
             self._tr, self._tally, portions, retried=self._retried
         )
         self._result.results += results
+        self._took += sum([len(items) for _, items in results if isinstance(items, list)])
+        if may_undo:  # later pushes go behind what may come back
+            for row in itertools.chain.from_iterable(wanted):
+                self._stock.note_hidden(self._tally, self._stock.position(row.place))
         self._result.late = sum([one.count for one in batch[early:]])
         return not is_corrupt
 
@@ -195,11 +212,16 @@ class Round:
         if len(sound) < len(rows) and not sound:
             remove_request(self._tr, self._stock.meta, request.name)  # its owner meets it
             return False
+        self._took += len(sound)
         for row in sound:
             self._stock.note_hidden(self._tally, self._stock.position(row.place))
         empty = short and not is_cut and len(sound) == len(rows)
         hand_over(self._tr, self._stock.meta, request, Handoff(sound, empty, self._retried))
         return len(sound) == len(rows)
+
+
+def _names(requests: Sequence[HelpRequest]) -> set[bytes]:
+    return {request.name for request in requests}
 
 
 def _fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:

@@ -30,9 +30,11 @@ from fdbqueue.service.consume.handoffs import (
     remove_request,
     write_request,
 )
+from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import RoundResult, TakeRequest
 from fdbqueue.service.consume.round import ROUND_ITEMS
 from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.counters import taken_at
 from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES
 from fdbqueue.service.reading import End
 from fdbqueue.service.transactions import Conflict, run
@@ -41,6 +43,8 @@ from fdbqueue.service.transactions import Conflict, run
 #: times that a commit takes; and in seconds, at least and at most.
 _PATIENCE_COMMITS = 2.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
+#: Whatever others take, those who have waited this long take over.
+_MAX_WAIT_SECONDS = 1.0
 #: When to look for a handoff, in parts of the time it usually takes.
 _FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
 #: Those who are back within so many moments ask together.
@@ -179,19 +183,22 @@ class Staging:
             return None
         state = self._taker.parse_state(tr, now, rows)
         in_line = [one.name for one in state.requests if one.end == self._end]
-        return state.taken, in_line.index(request.name) if request.name in in_line else 0
+        place = in_line.index(request.name) if request.name in in_line else 0
+        return taken_at(self._end, state.taken), place
 
     def _take_over(
         self, combiner: Combiner, request: HelpRequest, batch: Sequence[TakeRequest]
     ) -> bool:
         """Take for all who asked, because no other process does; tell whether that worked."""
-
-        def gather() -> tuple[list[TakeRequest], int]:
-            found = combiner.take_up(batch)
-            return found, len(found)
-
         try:
-            result = self._take_over_round(self._database, batch, gather, own=request)
+            result = self._take_over_round(
+                self._database,
+                batch,
+                lambda: (batch, len(batch)),
+                own=request,
+                order=Order.AS_SEEN,
+                take_up=combiner.take_up,
+            )
         except Conflict:
             combiner.let_go()
             return False
@@ -241,8 +248,9 @@ class _Progress:
         self._next_pause *= 1.2
 
     def is_over(self, taken: int, in_line: int) -> bool:
-        """Tell whether no process has taken anything for too long."""
+        """Tell whether for too long no process has taken anything, or nothing for this one."""
         now = time.monotonic()
         if taken != self._taken:
             self._taken, self._since = taken, now
-        return now - self._since > self._patience * (1 + in_line)
+        is_late = now - self._began > _MAX_WAIT_SECONDS
+        return is_late or now - self._since > self._patience * (1 + in_line)

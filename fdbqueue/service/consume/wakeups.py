@@ -51,7 +51,8 @@ class ItemWatch:
 
     def forget(self) -> None:
         """Start anew, in a forked process."""
-        self._mutex = threading.Lock()
+        #: A signal handler may come to it in the thread that holds it.
+        self._mutex = threading.RLock()
         #: What wakes each of those who wait; called under the mutex.
         self._wakes: set[Callable[[], None]] = set()
         self._generation = 0
@@ -208,12 +209,12 @@ class ItemWatch:
                 self._wake_all()
                 return
             self._look_at = min(self._look_at, time.monotonic() + _RETRY_SECONDS)
-            for wake in self._wakes:
+            for wake in list(self._wakes):
                 wake()
 
     def _wake_all(self) -> None:
         self._generation += 1
-        for wake in self._wakes:
+        for wake in list(self._wakes):
             wake()
 
     def _leave(self, wake: Callable[[], None]) -> None:
