@@ -259,13 +259,13 @@ def test_removing_in_any_state(kind, queue, clock, state):
             queue.ack_batch(batch)
 
 
-def test_removing_what_was_taken_for_a_popper(kind, queue, ask_and_die, clock):
+def test_removing_what_was_taken_for_a_popper(kind, queue, ask_and_die, let_expire):
     """It does not come back with the rest."""
     first, second, _ = queue.peek_many(3)
-    ask_and_die(queue, lowest=2, seconds=10)
+    ask_and_die(queue, lowest=2)
     assert texts(kind, queue.pop_many(1)) == "a"
     assert queue.remove_many([second.id]) == 1
-    clock.advance(11)
+    let_expire(queue)
     assert texts(kind, queue.pop_many(9)) == "cdef"
     assert_counted(queue)
     assert first.id != second.id

@@ -330,7 +330,7 @@ def test_clear_removes_the_chunks(queue, everything):
     assert everything() == set()
 
 
-def test_what_was_taken_for_a_popper_who_died(queue, ask_and_die, clock, everything):
+def test_what_was_taken_for_a_popper_who_died(queue, ask_and_die, let_expire, everything):
     """It goes back whole."""
     before = bare(everything)
     pushed = queue.push(value(queue, LONG))
@@ -338,7 +338,7 @@ def test_what_was_taken_for_a_popper_who_died(queue, ask_and_die, clock, everyth
     queue.push(value(queue, b"last"))
     assert queue.pop_max().value == value(queue, b"last")
     assert queue.size() == 2
-    clock.advance(60)
+    let_expire(queue)
     assert queue.peek_max() == pushed
     assert queue.pop_max() == pushed
     assert bare(everything) == before
