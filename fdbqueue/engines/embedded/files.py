@@ -118,7 +118,8 @@ def join(path: str) -> int:
 def note(path: str, mark: int) -> None:
     """Note in the mark which files were opened, and let other processes join."""
     os.ftruncate(mark, 0)
-    os.pwrite(mark, _found(path).encode(), 0)
+    os.lseek(mark, 0, os.SEEK_SET)
+    os.write(mark, _found(path).encode())
     fcntl.flock(mark, fcntl.LOCK_SH)
 
 
