@@ -203,7 +203,7 @@ class QueueViewSet(ViewSet):
 
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, name: str) -> Response:
-        """Let one lease, or many, run for so many seconds from now on."""
+        """Extend one lease, or many, to end the given number of seconds from now."""
         one, many = (inputs.ExtendBody, Queue.extend), (inputs.ExtendManyBody, Queue.extend_many)
         return self._end(request, name, "extended", one, many)
 

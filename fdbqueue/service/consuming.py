@@ -366,7 +366,7 @@ class Consuming(Browsing):
         once: Once | str | None = None,
         tr: Any = None,
     ) -> Item:
-        """Let a lease run for so many seconds from now on.
+        """Extend a lease to end the given number of seconds from now.
 
         Args:
             lease: The item, or its token.
@@ -407,7 +407,7 @@ class Consuming(Browsing):
         once: Once | str | None = None,
         tr: Any = None,
     ) -> Held:
-        """Let leases run for so many seconds from now on, in one transaction.
+        """Extend leases to end the given number of seconds from now, in one transaction.
 
         Args:
             leases: The items, or their tokens, up to 1,000.

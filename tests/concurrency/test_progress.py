@@ -1,4 +1,4 @@
-"""No popper starves beside others, whatever they take and whoever pushes.
+"""No popper starves beside other poppers and pushers.
 
 Counted in what others do meanwhile, not in seconds.
 """

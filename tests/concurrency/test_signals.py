@@ -1,4 +1,4 @@
-"""Signal handlers that raise in a thread that pops: nobody else learns of it."""
+"""Signal handlers that raise in a thread that pops: no other thread learns of it."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class AwaitedTakes(AwaitedReads):
     async def aextend(
         self, lease: Item | str, seconds: float = 60, *, once: Once | str | None = None
     ) -> Item:
-        """Let a lease run for so many seconds from now on, as :meth:`extend` does."""
+        """Extend a lease to end the given number of seconds from now, as :meth:`extend` does."""
         return await in_thread(self.extend, lease, seconds, once=once)
 
     async def aextend_many(
@@ -169,7 +169,7 @@ class AwaitedTakes(AwaitedReads):
         *,
         once: Once | str | None = None,
     ) -> Held:
-        """Let leases run for so many seconds from now on, as :meth:`extend_many` does."""
+        """Extend leases to end that many seconds from now, as :meth:`extend_many` does."""
         return await in_thread(self.extend_many, list(leases), seconds, once=once)
 
     @contextlib.asynccontextmanager

@@ -26,7 +26,7 @@ What is true at each step, whatever ends a thread or a process:
   commit has popped its items, or holds its leases until they expire.
 - Only a process's own threads share its transactions, and no signal can end the helper's. One
   whose commit has an unknown outcome is settled by its receipt before anything else is done;
-  where that cannot be, all whom it had taken up learn ``OutcomeUnknown``.
+  where that cannot be, every request that it had taken up ends in ``OutcomeUnknown``.
 - Items handed over are in one handoff, under one name, until the transaction that collects
   them, or the one that puts them back when the handoff has expired: both depend on it, so only
   one of them happens.

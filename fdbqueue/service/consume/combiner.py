@@ -1,7 +1,7 @@
 """Combine the operations of a process's threads: one thread does the work of all who wait.
 
-Alone, an operation is done by its own thread, in *the turn*: a lock that is held by whoever
-works. An operation that finds another thread at work, or waiting, joins *the line*, and its
+Alone, an operation is done by its own thread, in *the turn*: a lock that is held by the thread
+that works. An operation that finds another thread at work, or waiting, joins *the line*, and its
 thread sleeps on the operation's own gate. While anything is in line, one *helper* thread of
 the process takes the turn and does the line's work in batches.
 
@@ -270,7 +270,7 @@ class Combiner:
                 operation.state = State.DONE
                 if operation.gate is not None:
                     gates.append(operation.gate)
-            self.let_go()  # of those for whom there was no room
+            self.let_go()  # there was no room for these
         for gate in gates:
             gate.release()
 
@@ -350,7 +350,7 @@ class Combiner:
                 pass  # it is over
 
     def _fail(self, error: BaseException) -> None:
-        """Give an error to those whom the helper was at work for, each one of its own.
+        """Give an error to each operation that the helper was at work for, a copy of its own.
 
         These are those that a transaction had taken up, or all, where none had been.
         """

@@ -47,7 +47,7 @@ _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
 _MAX_WAIT_SECONDS = 1.0
 #: When to look for a handoff, in parts of the time it usually takes.
 _FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
-#: Those who are back within so many moments ask together.
+#: Threads that are back within this many moments ask together.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: After an error a request is taken back, if that can be done at once.
 _WITHDRAWAL_MS = 1_000

@@ -27,7 +27,7 @@ from fdbqueue.service.consume.handoffs import read_request
 from fdbqueue.service.stock import Stock
 from fdbqueue.service.transactions import run
 
-#: Foreign pushes, and changes that a watch has missed, are noticed after so long.
+#: Foreign pushes, and changes that a watch has missed, are noticed after this time.
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
 #: No more help requests than this are looked at for when a handoff expires.
