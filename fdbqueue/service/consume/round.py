@@ -88,7 +88,7 @@ class Round:
         """
         now = now_us()
         asked = self._taker.ask_state(self._tr, now)
-        prompt = _fitting(early)
+        prompt = fitting(early)
         self._asked = self._taker.ask_answers(self._tr, prompt)
         head = self._ask_head(sum([one.count for one in prompt]), extra)
         state = self._taker.parse_state(self._tr, now, asked)
@@ -156,7 +156,7 @@ class Round:
             ):
                 batch.append(one)
                 prompt += index < early
-        batch = _fitting(batch)
+        batch = fitting(batch)
         return batch, min(prompt, len(batch))
 
     def _serve_batch(
@@ -206,10 +206,10 @@ class Round:
         sound = self._taker.sound(self._tr, rows, retried=self._retried)
         short = len(rows) < request.wanted
         is_cut = self._budget.is_full or self._more_due
-        if not sound and short and is_cut and not rows:
+        if not rows and is_cut:
             return False  # it is answered by the next round
         self._result.wrote = True
-        if len(sound) < len(rows) and not sound:
+        if rows and not sound:
             remove_request(self._tr, self._stock.meta, request.name)  # its owner meets it
             return False
         self._took += len(sound)
@@ -224,7 +224,7 @@ def _names(requests: Sequence[HelpRequest]) -> set[bytes]:
     return {request.name for request in requests}
 
 
-def _fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
+def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     """Return the first, and those behind it as long as there is room for them."""
     room = ROUND_ITEMS
     for index, one in enumerate(batch):

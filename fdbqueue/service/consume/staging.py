@@ -32,7 +32,7 @@ from fdbqueue.service.consume.handoffs import (
 )
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import RoundResult, TakeRequest
-from fdbqueue.service.consume.round import ROUND_ITEMS
+from fdbqueue.service.consume.round import fitting
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.counters import taken_at
 from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES
@@ -110,12 +110,7 @@ class Staging:
             time.sleep(_MOMENT_SECONDS)
         batch = combiner.waiting()
         self._company = len(batch)
-        room = ROUND_ITEMS
-        for index, one in enumerate(batch):
-            room -= one.count
-            if index and room < 0:
-                return batch[:index]
-        return batch
+        return fitting(batch)
 
     def _ask(
         self, combiner: Combiner, name: bytes, batch: list[TakeRequest]
