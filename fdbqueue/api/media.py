@@ -102,7 +102,7 @@ class StrictJSONParser(BaseParser):
 class StrictJSONRenderer(BaseRenderer):
     """Render compact JSON in UTF-8; with escapes where a string has no UTF-8.
 
-    No JSONRenderer: that indents for whoever asks in ``Accept``, and spaces are most of a
+    No JSONRenderer: that indents where a client asks for it in ``Accept``, and spaces are most of a
     nested value then: 80 MB for one of 100 kB.
     """
 

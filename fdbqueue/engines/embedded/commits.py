@@ -154,7 +154,7 @@ class Committer:
         self._requests: collections.deque[CommitRequest] = collections.deque()
         self._group: _Group | None = None
         self._is_announced = True
-        #: The request whose thread leads, or the thread that lets nobody lead.
+        #: The request whose thread leads, or the thread that keeps others from leading.
         self._leader: CommitRequest | int | None = None
         self._waiters: list[queue.SimpleQueue[None]] = []
         self._wake_all = _alarm(self._waiters)
@@ -172,7 +172,7 @@ class Committer:
             self._leave_line()
 
     def wait(self, request: CommitRequest) -> None:
-        """Return when the request is done, having done the work if nobody else was.
+        """Return when the request is done, having done the work if no other thread was.
 
         A request whose thread left by an exception does not run any more, unless it was
         running already: waited for again, it ends with 1021.

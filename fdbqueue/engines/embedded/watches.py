@@ -373,7 +373,7 @@ class _Pipe:
                     os.write(self._writer, b"!")
 
     def retire(self) -> None:
-        """Let the thread that waits by the pipe end, if there is one, and nobody ring."""
+        """Let the thread that waits by the pipe end, if there is one, and let no process ring."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         self.wake()

@@ -193,7 +193,7 @@ def log(queue: str, expired: ExpiredCounts) -> None:
 
 
 def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
-    """Tell whether a lease given up after so many attempts was the last."""
+    """Tell whether a lease that is given up with this number of attempts was the last."""
     is_leased = hidden.state is State.LEASED
     return is_leased and max_attempts is not None and attempts >= max_attempts
 

@@ -76,7 +76,7 @@ class Taker:
                 entry = meta.parse_due(row.key)
                 if entry is not None:
                     dues.append(entry)
-        if count == _STATE_ROWS and not dues:  # so many requests that they hide what is due
+        if count == _STATE_ROWS and not dues:  # the requests hide what is due
             dues = list(self._due(tr, now, expiry.MAX_EXPIRED))
         chosen = expiry.chosen(dues, self.relaxed)
         is_open, handed, expired = _by_age(tr, requests)
