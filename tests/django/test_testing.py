@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import subprocess
 import sys
+import threading
 import unittest
+from itertools import count
 from pathlib import Path
 
 import fdb.tuple
@@ -167,6 +170,37 @@ def test_the_file_is_closed(tmp_path, monkeypatch):
             fdbqueue.queue("mail").push("x")
             assert any(str(tmp_path) in name for name in open_files())
         assert not any(str(tmp_path) in name for name in open_files())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_that_have_not_ended_yet_are_in_nobodys_way(tmp_path, monkeypatch):
+    """A file that one makes while the temporary folder goes leaves nothing behind."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = threading.Event()
+
+    def make_files(folder, done):
+        for number in count():
+            with contextlib.suppress(OSError):
+                (folder / "queues.sqlite3-sync" / str(number)).touch()
+                made.set()
+            if done.is_set():
+                return
+
+    setting = {"OPTIONS": {"path": tmp_path / "q"}, "QUEUES": {"mail": {"kind": "fifo"}}}
+    with override_settings(FDBQUEUE=setting):
+        for _ in range(30):
+            made.clear()
+            done = threading.Event()
+            try:
+                with testing.empty_queues():
+                    folder = Path(fdbqueue.queue("mail").database.path).parent
+                    fdbqueue.queue("mail").push("x")
+                    thread = threading.Thread(target=make_files, args=(folder, done))
+                    thread.start()
+                    assert made.wait(20)
+            finally:
+                done.set()
+            thread.join()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded import files
 from fdbqueue.service import Catalog, QueueSpec
 from tests.engines.children import Child
 
@@ -153,3 +154,20 @@ def test_a_log_left_by_a_killed_process(place, read):
     writer.kill()
     child = read(path)
     _answers(child, "kept", 1)
+
+
+def test_a_log_that_goes_while_it_is_looked_at_is_no_obstacle(filled, monkeypatch):
+    """Another process may close the file, and with it the log, at any moment."""
+    log = filled.path + "-wal"
+    access, asked = os.access, []
+
+    def closed_meanwhile(name, *arguments, **options):
+        if name == log and not asked:
+            asked.append(name)
+            filled.close()
+        return access(name, *arguments, **options)
+
+    monkeypatch.setattr("os.access", closed_meanwhile)
+    assert os.path.exists(log)
+    assert files.obstacle_to_writing(filled.path) is None
+    assert asked

@@ -146,6 +146,8 @@ def obstacle_to_writing(path: str) -> str | None:
         needed.append(path + SYNC if os.path.isdir(path + SYNC) else directory)
     for name in needed:
         if not os.access(name, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            if not os.path.lexists(name):  # another process has closed its files since: look anew
+                return obstacle_to_writing(path)
             return f"{name} may not be written"
     return None
 
