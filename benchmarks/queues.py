@@ -16,7 +16,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue
-from fdbqueue.service.counters import Tally
+from fdbqueue.service.storage.counts import Tally
 
 SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
 PRIORITIES = 10

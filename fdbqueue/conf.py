@@ -18,12 +18,12 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import ConfigurationError, message_of
 from fdbqueue.made import Made
-from fdbqueue.service.answers import MAX_KEPT_SECONDS
 from fdbqueue.service.base import ORDERS
 from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
 from fdbqueue.service.codecs import CODECS
 from fdbqueue.service.consuming import CONTENTION
-from fdbqueue.service.reading import MAX_RETURNED_BYTES
+from fdbqueue.service.idempotency import MAX_KEPT_SECONDS
+from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"

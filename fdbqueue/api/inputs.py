@@ -23,10 +23,10 @@ from fdbqueue.api.fields import (
     TextField,
     WaitField,
 )
-from fdbqueue.service import stock
-from fdbqueue.service.reading import ENDS
+from fdbqueue.service.storage import store
+from fdbqueue.service.storage.reader import ENDS
 
-STATES = ("ready", *stock.STATES)
+STATES = ("ready", *store.STATES)
 
 #: So many unknown keys are named, at most.
 _SHOWN = 20

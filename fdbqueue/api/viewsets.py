@@ -25,7 +25,7 @@ from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
 from fdbqueue.service import Catalog, Item, Once, Queue
-from fdbqueue.service.overview import counts_of
+from fdbqueue.service.inspect.overview import counts_of
 
 #: What is read of a body, and the service's method that it has the arguments of.
 _Ending = tuple[type[inputs.Input], Callable[..., Any]]

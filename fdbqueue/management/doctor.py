@@ -13,8 +13,10 @@ from typing import Any
 from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
 from fdbqueue.management.rendering import visible
-from fdbqueue.service import Queue, examining, loading, receipts, run, strict_json
-from fdbqueue.service.browsing import MAX_ITEMS
+from fdbqueue.service import Queue, receipts, run, strict_json
+from fdbqueue.service.browse import MAX_ITEMS
+from fdbqueue.service.bulk import load
+from fdbqueue.service.maintenance import census
 from fdbqueue.service.receipts import place_of
 from fdbqueue.service.transactions import error_code
 
@@ -178,7 +180,7 @@ def _check_overdue(queue: Queue, readable: Queue) -> Finding:
     if not overdue.total:
         return Finding("overdue", queue.name, OK, "nothing waits to be brought back")
     parts = [f"{number:,} {what}" for what, number in asdict(overdue).items() if number]
-    least = "at least " if overdue.total >= examining.MAX_OVERDUE else ""
+    least = "at least " if overdue.total >= census.MAX_OVERDUE else ""
     text = f"{least}{', '.join(parts)} wait for somebody to consume"
 
     def settle() -> tuple[str, bool]:
@@ -200,12 +202,12 @@ def _check_holds(queue: Queue, readable: Queue) -> Finding:
 
 
 def _check_pushes(queue: Queue, readable: Queue) -> Finding:
-    found = loading.recorded(readable, older_than_seconds=_STALE_SECONDS)
+    found = load.recorded(readable, older_than_seconds=_STALE_SECONDS)
     if not found:
         return Finding("pushes", queue.name, OK, "none is on record for longer than a day")
 
     def forget() -> tuple[str, bool]:
-        return f"forgot {loading.sweep(queue, older_than_seconds=_STALE_SECONDS):,}", True
+        return f"forgot {load.sweep(queue, older_than_seconds=_STALE_SECONDS):,}", True
 
     text = f"{len(found):,} are on record for longer than a day"
     return Finding("pushes", queue.name, WARNING, text, forget)

@@ -19,9 +19,9 @@ from fdbqueue.management.progress import Progress, terminal_bar
 from fdbqueue.management.prompts import PromptingCommand, items
 from fdbqueue.management.taking import take_all
 from fdbqueue.service import Mover, Queue
-from fdbqueue.service.batching import BATCH_ITEMS
-from fdbqueue.service.browsing import MAX_ITEMS
-from fdbqueue.service.moving import check_move
+from fdbqueue.service.browse import MAX_ITEMS
+from fdbqueue.service.bulk.move import check_move
+from fdbqueue.service.bulk.streams import BATCH_ITEMS
 
 
 class MovingCommand(PromptingCommand):

@@ -24,10 +24,10 @@ from fdbqueue.management.interrupts import Interrupts
 from fdbqueue.management.prompts import items
 from fdbqueue.management.rendering import preview
 from fdbqueue.service import Queue, strict_json
-from fdbqueue.service.loading import Mark
-from fdbqueue.service.moving import entry_for
-from fdbqueue.service.pushing import Entry
-from fdbqueue.service.reading import MAX_VALUE_BYTES
+from fdbqueue.service.bulk.load import Mark
+from fdbqueue.service.bulk.move import entry_for
+from fdbqueue.service.push import Entry
+from fdbqueue.service.storage.reader import MAX_VALUE_BYTES
 
 #: A value takes at most three times its stored bytes, however it is escaped.
 _LINE_BYTES_A_BYTE = 10

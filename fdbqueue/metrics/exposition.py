@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
 
 from fdbqueue.metrics.operations import Measuring
 from fdbqueue.metrics.sizes import SizeCollector
-from fdbqueue.service import observing
+from fdbqueue.service import instrumentation
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 @functools.cache
 def install() -> None:
     """Measure in this process from now on, and offer the sizes, in the default registry."""
-    observing.add(Measuring(REGISTRY))
+    instrumentation.add(Measuring(REGISTRY))
     REGISTRY.register(SizeCollector())
 
 

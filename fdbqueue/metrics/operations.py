@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.metrics.labels import label_of
-from fdbqueue.service.observing import Observer, Operation
+from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.transactions import error_code
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

@@ -18,8 +18,8 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from fdbqueue.pages.numbers import grouped, mean
-from fdbqueue.service.counters import Minute
-from fdbqueue.service.overview import Depth
+from fdbqueue.service.inspect.overview import Depth
+from fdbqueue.service.storage.counts import Minute
 
 WIDTH, HEIGHT = 360, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 22, 22

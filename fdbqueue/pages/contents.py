@@ -18,8 +18,8 @@ from fdbqueue.pages.queues import RATE_MINUTES, Listed, QueueRow
 from fdbqueue.pages.rows import item_row
 from fdbqueue.pages.trees import tree
 from fdbqueue.service.base import Queue
-from fdbqueue.service.counters import Counts
 from fdbqueue.service.items import Undecodable
+from fdbqueue.service.storage.counts import Counts
 
 
 class Column(NamedTuple):

@@ -13,9 +13,9 @@ from fdbqueue.pages.priorities import LEVELS, Level, Priorities, priorities_of
 from fdbqueue.pages.queues import rates
 from fdbqueue.pages.windows import Window, window
 from fdbqueue.service.base import Queue
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.inspect.overview import depths
 from fdbqueue.service.items import Item
-from fdbqueue.service.overview import depths
+from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.transactions import run
 
 MINUTES = {"hour": 60, "day": 24 * 60}

@@ -13,8 +13,8 @@ from fdbqueue.pages.forms import QueuesForm
 from fdbqueue.pages.previews import age
 from fdbqueue.service.base import Queue
 from fdbqueue.service.catalog import Catalog
-from fdbqueue.service.counters import Counts, Minute
-from fdbqueue.service.overview import counts_of, depths, histories_of, oldest_of
+from fdbqueue.service.inspect.overview import counts_of, depths, histories_of, oldest_of
+from fdbqueue.service.storage.counts import Counts, Minute
 from fdbqueue.service.transactions import run
 
 #: The list looks at so many queues, in the order of their names, and sorts those.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fdbqueue.service.answers import Once
-from fdbqueue.service.awaiting.transactions import arun
+from fdbqueue.service.aio import arun
 from fdbqueue.service.base import Queue
-from fdbqueue.service.batches import Batch
-from fdbqueue.service.batching import Batcher, Mover
+from fdbqueue.service.bulk.batches import Batch
+from fdbqueue.service.bulk.load import Load
+from fdbqueue.service.bulk.streams import Batcher, Mover
 from fdbqueue.service.catalog import Catalog, QueueSpec
-from fdbqueue.service.counters import Counts, Minute
+from fdbqueue.service.idempotency import Once
 from fdbqueue.service.items import Held, Item, Page, Push, Undecodable
-from fdbqueue.service.loading import Load
 from fdbqueue.service.queues import FifoQueue, PriorityQueue
+from fdbqueue.service.storage.counts import Counts, Minute
 from fdbqueue.service.transactions import run, transactional
-from fdbqueue.service.working import Worker
+from fdbqueue.service.worker import Worker
 
 __all__ = [
     "Batch",

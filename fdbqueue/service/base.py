@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, InvalidPriority
-from fdbqueue.service import observing
-from fdbqueue.service.answers import Call, Once, Placed, packed_places, unpacked_places
+from fdbqueue.service import instrumentation
 from fdbqueue.service.awaiting.pushing import AwaitedQueue
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.consume.leases import duration
+from fdbqueue.service.idempotency import Call, Once, Placed, packed_places, unpacked_places
 from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds, moment
-from fdbqueue.service.keyspace import ItemKeys
-from fdbqueue.service.leases import duration
-from fdbqueue.service.pushing import Beside, Entry, Pusher
-from fdbqueue.service.reading import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
-from fdbqueue.service.recounting import recount
+from fdbqueue.service.maintenance.recount import recount
+from fdbqueue.service.push import Beside, Entry, Pusher
+from fdbqueue.service.storage.counts import Counts
+from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.transactions import run, run_stamped
 
 ORDERS = ("count", "commit")
@@ -224,7 +224,7 @@ class Queue(AwaitedQueue):
 
         if tr is not None:
             return self._items(pushes, entries, put(tr), b"")
-        return observing.observed("push", self.name, push)
+        return instrumentation.observed("push", self.name, push)
 
     def _items(
         self, pushes: Sequence[Push], entries: list[Entry], pushed: _Pushed, stamp: bytes

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.consuming import Consuming
-from fdbqueue.service.keyspace import State
-from fdbqueue.service.leases import reason_of
+from fdbqueue.service.storage.tables import State
 
 _REDRIVEN_AT_ONCE = 200
 

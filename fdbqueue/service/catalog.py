@@ -18,10 +18,10 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import receipts, tuples
 from fdbqueue.service.base import Queue, QueueOptions
-from fdbqueue.service.keyspace import MetaKeys
-from fdbqueue.service.naming import Group, groups
 from fdbqueue.service.queues import FifoQueue, PriorityQueue
-from fdbqueue.service.reading import MAX_VALUE_BYTES
+from fdbqueue.service.storage.groups import Group, groups
+from fdbqueue.service.storage.reader import MAX_VALUE_BYTES
+from fdbqueue.service.storage.tables import MetaKeys
 from fdbqueue.service.transactions import run
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.

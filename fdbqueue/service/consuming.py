@@ -18,18 +18,19 @@ from fdbqueue.exceptions import (
     LeaseLost,
     text_of_error,
 )
-from fdbqueue.service import observing
-from fdbqueue.service.answers import Call, Once
-from fdbqueue.service.browsing import MAX_ITEMS, Browsing, one
+from fdbqueue.service import instrumentation
+from fdbqueue.service.browse import MAX_ITEMS, Browsing, one
 from fdbqueue.service.codecs import Codec
+from fdbqueue.service.consume.leases import MAX_SECONDS, Leases, duration, reason_of, token_of
 from fdbqueue.service.consume.poppers import PopperGroup, group
 from fdbqueue.service.consume.requests import Effect, TakeRequest
 from fdbqueue.service.consume.requeue import Requeuer, pop
 from fdbqueue.service.consume.round import take
+from fdbqueue.service.idempotency import Call, Once
 from fdbqueue.service.items import Held, Item
-from fdbqueue.service.keyspace import ItemKeys, State
-from fdbqueue.service.leases import MAX_SECONDS, Leases, duration, reason_of, token_of
-from fdbqueue.service.reading import End, Loaded
+from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.reader import End, Loaded
+from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
 CONTENTION = ("strict", "relaxed")
@@ -571,7 +572,7 @@ class Consuming(Browsing):
     def _take_together(self, request: TakeRequest) -> list[Item]:
         """Take items in a transaction that other threads may share."""
         verb = "lease" if request.leases else "pop"
-        return observing.observed(
+        return instrumentation.observed(
             verb, self.name, lambda: self._poppers.take(request, self.database)
         )
 

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
-from fdbqueue.service import observing, removing
-from fdbqueue.service.batches import OWNER_BYTES, Batch, Batches
+from fdbqueue.service import instrumentation
+from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch, Batches
+from fdbqueue.service.bulk.move import check_move, entry_for
+from fdbqueue.service.bulk.remove import REMOVED_AT_ONCE, remove, remove_all
 from fdbqueue.service.burying import Burying
+from fdbqueue.service.consume.leases import MAX_SECONDS, duration
 from fdbqueue.service.consume.poppers import patient
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.items import Priority
-from fdbqueue.service.leases import MAX_SECONDS, duration
-from fdbqueue.service.moving import check_move, entry_for
-from fdbqueue.service.reading import End
-from fdbqueue.service.stock import STATES
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.store import STATES
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Draining(Burying):
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         effect = self._batches.effect(owner, lasting)
         request = TakeRequest(end, count, effect, requeue=self._return_patiently)
-        items = observing.observed(
+        items = instrumentation.observed(
             "lease_batch", self.name, lambda: self._poppers.take(request, self.database)
         )
         return items if isinstance(items, Batch) else Batch.empty()
@@ -152,7 +153,7 @@ class Draining(Burying):
         """
         if state != "ready" and state not in STATES:
             raise InvalidInput(queue=self.name, state=state, allowed=", ".join(["ready", *STATES]))
-        return removing.remove_all(self.database, self._stock, state, on_removed)
+        return remove_all(self.database, self._stock, state, on_removed)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
         """Put the item that an error names out of the way of all others.
@@ -246,9 +247,9 @@ class Draining(Burying):
     def _remove_places(self, places: Iterable[bytes]) -> int:
         rest = iter(places)
         removed = 0
-        while some := list(itertools.islice(rest, removing.REMOVED_AT_ONCE)):
-            remove = functools.partial(removing.remove, stock=self._stock, places=some)
-            removed += run(self.database, remove)
+        while some := list(itertools.islice(rest, REMOVED_AT_ONCE)):
+            step = functools.partial(remove, stock=self._stock, places=some)
+            removed += run(self.database, step)
         return removed
 
     def coerce_priority(self, priority: Any) -> Priority | None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidInput, InvalidPriority
-from fdbqueue.service.answers import Once
 from fdbqueue.service.base import Queue, QueueOptions
+from fdbqueue.service.idempotency import Once
 from fdbqueue.service.items import NOT_GIVEN, Item, Priority, Push
-from fdbqueue.service.keyspace import FifoKeys, PriorityKeys
 from fdbqueue.service.priorities import PriorityType
-from fdbqueue.service.pushing import Entry
+from fdbqueue.service.push import Entry
+from fdbqueue.service.storage.keys import FifoKeys, PriorityKeys
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

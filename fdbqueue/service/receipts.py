@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.service.keyspace import bounds
+from fdbqueue.service.storage.keys import bounds
 
 #: Where the receipts of a database are that no catalog has said more about.
 DEFAULT_SUBSPACE = Subspace(("fdbqueue", "receipt"))

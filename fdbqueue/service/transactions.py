@@ -55,7 +55,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown
-from fdbqueue.service import observing
+from fdbqueue.service import instrumentation
 from fdbqueue.service.receipts import MIN_SWEPT_VERSIONS, Receipt
 
 T = TypeVar("T")
@@ -253,7 +253,7 @@ class _Call(Generic[T]):
 
     def _prepare(self, tr: Any, error: Exception, code: int) -> Any:
         """Return the transaction for what comes next, or raise what ends the call."""
-        observing.engine_error(code)
+        instrumentation.engine_error(code)
         if not self._retries:
             self._failed_at = time.monotonic()
         self._retries += 1

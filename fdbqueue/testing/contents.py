@@ -6,7 +6,7 @@ from typing import Any
 
 from fdbqueue import conf
 from fdbqueue.service import Queue
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.reader import End
 
 
 def values(queue: Queue | str, *, state: str = "ready", end: End = "min") -> list[Any]:

@@ -17,8 +17,9 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.management import doctor
 from fdbqueue.management.doctor import Finding
-from fdbqueue.service import Load, loading, run
+from fdbqueue.service import Load, run
 from fdbqueue.service import clock as service_clock
+from fdbqueue.service.bulk import load
 from fdbqueue.service.receipts import place_of
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
@@ -174,7 +175,7 @@ def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
 def test_pushes_that_were_given_up(examine, mail, monkeypatch):
     """What a push left a day ago is a warning; --repair forgets it."""
     load = Load(mail, "file x")
-    monkeypatch.setattr("fdbqueue.service.loading.now_us", lambda: 1)
+    monkeypatch.setattr("fdbqueue.service.bulk.load.now_us", lambda: 1)
     load.push_all([(mail.entry("a"), lambda: (2, 1, b"", 1))])
     monkeypatch.undo()
     code, found = examine("mail")
@@ -186,7 +187,7 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
 
 def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
     """All of it is brought back, however little of it is counted."""
-    monkeypatch.setattr("fdbqueue.service.examining.MAX_OVERDUE", 20)
+    monkeypatch.setattr("fdbqueue.service.maintenance.census.MAX_OVERDUE", 20)
     mail.push_many(range(240))
     mail.lease_many(250, seconds=0)
     _, found = examine("mail", "--repair")
@@ -208,7 +209,7 @@ def test_what_is_left_is_not_repaired():
 
 def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
     """All that killed drains were noted to hold is counted, and forgotten."""
-    monkeypatch.setattr("fdbqueue.service.examining._HOLDS_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.service.maintenance.census._HOLDS_AT_ONCE", 2)
     place = mail.subspace.key() + b"\xff\x20"
     write({place + bytes([number]) * 16: b"" for number in range(5)})
     assert mail.stale_holds() == 5
@@ -219,16 +220,16 @@ def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
 
 def test_more_pushes_than_are_read_at_once(mail, monkeypatch):
     """An old one is found behind many young ones, and what is no record is passed by."""
-    monkeypatch.setattr("fdbqueue.service.loading._SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr("fdbqueue.service.bulk.load._SWEPT_AT_ONCE", 3)
     place = mail.subspace.key() + b"\xff\x21"
     young = service_clock.now_us()
     values = [fdb.tuple.pack((b"run", young, "young", 2, 1, b"", 1))] * 7
     values += [b"\xff", fdb.tuple.pack(("x",)), fdb.tuple.pack((b"run", "?", "x", 2, 1, b"", 1))]
     values += [fdb.tuple.pack((b"run", 1, "old", 2, 1, b"", 1))] * 2
     write({place + bytes([number]) * 16: value for number, value in enumerate(values)})
-    assert [one.source for one in loading.recorded(mail, older_than_seconds=60)] == ["old"] * 2
-    assert loading.sweep(mail, older_than_seconds=60) == 2
-    assert [one.source for one in loading.recorded(mail)] == ["young"] * 7
+    assert [one.source for one in load.recorded(mail, older_than_seconds=60)] == ["old"] * 2
+    assert load.sweep(mail, older_than_seconds=60) == 2
+    assert [one.source for one in load.recorded(mail)] == ["young"] * 7
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service import run
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.storage.counts import Counts
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 NOTHING = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0}

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from fdbqueue.service import Queue, run
-from fdbqueue.service.consume.handoffs import HelpRequest, write_request
-from fdbqueue.service.keyspace import MetaKeys
-from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.handoffs import HelpRequest, write_request
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, MetaKeys
 
 #: A time that does not end during a test.
 LONG_SECONDS = 3_600.0

@@ -8,8 +8,7 @@ import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Batcher, Counts, FifoQueue, PriorityQueue
-from fdbqueue.service.keyspace import MetaKeys
-from fdbqueue.service.keyspace.jobs import JobKeys
+from fdbqueue.service.storage.tables import JobKeys, MetaKeys
 from tests.concurrency.census import assert_counted
 from tests.contract.unsure import unsure_database
 

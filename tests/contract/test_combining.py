@@ -10,7 +10,7 @@ import pytest
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, DeadlineExceeded, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.consume.handoffs import answer_handoff, ask_handoff
+from fdbqueue.service.storage.handoffs import answer_handoff, ask_handoff
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask

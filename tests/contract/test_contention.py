@@ -10,8 +10,8 @@ import pytest
 
 from fdbqueue.exceptions import ConfigurationError, CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.consume.handoffs import answer_handoff, ask_handoff
-from fdbqueue.service.keyspace import MetaKeys
+from fdbqueue.service.storage.handoffs import answer_handoff, ask_handoff
+from fdbqueue.service.storage.tables import MetaKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS, STRICT

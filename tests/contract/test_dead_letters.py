@@ -8,7 +8,7 @@ import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
 from fdbqueue.service import FifoQueue, Undecodable, run
-from fdbqueue.service.keyspace import MetaKeys, State
+from fdbqueue.service.storage.tables import MetaKeys, State
 from tests.concurrency.census import assert_counted
 
 

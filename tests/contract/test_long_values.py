@@ -8,7 +8,7 @@ import pytest
 
 from fdbqueue.exceptions import ConfigurationError, CorruptItem, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable
-from fdbqueue.service.keyspace import MetaKeys
+from fdbqueue.service.storage.tables import MetaKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 

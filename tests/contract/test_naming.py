@@ -10,7 +10,7 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.service import Catalog, QueueSpec, run
-from fdbqueue.service.naming import groups
+from fdbqueue.service.storage.groups import groups
 
 
 def fill(database, keys):

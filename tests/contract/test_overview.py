@@ -8,9 +8,16 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.counters import Counts, Minute
+from fdbqueue.service.inspect.overview import (
+    Ends,
+    counts_of,
+    depths,
+    ends_of,
+    histories_of,
+    oldest_of,
+)
 from fdbqueue.service.items import moment
-from fdbqueue.service.overview import Ends, counts_of, depths, ends_of, histories_of, oldest_of
+from fdbqueue.service.storage.counts import Counts, Minute
 
 MINUTE_US = 60_000_000
 

@@ -309,7 +309,7 @@ def test_600_seconds_are_enough(database, subspace, queue):
 
 _FORKS = """
 from fdb.subspace_impl import Subspace
-from fdbqueue.service import FifoQueue, receipts
+from fdbqueue.service import (FifoQueue, receipts)
 
 subspace = Subspace(rawPrefix=bytes.fromhex(sys.argv[2]))
 receipts.keep_at(database, subspace["receipts"])

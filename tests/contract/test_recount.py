@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.counters import Counts
-from fdbqueue.service.keyspace import MetaKeys
+from fdbqueue.service.storage.counts import Counts
+from fdbqueue.service.storage.tables import MetaKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import JavaPriorityQueue, PythonPriorityQueue, PythonQueue

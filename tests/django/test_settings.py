@@ -12,7 +12,7 @@ from fdbqueue import conf
 from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.storage.counts import Counts
 from tests.api import rules
 
 

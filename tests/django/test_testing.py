@@ -27,7 +27,7 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, receipts
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase
 from tests.django.open_files import open_files
 

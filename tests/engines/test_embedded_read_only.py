@@ -21,7 +21,7 @@ _SPECS = [QueueSpec("mail", "fifo")]
 #: Reads all there is, says it, and then what a write says; once for each line it is told.
 _READ = """
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.service import Catalog, QueueSpec
+from fdbqueue.service import (Catalog, QueueSpec)
 
 user = int(sys.argv[2])
 if user:
@@ -43,7 +43,7 @@ for line in sys.stdin:
 """
 
 _PUSH = """
-from fdbqueue.service import Catalog, QueueSpec
+from fdbqueue.service import (Catalog, QueueSpec)
 
 Catalog(database, ("fdbqueue",), [QueueSpec("mail", "fifo")]).queue("mail").push("kept")
 say("done")

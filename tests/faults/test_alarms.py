@@ -11,7 +11,7 @@ from tests.engines.children import Child
 _STORM = """
 import json, random, time
 from fdb.subspace_impl import Subspace
-from fdbqueue.service import receipts, run
+from fdbqueue.service import (receipts, run)
 
 subspace = Subspace(rawPrefix=bytes.fromhex(sys.argv[2]))
 receipts.keep_at(database, subspace["receipts"])

@@ -162,7 +162,7 @@ def test_an_unavailable_engine_hides_no_commit(sound, path, emails):
 
 _FORKS = """
 from fdb.subspace_impl import Subspace
-from fdbqueue.service import receipts, run
+from fdbqueue.service import (receipts, run)
 
 subspace = Subspace(rawPrefix=bytes.fromhex(sys.argv[2]))
 receipts.keep_at(database, subspace["receipts"])

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fdbqueue.service import observing
-from fdbqueue.service.observing import Observer, Operation
+from fdbqueue.service import instrumentation
+from fdbqueue.service.instrumentation import Observer, Operation
 from tests.api.conftest import clock, fdbqueue_queues, queues, user_with
 from tests.contract.conftest import ask_and_die
 
@@ -36,6 +36,6 @@ class Notes(Observer):
 def notes() -> Iterator[Notes]:
     """An observer who is told during a test."""
     observer = Notes()
-    observing.add(observer)
+    instrumentation.add(observer)
     yield observer
-    observing.remove(observer)
+    instrumentation.remove(observer)

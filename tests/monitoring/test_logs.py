@@ -161,7 +161,7 @@ def test_a_worker_tells_of_what_went_wrong_and_of_no_secret(fifo, caplog):
             raise RuntimeError(item.value)
 
     Worker(fifo, handle).run()
-    logged = said(caplog, "fdbqueue.service.working")
+    logged = said(caplog, "fdbqueue.service.worker")
     assert [text for text, _ in logged] == [
         "a lease was lost before its item was done",
         "an item was given up",

@@ -338,10 +338,10 @@ settings.configure(
 )
 django.setup()
 import fdbqueue
-from fdbqueue.service import observing
+from fdbqueue.service import instrumentation
 import fdbqueue.health.urls
 fdbqueue.queue("mail").push("x")
-print(fdbqueue.queue("mail").pop().value, observing._observers)
+print(fdbqueue.queue("mail").pop().value, instrumentation._observers)
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "queues.sqlite3")],

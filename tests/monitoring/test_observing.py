@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, OutcomeUnknown
-from fdbqueue.service import Batcher, FifoQueue, Mover, observing, run
-from fdbqueue.service.observing import Observer
+from fdbqueue.service import Batcher, FifoQueue, Mover, instrumentation, run
+from fdbqueue.service.instrumentation import Observer
 from tests.contract.unsure import unsure_database
 
 
@@ -123,21 +123,21 @@ def test_an_observer_that_fails_is_logged_and_harms_nothing(fifo, caplog):
             raise ZeroDivisionError
 
     failing = Failing()
-    observing.add(failing)
+    instrumentation.add(failing)
     try:
         fifo.push("a")
         assert fifo.pop().value == "a"
     finally:
-        observing.remove(failing)
+        instrumentation.remove(failing)
     assert [record.msg for record in caplog.records] == ["an observer failed"] * 2
     assert caplog.records[0].levelno == logging.ERROR
 
 
 def test_one_that_is_added_twice_is_told_once_and_then_no_more(notes, fifo):
     """Adding is idempotent, and removing ends it."""
-    observing.add(notes)
+    instrumentation.add(notes)
     fifo.push("a")
     assert notes.said("fifo") == [("push", 1)]
-    observing.remove(notes)
+    instrumentation.remove(notes)
     fifo.push("b")
     assert notes.said("fifo") == [("push", 1)]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fdbqueue.service import observing
+from fdbqueue.service import instrumentation
 
 
-class Watching(observing.Observer):
+class Watching(instrumentation.Observer):
     """Is told of operations."""
 
-    def operation(self, done: observing.Operation) -> None:
+    def operation(self, done: instrumentation.Operation) -> None:
         """Know what the parts are."""
         verb: str = done.verb
         error: BaseException | None = done.error
         _ = verb, error, done.seconds, done.items, done.queue
 
 
-observing.add(Watching())
-observing.remove(Watching)  # type: ignore[arg-type]  # an observer, not its class
+instrumentation.add(Watching())
+instrumentation.remove(Watching)  # type: ignore[arg-type]  # an observer, not its class

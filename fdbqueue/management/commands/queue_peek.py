@@ -7,7 +7,7 @@ from typing import Any
 
 from fdbqueue.management.base import ItemsCommand
 from fdbqueue.service import Item, Queue
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.reader import End
 
 #: Read in one transaction; more are read page by page.
 PAGE_ITEMS = 500

@@ -10,7 +10,7 @@ from fdbqueue.management.base import ItemsCommand
 from fdbqueue.management.exits import command_error, text_of
 from fdbqueue.management.interrupts import held_interrupts
 from fdbqueue.service import Item, Queue
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.reader import End
 
 #: No more are taken before they are printed: what a broken output costs is bounded by it.
 BATCH_ITEMS = 100

@@ -12,7 +12,7 @@ from fdbqueue.management import rendering
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exits import OutputFailed, command_error
 from fdbqueue.service import Queue
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.storage.counts import Counts
 
 STATES = tuple(field.name for field in dataclasses.fields(Counts))
 COLUMNS = ("NAME", *(state.upper() for state in STATES))

@@ -12,7 +12,7 @@ from fdbqueue.management import rendering
 from fdbqueue.management.base import QueueCommand, count_to, seconds
 from fdbqueue.management.figures import COLUMNS, PRIORITY_COLUMNS, Figures, figures
 from fdbqueue.service import Queue
-from fdbqueue.service.counters import HISTORY_MINUTES
+from fdbqueue.service.storage.counts import HISTORY_MINUTES
 
 _CLEARED = "\x1b[H\x1b[2J"
 

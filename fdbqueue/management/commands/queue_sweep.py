@@ -8,7 +8,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import loading, receipts
+from fdbqueue.service import receipts
+from fdbqueue.service.bulk import load
 
 
 class Command(QueueCommand):
@@ -41,9 +42,7 @@ examples:
         older_than_seconds = options["older_than_seconds"]
         removed = receipts.sweep(self.catalog.database, older_than_seconds=older_than_seconds)
         queues = [self.catalog.queue(name) for name in self.catalog.names(with_answers=True)]
-        pushes = sum(
-            loading.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues
-        )
+        pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
         answers = sum(queue.sweep() for queue in queues)
         text = (
             f"Removed {removed} receipts, how far {pushes} pushes had come, and {answers} answers "

@@ -2,7 +2,7 @@
 
 Transactions run in threads of a pool that all event loops of the process share; waiting for
 items takes none. What holds when a task is cancelled is said in
-:mod:`fdbqueue.service.awaiting.threads`, and where items are taken in
+:mod:`fdbqueue.service.threads`, and where items are taken in
 :mod:`fdbqueue.service.awaiting.taking`.
 
 No operation takes ``tr`` here. A transaction is read step by step, and its function runs

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.awaiting.taking import AwaitedTakes
-from fdbqueue.service.awaiting.threads import in_thread
-from fdbqueue.service.batches import Batch
-from fdbqueue.service.reading import End
+from fdbqueue.service.bulk.batches import Batch
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.threads import in_thread
 
 if TYPE_CHECKING:
     from fdbqueue.service.base import Queue

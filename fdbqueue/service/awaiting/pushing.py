@@ -13,11 +13,11 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from fdbqueue.service.answers import Once
 from fdbqueue.service.awaiting.draining import AwaitedDrains
-from fdbqueue.service.awaiting.threads import end_of, in_thread, stopped
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.idempotency import Once
 from fdbqueue.service.items import NOT_GIVEN, Item, Push
+from fdbqueue.service.storage.counts import Counts
+from fdbqueue.service.threads import end_of, in_thread, stopped
 
 if TYPE_CHECKING:
     from fdbqueue.service.base import Queue

@@ -6,12 +6,12 @@ import datetime
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fdbqueue.service.awaiting.threads import read_in_thread
-from fdbqueue.service.browsing import ITERATION_ITEMS
-from fdbqueue.service.counters import Counts, Minute
-from fdbqueue.service.examining import Examining
+from fdbqueue.service.browse import ITERATION_ITEMS
 from fdbqueue.service.items import Item, Page, Priority
-from fdbqueue.service.reading import End
+from fdbqueue.service.maintenance.census import Examining
+from fdbqueue.service.storage.counts import Counts, Minute
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.threads import read_in_thread
 
 
 class AwaitedReads(Examining):

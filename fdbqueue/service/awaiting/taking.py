@@ -25,16 +25,16 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar
 
 from fdbqueue.exceptions import text_of_error
-from fdbqueue.service.answers import Once
 from fdbqueue.service.awaiting.reading import AwaitedReads
-from fdbqueue.service.awaiting.threads import end_of, in_thread, read_in_thread, stopped
-from fdbqueue.service.batches import Batch
-from fdbqueue.service.browsing import one
+from fdbqueue.service.browse import one
+from fdbqueue.service.bulk.batches import Batch
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import pop_for_a_task
 from fdbqueue.service.consuming import is_answered
+from fdbqueue.service.idempotency import Once
 from fdbqueue.service.items import Held, Item
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.threads import end_of, in_thread, read_in_thread, stopped
 
 logger = logging.getLogger(__name__)
 

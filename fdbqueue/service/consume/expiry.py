@@ -15,18 +15,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.handoffs import (
+from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     answer_handoff,
     ask_handoff,
     remove_pieces,
     remove_request,
 )
-from fdbqueue.service.counters import Tally
-from fdbqueue.service.keyspace import Due, State
-from fdbqueue.service.keyspace.meta import Kind
-from fdbqueue.service.reading import Row
-from fdbqueue.service.stock import Hidden, Stock
+from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.store import Hidden, Stock
+from fdbqueue.service.storage.tables import Due, Kind, State
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
-from fdbqueue.service.keyspace import ItemKeys
-from fdbqueue.service.reading import MAX_RETURNED_BYTES, End, ItemReader, Row
+from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES, End, ItemReader, Row
 
 #: From how many items at the head a relaxed queue takes at random, at least.
 RELAXED_ITEMS = 100

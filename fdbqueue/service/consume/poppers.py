@@ -17,7 +17,6 @@ from typing import Any
 
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.combiner import Combiner, State
-from fdbqueue.service.consume.handoffs import HelpRequest
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import RoundResult, TakeRequest
 from fdbqueue.service.consume.round import Gather, Round, TakeUp
@@ -25,7 +24,8 @@ from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.consume.wakeups import ItemWatch
 from fdbqueue.service.items import Item
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.handoffs import HelpRequest
+from fdbqueue.service.storage.reader import End
 from fdbqueue.service.transactions import Conflict, run
 
 logger = logging.getLogger(__name__)

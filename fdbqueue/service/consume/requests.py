@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fdbqueue.service.answers import Call
 from fdbqueue.service.consume.combiner import Operation
 from fdbqueue.service.consume.expiry import ExpiredCounts
-from fdbqueue.service.consume.handoffs import HelpRequest
-from fdbqueue.service.counters import Tally
+from fdbqueue.service.idempotency import Call
 from fdbqueue.service.items import Item
-from fdbqueue.service.keyspace import Due
-from fdbqueue.service.reading import End, Loaded, Row
+from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.handoffs import HelpRequest
+from fdbqueue.service.storage.reader import End, Loaded, Row
+from fdbqueue.service.storage.tables import Due
 
 #: What becomes of items that were taken: popped, or leased. Given the transaction, its
 #: account and the items, none of them corrupt.

@@ -10,13 +10,13 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fdbqueue.service import observing
+from fdbqueue.service import instrumentation
+from fdbqueue.service.consume.leases import Leases, token_of
 from fdbqueue.service.consume.poppers import patient
-from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item
-from fdbqueue.service.leases import Leases, token_of
-from fdbqueue.service.reading import Loaded
-from fdbqueue.service.stock import Stock
+from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.reader import Loaded
+from fdbqueue.service.storage.store import Stock
 from fdbqueue.service.transactions import run
 
 #: A pop only clears what it takes, so it may take more than one transaction can write.
@@ -89,7 +89,7 @@ class Requeuer:
         tally.write(tr)
 
     def _run(self, function: Callable[[Any], None]) -> None:
-        observing.observed(
+        instrumentation.observed(
             "return",
             self._stock.queue,
             lambda: run(self._database, function, wrote=lambda _: True),

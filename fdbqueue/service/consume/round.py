@@ -13,13 +13,13 @@ from typing import Any
 
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.handoffs import Handoff, HelpRequest, hand_over, remove_request
 from fdbqueue.service.consume.head import Head, Order, TransactionBudget
 from fdbqueue.service.consume.requests import QueueState, RoundResult, TakeRequest
 from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.counters import taken_at
 from fdbqueue.service.items import Item
-from fdbqueue.service.reading import End, Row
+from fdbqueue.service.storage.counts import taken_at
+from fdbqueue.service.storage.handoffs import Handoff, HelpRequest, hand_over, remove_request
+from fdbqueue.service.storage.reader import End, Row
 
 #: One round takes no more items than this, but for the first who waits; and as many for
 #: other processes, but for the first who asks.

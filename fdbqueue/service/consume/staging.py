@@ -22,7 +22,12 @@ from typing import Any
 
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.combiner import Combiner
-from fdbqueue.service.consume.handoffs import (
+from fdbqueue.service.consume.head import Order
+from fdbqueue.service.consume.requests import RoundResult, TakeRequest
+from fdbqueue.service.consume.round import fitting
+from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.storage.counts import taken_at
+from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     answer_handoff,
     ask_handoff,
@@ -30,13 +35,8 @@ from fdbqueue.service.consume.handoffs import (
     remove_request,
     write_request,
 )
-from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.requests import RoundResult, TakeRequest
-from fdbqueue.service.consume.round import fitting
-from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.counters import taken_at
-from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
 from fdbqueue.service.transactions import Conflict, run
 
 #: How long no process must have taken anything before the first in line takes over, in

@@ -7,27 +7,21 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from fdbqueue.exceptions import CorruptItem, FdbQueueError
-from fdbqueue.service.answers import Answers
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.handoffs import (
+from fdbqueue.service.consume.requests import Portion, QueueState, Result, RoundResult, TakeRequest
+from fdbqueue.service.idempotency import Answers
+from fdbqueue.service.items import Item
+from fdbqueue.service.storage.counts import Tally, tally_of
+from fdbqueue.service.storage.handoffs import (
     Handoff,
     HelpRequest,
     read_request,
     remove_pieces,
     remove_request,
 )
-from fdbqueue.service.consume.requests import (
-    Portion,
-    QueueState,
-    Result,
-    RoundResult,
-    TakeRequest,
-)
-from fdbqueue.service.counters import Tally, tally_of
-from fdbqueue.service.items import Item
-from fdbqueue.service.keyspace import Due
-from fdbqueue.service.reading import Row
-from fdbqueue.service.stock import Stock
+from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.tables import Due
 
 #: One range read returns the counts, the help requests and what is due; requests beyond
 #: these wait for the next popper.

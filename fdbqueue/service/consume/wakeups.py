@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fdbqueue.service.awaiting.threads import in_thread
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.handoffs import read_request
-from fdbqueue.service.stock import Stock
+from fdbqueue.service.storage.handoffs import read_request
+from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.threads import in_thread
 from fdbqueue.service.transactions import run
 
 #: Foreign pushes, and changes that a watch has missed, are noticed after this time.

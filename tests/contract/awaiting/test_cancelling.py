@@ -12,7 +12,7 @@ import pytest
 
 from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
 from fdbqueue.service import FifoQueue, Push, arun, run
-from fdbqueue.service.awaiting.threads import THREADS
+from fdbqueue.service.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another

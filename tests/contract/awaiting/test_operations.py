@@ -22,7 +22,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import FifoQueue, Once, PriorityQueue, Push, Queue, arun
 from fdbqueue.service.codecs import JsonCodec
-from fdbqueue.service.counters import Counts
+from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
 from tests.contract.awaiting.gates import DEADLINE_SECONDS

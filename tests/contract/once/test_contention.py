@@ -10,9 +10,9 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import Once, Push, run
-from fdbqueue.service.consume.handoffs import answer_handoff, ask_handoff
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import pop
+from fdbqueue.service.storage.handoffs import answer_handoff, ask_handoff
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import STRICT

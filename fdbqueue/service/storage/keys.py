@@ -11,7 +11,7 @@ in the recipes. In commit order the second to last is the commit's versionstamp,
 behind all numbers, and the last a number that grows with each push of a process.
 
 A value longer than FoundationDB allows has the number of its chunks at the end of its key,
-and its first chunk under it; the others are elsewhere (:mod:`fdbqueue.service.keyspace.meta`).
+and its first chunk under it; the others are elsewhere (:mod:`fdbqueue.service.storage.tables`).
 
 What follows the subspace's prefix is the item's *place*. It stays the same wherever the item
 goes: leased, delayed, dead. The item's id is its place in URL-safe base64: a place in this

@@ -8,16 +8,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fdbqueue.service.batches import read_hold
+from fdbqueue.service.bulk.batches import read_hold
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.handoffs import all_handoffs
-from fdbqueue.service.counters import Counts
 from fdbqueue.service.draining import Draining
 from fdbqueue.service.items import Item, Priority, Undecodable
-from fdbqueue.service.keyspace.jobs import JobKeys
-from fdbqueue.service.keyspace.meta import Kind
-from fdbqueue.service.stock import STATES
+from fdbqueue.service.storage.counts import Counts
+from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.store import STATES
+from fdbqueue.service.storage.tables import JobKeys, Kind
 from fdbqueue.service.transactions import run
 
 #: What is due is counted up to this.

@@ -2,7 +2,7 @@
 
 So they are exact, and never make anything conflict. An item that a popper has been handed
 but has not collected yet counts as ready. Foreign writers (the recipes) keep no counts;
-:mod:`fdbqueue.service.recounting` puts right what they change.
+:mod:`fdbqueue.service.maintenance.recount` puts right what they change.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from fdb import fdboptions
 
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Priority, moment
-from fdbqueue.service.keyspace import MetaKeys, Place, State
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.keys import Place
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.tables import MetaKeys, State
 
 #: History is kept this long.
 HISTORY_MINUTES = 24 * 60

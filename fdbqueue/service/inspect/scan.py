@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fdbqueue.service.browsing import Browsing
+from fdbqueue.service.browse import Browsing
 from fdbqueue.service.items import Item
-from fdbqueue.service.reading import MAX_RETURNED_BYTES
+from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES
 
 _READ_AT_ONCE = 1_001
 

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.counters import HIGHEST, Tally
 from fdbqueue.service.items import Item, Page, moment
-from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Place, Position, State
-from fdbqueue.service.keyspace.meta import META_TAIL, VALUE_TAIL, Kind, chunk_tail
-from fdbqueue.service.reading import (
+from fdbqueue.service.storage.counts import HIGHEST, Tally
+from fdbqueue.service.storage.keys import ItemKeys, Place, Position
+from fdbqueue.service.storage.reader import (
     MAX_RETURNED_BYTES,
     MAX_VALUE_BYTES,
     End,
@@ -24,6 +23,7 @@ from fdbqueue.service.reading import (
     Loaded,
     Row,
 )
+from fdbqueue.service.storage.tables import META_TAIL, VALUE_TAIL, Kind, MetaKeys, State, chunk_tail
 
 _STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
 STATES = {name: state for state, name in _STATE_NAMES.items()}

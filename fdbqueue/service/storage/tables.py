@@ -21,6 +21,8 @@ reaches. A byte for each table follows:
     10  HANDOFF   name, number                  what was taken for a request, or a batch, whole
     11  ANSWER    name, number                  what a call under an idempotency key returned
     12  FORGET    moment, name                  when an answer is not kept any longer
+    20  BATCH     owner                         which batch a drain holds, and until when
+    21  PROGRESS  name                          how far a push has come
 
 One range read from TALLY to the present moment in DUE tells a popper all it must know
 besides the items: who else pops, who waits for help, and what has fallen due. Moments are
@@ -36,10 +38,11 @@ from typing import NamedTuple
 import fdb.tuple
 
 from fdbqueue.service.items import Priority
-from fdbqueue.service.keyspace.items import Bounds
+from fdbqueue.service.storage.keys import Bounds
 
 _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"
+_BATCH, _PROGRESS, _END = b"\x20", b"\x21", b"\x22"
 _LATEST = 2**63
 
 #: The names of help requests, handoffs and batches are this long.
@@ -264,6 +267,36 @@ class MetaKeys:
         """Return the range of the later chunks of a value."""
         prefix = self._chunks + place
         return prefix, prefix + b"\xff\xff\xff"
+
+
+class JobKeys:
+    """The keys of one queue's drains and pushes.
+
+    Args:
+        meta: The keys of its other tables.
+    """
+
+    def __init__(self, meta: MetaKeys) -> None:
+        begin, _ = meta.bounds
+        self._batches = begin + _BATCH
+        self._progress = begin + _PROGRESS
+        self._end = begin + _END
+
+    def batch(self, owner: bytes) -> bytes:
+        """Return the key that says what a drain holds."""
+        return self._batches + owner
+
+    def batches(self) -> Bounds:
+        """Return the range of what all drains hold."""
+        return self._batches, self._progress
+
+    def progress(self, name: bytes) -> bytes:
+        """Return the key that says how far a push has come."""
+        return self._progress + name
+
+    def progresses(self) -> Bounds:
+        """Return the range of how far all pushes have come."""
+        return self._progress, self._end
 
 
 #: The ends of a hidden item's keys.

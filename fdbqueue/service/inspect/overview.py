@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdb import fdboptions
 
-from fdbqueue.service.counters import Counters, Counts, Minute
 from fdbqueue.service.items import Item, Priority, Undecodable, moment
-from fdbqueue.service.keyspace import ItemKeys, MetaKeys
-from fdbqueue.service.reading import End, Row
-from fdbqueue.service.stock import STATES, Stock
+from fdbqueue.service.storage.counts import Counters, Counts, Minute
+from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.reader import End, Row
+from fdbqueue.service.storage.store import STATES, Stock
+from fdbqueue.service.storage.tables import MetaKeys
 
 if TYPE_CHECKING:
-    from fdbqueue.service.browsing import Browsing
+    from fdbqueue.service.browse import Browsing
 
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 

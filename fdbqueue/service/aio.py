@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fdbqueue.service.awaiting.threads import in_thread
+from fdbqueue.service.threads import in_thread
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")

@@ -17,13 +17,14 @@ from fdbqueue.exceptions import (
     ValueTooLarge,
     message_of,
 )
-from fdbqueue.service import observing
+from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.counters import HIGHEST, Tally, high_of
 from fdbqueue.service.items import Priority
-from fdbqueue.service.keyspace import MAX_KEY_BYTES, Place, State, random_suffix
-from fdbqueue.service.reading import MAX_RETURNED_BYTES, MAX_VALUE_BYTES, Row
-from fdbqueue.service.stock import Hidden, Stock
+from fdbqueue.service.storage.counts import HIGHEST, Tally, high_of
+from fdbqueue.service.storage.keys import MAX_KEY_BYTES, Place, random_suffix
+from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES, MAX_VALUE_BYTES, Row
+from fdbqueue.service.storage.store import Hidden, Stock
+from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
 #: FoundationDB advises transactions under 1 MB; its limit is 10 MB.
@@ -192,7 +193,7 @@ class Pusher:
             for batch in split(entries, self._keys.size_bytes):
                 begun = batch
                 put = functools.partial(self._put_batch, database, batch, beside)
-                pushed += observing.observed("push_many", self._queue, put)
+                pushed += instrumentation.observed("push_many", self._queue, put)
                 begun = []
         except BaseException as error:
             unknown = 0 if getattr(error, "outcome_known", False) else len(begun)

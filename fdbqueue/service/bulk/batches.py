@@ -20,20 +20,19 @@ import fdb.tuple
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import tuples
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.handoffs import (
+from fdbqueue.service.consume.requests import Effect
+from fdbqueue.service.items import Item
+from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.handoffs import (
     Handoff,
     answer_handoff,
     ask_handoff,
     remove_pieces,
     write_pieces,
 )
-from fdbqueue.service.consume.requests import Effect
-from fdbqueue.service.counters import Tally
-from fdbqueue.service.items import Item
-from fdbqueue.service.keyspace.jobs import JobKeys
-from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES, Kind
-from fdbqueue.service.reading import Loaded
-from fdbqueue.service.stock import Stock
+from fdbqueue.service.storage.reader import Loaded
+from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, JobKeys, Kind
 
 OWNER_BYTES = 16
 

@@ -21,9 +21,8 @@ import fdb.tuple
 from fdbqueue.exceptions import PushTaken
 from fdbqueue.service import tuples
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.keyspace.jobs import JobKeys
-from fdbqueue.service.keyspace.meta import MetaKeys
-from fdbqueue.service.pushing import Entry
+from fdbqueue.service.push import Entry
+from fdbqueue.service.storage.tables import JobKeys, MetaKeys
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:

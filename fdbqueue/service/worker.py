@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
 from fdbqueue.service.items import Item
-from fdbqueue.service.reading import End
+from fdbqueue.service.storage.reader import End
 
 if TYPE_CHECKING:
     from fdbqueue.service.base import Queue

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
-from fdbqueue.service import observing
+from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Head, TransactionBudget
 from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.counters import HISTORY_MINUTES, Counters, Counts, Minute
+from fdbqueue.service.inspect.overview import Overview
 from fdbqueue.service.items import Item, Page, Priority
-from fdbqueue.service.keyspace import ItemKeys, MetaKeys
-from fdbqueue.service.keyspace.meta import HIDDEN_END
-from fdbqueue.service.overview import Overview
-from fdbqueue.service.reading import End, ItemReader, Row
-from fdbqueue.service.stock import STATES, Stock
+from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counters, Counts, Minute
+from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.reader import End, ItemReader, Row
+from fdbqueue.service.storage.store import STATES, Stock
+from fdbqueue.service.storage.tables import HIDDEN_END, MetaKeys
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
@@ -325,7 +325,7 @@ class Browsing:
         """Run what writes, in a transaction of its own or in the caller's."""
         if tr is not None:
             return function(tr)
-        return observing.observed(
+        return instrumentation.observed(
             verb, self.name, lambda: run(self.database, function, wrote=wrote)
         )
 

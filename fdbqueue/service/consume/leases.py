@@ -16,11 +16,11 @@ from typing import Any
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, LeaseLost
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.counters import Tally
 from fdbqueue.service.items import Item, moment
-from fdbqueue.service.keyspace import State
-from fdbqueue.service.reading import Loaded, Row
-from fdbqueue.service.stock import Hidden, Stock
+from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.reader import Loaded, Row
+from fdbqueue.service.storage.store import Hidden, Stock
+from fdbqueue.service.storage.tables import State
 
 _MARK_BYTES = 8
 _MAX_MOVED_BYTES = 1_000_000

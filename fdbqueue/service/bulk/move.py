@@ -18,8 +18,8 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, Priority, microseconds
-from fdbqueue.service.keyspace import random_suffix
-from fdbqueue.service.pushing import Entry
+from fdbqueue.service.push import Entry
+from fdbqueue.service.storage.keys import random_suffix
 
 if TYPE_CHECKING:
     from fdbqueue.service.base import Queue

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fdbqueue.service.consume.handoffs import all_handoffs
-from fdbqueue.service.counters import Counters
 from fdbqueue.service.items import Priority
-from fdbqueue.service.keyspace import State
-from fdbqueue.service.stock import Stock
+from fdbqueue.service.storage.counts import Counters
+from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
 #: One transaction counts for so long; FoundationDB ends it after five seconds.

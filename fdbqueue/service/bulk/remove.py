@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from fdbqueue.service.batches import Batches, read_hold
-from fdbqueue.service.consume.handoffs import Handoff, all_handoffs, write_pieces
-from fdbqueue.service.counters import Tally
-from fdbqueue.service.keyspace import State
-from fdbqueue.service.reading import MAX_VALUE_BYTES, Row
-from fdbqueue.service.stock import STATES, Stock
+from fdbqueue.service.bulk.batches import Batches, read_hold
+from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, write_pieces
+from fdbqueue.service.storage.reader import MAX_VALUE_BYTES, Row
+from fdbqueue.service.storage.store import STATES, Stock
+from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
 #: One transaction looks for no more items than this.

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fdbqueue.exceptions import CorruptItem
-from fdbqueue.service import observing
-from fdbqueue.service.batches import Batch
-from fdbqueue.service.moving import check_move
-from fdbqueue.service.pace import Pace
-from fdbqueue.service.reading import End
+from fdbqueue.service import instrumentation
+from fdbqueue.service.bulk.batches import Batch
+from fdbqueue.service.bulk.move import check_move
+from fdbqueue.service.bulk.pace import Pace
+from fdbqueue.service.storage.reader import End
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:
@@ -140,4 +140,6 @@ class Mover(_Batching):
 
     def _move_some(self, count: int) -> tuple[int, int]:
         move = functools.partial(self._move, count=count)
-        return observing.observed("move", self._queue.name, lambda: run(self._queue.database, move))
+        return instrumentation.observed(
+            "move", self._queue.name, lambda: run(self._queue.database, move)
+        )

@@ -25,10 +25,10 @@ import fdb.tuple
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput, message_of
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
-from fdbqueue.service.keyspace import Place
-from fdbqueue.service.keyspace.meta import ANSWER_NAME_BYTES
-from fdbqueue.service.reading import Loaded
-from fdbqueue.service.stock import Stock
+from fdbqueue.service.storage.keys import Place
+from fdbqueue.service.storage.reader import Loaded
+from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.tables import ANSWER_NAME_BYTES
 
 MAX_KEY_CHARACTERS = 1_000
 #: Answers are kept this long at most: a year.

@@ -20,9 +20,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fdbqueue.service.keyspace import MetaKeys
-from fdbqueue.service.keyspace.meta import HANDOFF_NAME_BYTES
-from fdbqueue.service.reading import ENDS, End, Row
+from fdbqueue.service.storage.reader import ENDS, End, Row
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, MetaKeys
 
 #: The pieces are cut to what FoundationDB takes as values.
 _PIECE_BYTES = 90_000

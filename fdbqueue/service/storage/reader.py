@@ -10,7 +10,8 @@ from fdb import fdboptions
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
-from fdbqueue.service.keyspace import ItemKeys, MetaKeys, Position
+from fdbqueue.service.storage.keys import ItemKeys, Position
+from fdbqueue.service.storage.tables import MetaKeys
 
 #: Which end of a queue: ``"min"`` is the lowest priority and the earliest pushed.
 End = Literal["min", "max"]
