@@ -14,8 +14,8 @@ from django.db import transaction
 
 from fdbqueue import conf
 from fdbqueue.service import Once, Push, Queue
-from fdbqueue.service.base import Prepared
 from fdbqueue.service.items import NOT_GIVEN
+from fdbqueue.service.push import Prepared
 
 
 def push_on_commit(

@@ -18,12 +18,9 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import ConfigurationError, message_of
 from fdbqueue.made import Made
-from fdbqueue.service.base import ORDERS
 from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
-from fdbqueue.service.codecs import CODECS
-from fdbqueue.service.consuming import CONTENTION
 from fdbqueue.service.idempotency import MAX_KEPT_SECONDS
-from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES
+from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, unknown
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
@@ -31,50 +28,19 @@ EMBEDDED = "fdbqueue.engines.embedded"
 #: A project without the setting; one object, as a setting is.
 _NOTHING: dict[str, Any] = {}
 _KEYS = frozenset({"API", "ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
-_CHOICES = {
-    "codec": tuple(CODECS),
-    "priority_type": ("int", "float"),
-    "order": ORDERS,
-    "contention": CONTENTION,
-}
 
 
-@dataclass(frozen=True)
-class _Range:
-    """The numbers that an option may be."""
-
-    kind: type | tuple[type, ...]
-    least: float
-    most: float
-    none_is_valid: bool = False
-
-    def __str__(self) -> str:
-        number = "whole number" if self.kind is int else "number"
-        text = f"a {number} from {self.least:,} to {self.most:,}"
-        return f"None, or {text}" if self.none_is_valid else text
-
-    def __contains__(self, value: object) -> bool:
-        if value is None:
-            return self.none_is_valid
-        is_number = isinstance(value, self.kind) and not isinstance(value, bool)
-        return is_number and self.least <= value <= self.most  # type: ignore[operator]
-
-
-_RANGES = {
-    "claim_timeout_seconds": _Range((int, float), 0.1, 86_400),
-    "max_attempts": _Range(int, 1, 1_000_000, none_is_valid=True),
-    "max_value_bytes": _Range(int, 1, MAX_RETURNED_BYTES),
-}
 _API_RANGES = {
-    "IDEMPOTENCY_SECONDS": _Range((int, float), 1, MAX_KEPT_SECONDS),
-    "MAX_BODY_BYTES": _Range(int, 1_000, 100_000_000),
-    "MAX_LIMIT": _Range(int, 1, 1_000),
-    "MAX_WAIT_SECONDS": _Range((int, float), 0, 3_600),
-    "TIMEOUT_SECONDS": _Range((int, float), 0.1, 3_600),
+    "IDEMPOTENCY_SECONDS": Range((int, float), 1, MAX_KEPT_SECONDS),
+    "MAX_BODY_BYTES": Range(int, 1_000, 100_000_000),
+    "MAX_LIMIT": Range(int, 1, 1_000),
+    "MAX_WAIT_SECONDS": Range((int, float), 0, 3_600),
+    "TIMEOUT_SECONDS": Range((int, float), 0.1, 3_600),
 }
 _API_KEYS = frozenset({"AUTHORIZER", *_API_RANGES})
-_OPTIONS = frozenset({"kind", "subspace", *_CHOICES, *_RANGES})
-_KINDS = {"fifo": _OPTIONS - {"priority_type"}, "priority": _OPTIONS}
+_KINDS = ("fifo", "priority")
+#: What the setting says of a queue besides its options.
+_PLACE = frozenset({"kind", "subspace"})
 
 
 #: Tells whether a user may do what a permission names to the queue of a name.
@@ -293,25 +259,18 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
             "Give it {'kind': 'fifo'} or {'kind': 'priority'}.",
         )
         return
-    for key in sorted(options.keys() - _KINDS[kind], key=str):
-        yield Problem(
-            "fdbqueue.E009",
-            f"Queue {name!r} has an unknown option, {key!r}.",
-            f"The options of a {kind} queue are {', '.join(sorted(_KINDS[kind]))}.",
-        )
-    for option, choices in _CHOICES.items():
-        if option in options and options[option] not in choices:
+    given = {key: value for key, value in options.items() if key not in _PLACE}
+    for key, valid in unknown(given, kind):
+        hint = f"The options of a {kind} queue are kind, subspace, {valid}."
+        if key in RENAMED:
+            hint = f"It is called {valid} now."
+        yield Problem("fdbqueue.E009", f"Queue {name!r} has an unknown option, {key!r}.", hint)
+    for option, allowed in ALLOWED.items():
+        if option in given and given[option] not in allowed:
             yield Problem(
-                "fdbqueue.E010",
-                f"Queue {name!r} has the {option} {options[option]!r}.",
-                f"It may be {', '.join(choices)}.",
-            )
-    for option, numbers in _RANGES.items():
-        if option in options and options[option] not in numbers:
-            yield Problem(
-                "fdbqueue.E013",
-                f"Queue {name!r} has the {option} {options[option]!r}.",
-                f"It may be {numbers}.",
+                "fdbqueue.E010" if isinstance(allowed, Choice) else "fdbqueue.E013",
+                f"Queue {name!r} has the {option} {given[option]!r}.",
+                f"It may be {allowed}.",
             )
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):

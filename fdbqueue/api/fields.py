@@ -10,7 +10,7 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue import conf
-from fdbqueue.service.consume.leases import MAX_SECONDS
+from fdbqueue.service.limits import MAX_SECONDS
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 #: RFC 3339; the offset is looked for apart, to say what is missing.

@@ -225,10 +225,10 @@ def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
     last = queue.page(end="max", limit=1, tr=tr).items
     return {
         **queue_row(queue, queue.counts(tr=tr)),
-        "order": queue.order,
-        "contention": queue.contention,
-        "max_attempts": queue.max_attempts,
-        "max_value_bytes": queue.max_value_bytes,
+        "order": queue.options.order,
+        "contention": queue.options.contention,
+        "max_attempts": queue.options.max_attempts,
+        "max_value_bytes": queue.options.max_value_bytes,
         "oldest": _text(queue.oldest(tr=tr)),
         "first": next(iter(items(queue, first)), None),
         "last": next(iter(items(queue, last)), None),

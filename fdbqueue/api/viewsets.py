@@ -25,7 +25,7 @@ from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
 from fdbqueue.service import Catalog, Item, Once, Queue
-from fdbqueue.service.inspect.overview import counts_of
+from fdbqueue.service.overview import counts_of
 
 #: What is read of a body, and the service's method that it has the arguments of.
 _Ending = tuple[type[inputs.Input], Callable[..., Any]]
@@ -151,7 +151,7 @@ class QueueViewSet(ViewSet):
         )
         queues = [catalog.queue(name) for name in names]
         count = functools.partial(counts_of, queues=queues)
-        found = service.run(catalog.database, count, wrote=lambda _: False)
+        found = service.run(catalog.database, count, read_only=True)
         rows = [outputs.queue_row(*row) for row in zip(queues, found, strict=True)]
         return Response({"queues": rows, "cursor": pagination.queue_cursor(following)})
 
@@ -160,7 +160,7 @@ class QueueViewSet(ViewSet):
         parsing.query(request, inputs.NoParameters)
         queue = self._queue(name)
         show = functools.partial(outputs.queue_detail, queue)
-        return Response(service.run(queue.database, show, wrote=lambda _: False))
+        return Response(service.run(queue.database, show, read_only=True))
 
     @action(detail=True, methods=["post"])
     def push(self, request: Request, name: str) -> Response:

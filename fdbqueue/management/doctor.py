@@ -14,10 +14,10 @@ from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
 from fdbqueue.management.rendering import visible
 from fdbqueue.service import Queue, receipts, run, strict_json
-from fdbqueue.service.browse import MAX_ITEMS
-from fdbqueue.service.bulk import load
-from fdbqueue.service.maintenance import census
+from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.receipts import place_of
+from fdbqueue.service.tools import load
+from fdbqueue.service.tools.census import MAX_OVERDUE, Examiner
 from fdbqueue.service.transactions import error_code
 
 OK, WARNING, ERROR = "ok", "warning", "error"
@@ -92,14 +92,14 @@ def check_engine(database: Any) -> Finding:
         FDBError: It does not answer.
     """
     started = time.monotonic()
-    run(database, lambda tr: tr.get_read_version().wait(), wrote=lambda _: False)
+    run(database, lambda tr: tr.get_read_version().wait(), read_only=True)
     opened = time.monotonic()
-    run(database, lambda tr: tr[b""].present(), wrote=lambda _: False)
+    run(database, lambda tr: tr[b""].present(), read_only=True)
     read = time.monotonic()
     key = place_of(database).pack((b"doctor",))
-    run(database, lambda tr: tr.set(key, b""), wrote=lambda _: False)  # the same done twice
+    run(database, lambda tr: tr.set(key, b""), read_only=True)  # the same done twice
     committed = time.monotonic()
-    run(database, lambda tr: tr.clear(key), wrote=lambda _: False)
+    run(database, lambda tr: tr.clear(key), read_only=True)
     slow = max(read - opened, committed - read) > _SLOW_SECONDS
     return Finding(
         "engine",
@@ -133,7 +133,7 @@ def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Find
     yield _check_overdue(queue, readable)
     yield _check_holds(queue, readable)
     yield _check_pushes(queue, readable)
-    census = readable.census(deadline)
+    census = Examiner(readable).census(deadline)
     looked = f"{sum(astuple(census.counts)):,} items looked at"
     if not census.is_whole:
         looked += ", then the time was over"
@@ -176,26 +176,28 @@ def _compare(
 
 
 def _check_overdue(queue: Queue, readable: Queue) -> Finding:
-    overdue = readable.overdue()
+    overdue = Examiner(readable).overdue()
     if not overdue.total:
         return Finding("overdue", queue.name, OK, "nothing waits to be brought back")
     parts = [f"{number:,} {what}" for what, number in asdict(overdue).items() if number]
-    least = "at least " if overdue.total >= census.MAX_OVERDUE else ""
+    least = "at least " if overdue.total >= MAX_OVERDUE else ""
     text = f"{least}{', '.join(parts)} wait for somebody to consume"
 
     def settle() -> tuple[str, bool]:
-        return f"brought back {queue.settle_overdue():,}", not queue.overdue().total
+        examiner = Examiner(queue)
+        return f"brought back {examiner.requeue_expired():,}", not examiner.overdue().total
 
     return Finding("overdue", queue.name, WARNING, text, settle)
 
 
 def _check_holds(queue: Queue, readable: Queue) -> Finding:
-    number = readable.stale_holds()
+    number = Examiner(readable).stale_holds()
     if not number:
         return Finding("drains", queue.name, OK, "none left anything behind")
 
     def forget() -> tuple[str, bool]:
-        return f"forgot {queue.stale_holds(forget=True):,}", not queue.stale_holds()
+        examiner = Examiner(queue)
+        return f"forgot {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
 
     text = f"{number:,} were killed; what they held has gone back"
     return Finding("drains", queue.name, WARNING, text, forget)
@@ -216,7 +218,7 @@ def _check_pushes(queue: Queue, readable: Queue) -> Finding:
 def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
     """Move what cannot be decoded to the dead letters."""
     buried = 0
-    while (census := queue.census(deadline)).ids:
+    while (census := Examiner(queue).census(deadline)).ids:
         for item_id in census.ids:
             with contextlib.suppress(ItemNotFound):
                 queue.bury(item_id, reason="undecodable")

@@ -19,9 +19,9 @@ from fdbqueue.management.progress import Progress, terminal_bar
 from fdbqueue.management.prompts import PromptingCommand, items
 from fdbqueue.management.taking import take_all
 from fdbqueue.service import Mover, Queue
-from fdbqueue.service.browse import MAX_ITEMS
 from fdbqueue.service.bulk.move import check_move
-from fdbqueue.service.bulk.streams import BATCH_ITEMS
+from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.tools.streams import BATCH_ITEMS
 
 
 class MovingCommand(PromptingCommand):
@@ -61,7 +61,7 @@ class MovingCommand(PromptingCommand):
         """
         target = self.queue(name)
         try:
-            check_move(queue, target, priority)
+            check_move(queue.parts, target.parts, priority)
         except InvalidInput as error:
             reason = error.context["reason"]
             message = f"{queue.name!r} cannot be moved to {target.name!r}: {reason}."

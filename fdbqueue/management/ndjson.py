@@ -24,10 +24,9 @@ from fdbqueue.management.interrupts import Interrupts
 from fdbqueue.management.prompts import items
 from fdbqueue.management.rendering import preview
 from fdbqueue.service import Queue, strict_json
-from fdbqueue.service.bulk.load import Mark
-from fdbqueue.service.bulk.move import entry_for
+from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.push import Entry
-from fdbqueue.service.storage.reader import MAX_VALUE_BYTES
+from fdbqueue.service.tools.load import Mark
 
 #: A value takes at most three times its stored bytes, however it is escaped.
 _LINE_BYTES_A_BYTE = 10
@@ -202,11 +201,11 @@ class Items:
         if self._form == "items":
             item = records.item_of(value)
             item = dataclasses.replace(item, value=self._stored(item.value))
-            return entry_for(self._queue, item, self._priority)
+            return self._queue.parts.writer.entry_moved(item, self._priority)
         if self._form is None and records.is_record(value):
             raise ItemFound(reason=_ITEM_FOUND)
         priority = self._priority if self._field is None else field(value, self._field)
-        return self._queue.entry(self._stored(value), priority)
+        return self._queue.parts.writer.entry(self._stored(value), priority)
 
     def _stored(self, value: Any) -> Any:
         return from_base64(value) if self._queue.codec.name == "bytes" else value
@@ -226,7 +225,7 @@ class Items:
 
 def max_line_bytes(queue: Queue) -> int:
     """Return how long a line with an item of a queue may be."""
-    return _LINE_BYTES_A_BYTE * max(MAX_VALUE_BYTES, queue.max_value_bytes)
+    return _LINE_BYTES_A_BYTE * max(MAX_VALUE_BYTES, queue.options.max_value_bytes)
 
 
 def parse(text: str | bytes) -> Any:

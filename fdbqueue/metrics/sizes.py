@@ -19,8 +19,8 @@ from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.metrics.labels import label_of
 from fdbqueue.service import Catalog, Counts, Queue, run
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.inspect.overview import ENDS, Ends, Moment, counts_of, ends_of, oldest_of
 from fdbqueue.service.items import microseconds
+from fdbqueue.service.overview import ENDS, Ends, Moment, counts_of, ends_of, oldest_of
 from fdbqueue.service.transactions import error_code
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class _Sizes:
         rest = iter([*names, *patterned[:MAX_PATTERNED]])
         while some := [catalog.queue(name) for name in itertools.islice(rest, _AT_ONCE)]:
             read = functools.partial(_read, queues=some)
-            found = run(catalog.database, read, wrote=lambda _: False)
+            found = run(catalog.database, read, read_only=True)
             for queue, count, moment, ends in zip(some, *found, strict=True):
                 self._add(label_of(queue.name), count, moment, ends)
 

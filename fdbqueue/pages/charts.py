@@ -18,7 +18,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from fdbqueue.pages.numbers import grouped, mean
-from fdbqueue.service.inspect.overview import Depth
+from fdbqueue.service.overview import Depth
 from fdbqueue.service.storage.counts import Minute
 
 WIDTH, HEIGHT = 360, 180

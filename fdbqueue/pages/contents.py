@@ -17,8 +17,8 @@ from fdbqueue.pages.queues import LOOKED_AT as QUEUES_LOOKED_AT
 from fdbqueue.pages.queues import RATE_MINUTES, Listed, QueueRow
 from fdbqueue.pages.rows import item_row
 from fdbqueue.pages.trees import tree
-from fdbqueue.service.base import Queue
 from fdbqueue.service.items import Undecodable
+from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts
 
 
@@ -113,13 +113,15 @@ def facts(queue: Queue) -> list[Fact]:
     found = [Fact(_("Kind"), queue.kind)]
     if queue.priority_type:
         found.append(Fact(_("Priorities"), queue.priority_type))
-    attempts = _("no limit") if queue.max_attempts is None else grouped(queue.max_attempts)
+    attempts = (
+        _("no limit") if queue.options.max_attempts is None else grouped(queue.options.max_attempts)
+    )
     return [
         *found,
         Fact(_("Codec"), queue.codec.name),
-        Fact(_("Order of equals"), queue.order),
+        Fact(_("Order of equals"), queue.options.order),
         Fact(_("Most attempts"), str(attempts)),
-        Fact(_("Largest value (bytes)"), grouped(queue.max_value_bytes)),
+        Fact(_("Largest value (bytes)"), grouped(queue.options.max_value_bytes)),
         Fact(_("Subspace"), previews.subspace(queue), is_code=True),
     ]
 

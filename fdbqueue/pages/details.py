@@ -12,9 +12,9 @@ from fdbqueue.pages.previews import age
 from fdbqueue.pages.priorities import LEVELS, Level, Priorities, priorities_of
 from fdbqueue.pages.queues import rates
 from fdbqueue.pages.windows import Window, window
-from fdbqueue.service.base import Queue
-from fdbqueue.service.inspect.overview import depths
 from fdbqueue.service.items import Item
+from fdbqueue.service.overview import depths
+from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.transactions import run
 
@@ -51,12 +51,12 @@ def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
     Raises:
         InvalidInput: A position is none of this queue.
     """
-    return run(queue.database, lambda tr: _queue_details(queue, form, tr), wrote=lambda _: False)
+    return run(queue.database, lambda tr: _queue_details(queue, form, tr), read_only=True)
 
 
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
     span = form.cleaned_data["span"]
-    counts_answer = queue.ask_counts(tr)
+    counts_answer = queue.overview.ask_counts(tr)
     history_answer = queue.overview.ask_history(tr, MINUTES[span])
     oldest_answer = queue.overview.ask_oldest(tr)()
     levels, is_cut = _levels(queue, tr)
@@ -103,4 +103,4 @@ def item_details(queue: Queue, item_id: str) -> ItemDetails:
             following[0].id if following else None,
         )
 
-    return run(queue.database, read, wrote=lambda _: False)
+    return run(queue.database, read, read_only=True)

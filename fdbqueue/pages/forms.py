@@ -9,9 +9,8 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.service.base import Queue
 from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
-from fdbqueue.service.queues import PriorityQueue
+from fdbqueue.service.queues import PriorityQueue, Queue
 
 #: How often a page refreshes itself, in seconds; 0 is never.
 INTERVALS = (0, 2, 5, 30)

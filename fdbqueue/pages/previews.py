@@ -18,8 +18,8 @@ from django.utils.translation import gettext as _
 
 from fdbqueue.pages.numbers import grouped
 from fdbqueue.service import tuples
-from fdbqueue.service.base import Queue
 from fdbqueue.service.items import Undecodable
+from fdbqueue.service.queues import Queue
 
 #: A preview is clipped here.
 PREVIEW_CHARACTERS = 100

@@ -11,9 +11,9 @@ from fdbqueue.access import visible
 from fdbqueue.pages.charts import Sparkline, sparkline
 from fdbqueue.pages.forms import QueuesForm
 from fdbqueue.pages.previews import age
-from fdbqueue.service.base import Queue
 from fdbqueue.service.catalog import Catalog
-from fdbqueue.service.inspect.overview import counts_of, depths, histories_of, oldest_of
+from fdbqueue.service.overview import counts_of, depths, histories_of, oldest_of
+from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts, Minute
 from fdbqueue.service.transactions import run
 
@@ -86,7 +86,7 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
                 reader(tr, shown)
         return shown
 
-    shown = run(catalog.database, read, wrote=lambda _: False)
+    shown = run(catalog.database, read, read_only=True)
     for row in shown:
         row.depth = sparkline(depths(row.counts, row.minutes))
         row.oldest_age = "" if row.oldest is None else age(row.oldest)

@@ -6,8 +6,8 @@ import datetime
 from dataclasses import dataclass
 
 from fdbqueue.pages.previews import Preview, age, ahead, number, preview, visible
-from fdbqueue.service.base import Queue
 from fdbqueue.service.items import Item
+from fdbqueue.service.queues import Queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.searching import contains
-from fdbqueue.service.base import Queue
-from fdbqueue.service.inspect.scan import Scan, scan
 from fdbqueue.service.items import Item
+from fdbqueue.service.queues import Queue
+from fdbqueue.service.tools.scan import Scan, scan
 
 #: A search looks at so many items before it asks whether to go on.
 LOOKED_AT = 2_000

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from fdbqueue.service.aio import arun
-from fdbqueue.service.base import Queue
 from fdbqueue.service.bulk.batches import Batch
-from fdbqueue.service.bulk.load import Load
-from fdbqueue.service.bulk.streams import Batcher, Mover
 from fdbqueue.service.catalog import Catalog, QueueSpec
 from fdbqueue.service.idempotency import Once
 from fdbqueue.service.items import Held, Item, Page, Push, Undecodable
-from fdbqueue.service.queues import FifoQueue, PriorityQueue
+from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.storage.counts import Counts, Minute
+from fdbqueue.service.tools.load import Load
+from fdbqueue.service.tools.streams import Batcher, Mover
+from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import run, transactional
-from fdbqueue.service.worker import Worker
 
 __all__ = [
     "Batch",

@@ -10,17 +10,14 @@ import heapq
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import receipts, tuples
-from fdbqueue.service.base import Queue, QueueOptions
-from fdbqueue.service.queues import FifoQueue, PriorityQueue
+from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.storage.groups import Group, groups
-from fdbqueue.service.storage.reader import MAX_VALUE_BYTES
 from fdbqueue.service.storage.tables import MetaKeys
 from fdbqueue.service.transactions import run
 
@@ -39,34 +36,23 @@ _NAMES_AT_ONCE = 1_000
 _MAX_OPENED = 1_000
 
 
-@dataclass(frozen=True, slots=True)
 class QueueSpec:
     """How a queue, or every queue whose name fits a pattern, is stored.
 
-    Attributes:
+    Args:
         name: The queue's name, or a pattern with ``*``.
         kind: ``"fifo"`` or ``"priority"``.
-        codec: ``"json"``, ``"bytes"`` or ``"tuple"``.
-        priority_type: ``"int"`` or ``"float"``, for a priority queue.
         subspace: The tuple of its subspace where that is not under the catalog's prefix.
-        order: ``"count"`` or ``"commit"``.
-        contention: ``"strict"`` or ``"relaxed"``.
-        claim_timeout_seconds: When items go back that were taken for a popper by another
-            and not collected.
-        max_attempts: How many failed leases make an item dead; None for no limit.
-        max_value_bytes: The longest value, once encoded.
+        options: As in :class:`fdbqueue.service.options.QueueOptions`.
     """
 
-    name: str
-    kind: str
-    codec: str = "json"
-    priority_type: str = "int"
-    subspace: tuple[Any, ...] | None = None
-    order: str = "count"
-    contention: str = "strict"
-    claim_timeout_seconds: float = 30
-    max_attempts: int | None = None
-    max_value_bytes: int = MAX_VALUE_BYTES
+    def __init__(
+        self, name: str, kind: str, *, subspace: tuple[Any, ...] | None = None, **options: Any
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.subspace = subspace
+        self.options = options
 
     @property
     def is_pattern(self) -> bool:
@@ -75,18 +61,8 @@ class QueueSpec:
 
     def open(self, database: Any, subspace: Subspace, name: str) -> Queue:
         """Return the queue of that name in a subspace."""
-        options = QueueOptions(
-            codec=self.codec,
-            name=name,
-            order=self.order,
-            contention=self.contention,
-            claim_timeout_seconds=self.claim_timeout_seconds,
-            max_attempts=self.max_attempts,
-            max_value_bytes=self.max_value_bytes,
-        )
-        if self.kind == "fifo":
-            return FifoQueue(database, subspace, **options)
-        return PriorityQueue(database, subspace, priority_type=self.priority_type, **options)
+        opened = FifoQueue if self.kind == "fifo" else PriorityQueue
+        return opened(database, subspace, name=name, **self.options)
 
 
 class Catalog:
@@ -121,7 +97,7 @@ class Catalog:
             EngineError: It cannot be used.
             FDBError: The engine's own.
         """
-        run(self.database, lambda tr: tr[self._prefix.key()].wait(), wrote=lambda _: False)
+        run(self.database, lambda tr: tr[self._prefix.key()].wait(), read_only=True)
 
     def over(self, database: Any) -> Catalog:
         """Return a catalog of the same queues over another view of the same database."""
@@ -210,7 +186,7 @@ class Catalog:
             begin = self._group_of(self._subspace[after].key())[1]
         while begin < end:
             read = functools.partial(_groups, begin=begin, end=end, group_of=self._group_of)
-            found = run(self.database, read, wrote=lambda _: False)
+            found = run(self.database, read, read_only=True)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])

@@ -6,6 +6,10 @@ Clients' clocks differ by their skew: keep leases and delays long against it.
 from __future__ import annotations
 
 import time
+from typing import Any
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.limits import MAX_SECONDS
 
 _ahead_us = 0
 
@@ -19,3 +23,20 @@ def set_ahead(microseconds: int) -> None:
     """Set this process's clock ahead by so much more, for tests; negative to set it back."""
     global _ahead_us  # noqa: PLW0603  # a process has one clock
     _ahead_us += microseconds
+
+
+def duration(queue: str, name: str, seconds: Any) -> int:
+    """Return a number of seconds in microseconds.
+
+    Args:
+        queue: The queue's name, for errors.
+        name: What the number is called.
+        seconds: The number.
+
+    Raises:
+        InvalidInput: It is not a number from 0 to ten years.
+    """
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidInput(queue=queue, allowed=f"0 to {MAX_SECONDS} seconds", **{name: seconds})
+    return int(seconds * 1_000_000)

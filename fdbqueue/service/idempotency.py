@@ -257,6 +257,11 @@ class Answers:
         )
 
 
+def is_replayed(call: Call | None) -> bool:
+    """Tell whether a call returned the response that was saved of an earlier one."""
+    return call is not None and call.replayed
+
+
 def packed_places(placed: Iterable[Placed]) -> bytes:
     """Return the answer of a push."""
     return fdb.tuple.pack(tuple((*place, *times) for place, *times in placed))

@@ -10,11 +10,44 @@ import math
 import numbers
 from typing import Any
 
-from fdbqueue.exceptions import ConfigurationError, InvalidPriority
-from fdbqueue.service.items import Priority
+from fdbqueue.exceptions import InvalidPriority
+from fdbqueue.service.items import NOT_GIVEN, Priority
 
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
+
+
+class NoPriorities:
+    """The priorities of a FIFO queue: it has none.
+
+    Args:
+        queue: The queue's name, for errors.
+    """
+
+    name: str | None = None
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+
+    def of_push(self, given: Any) -> Priority | None:
+        """Return the priority of a push.
+
+        Raises:
+            InvalidPriority: One is given.
+        """
+        return self.bound(None if given is NOT_GIVEN else given)
+
+    def bound(self, given: Any) -> Priority | None:
+        """Return a bound of a range of priorities.
+
+        Raises:
+            InvalidPriority: One is given.
+        """
+        if given is not None:
+            raise InvalidPriority(
+                queue=self._queue, priority=given, reason="a FIFO queue has no priorities"
+            )
+        return None
 
 
 class PriorityType:
@@ -26,17 +59,30 @@ class PriorityType:
     """
 
     def __init__(self, name: str | type, queue: str) -> None:
-        text = name.__name__ if isinstance(name, type) else name
-        if text not in {"int", "float"}:
-            raise ConfigurationError(queue=queue, priority_type=name, allowed="int, float")
-        self.name: str = text
+        self.name: str = name.__name__ if isinstance(name, type) else name
         self._queue = queue
+
+    def of_push(self, given: Any) -> Priority:
+        """Return the priority of a push in the queue's type: 0 where none is given.
+
+        Raises:
+            InvalidPriority: It does not fit.
+        """
+        return self.coerce(0 if given is NOT_GIVEN else given)
+
+    def bound(self, given: Any) -> Priority | None:
+        """Return a bound of a range of priorities in the queue's type, None for no bound.
+
+        Raises:
+            InvalidPriority: It does not fit.
+        """
+        return None if given is None else self.coerce(given)
 
     def coerce(self, priority: Any) -> Priority:
         """Return the priority in the queue's type.
 
         Raises:
-            InvalidPriority: It is no number, a boolean, not finite, an integer beyond 64
+            InvalidPriority: It is not a number, a boolean, not finite, an integer beyond 64
                 bits, a fraction in an int queue, or an integer that no float equals.
         """
         if type(priority) is float and self.name == "float" and math.isfinite(priority):
@@ -70,3 +116,6 @@ class PriorityType:
         return InvalidPriority(
             queue=self._queue, priority=priority, priority_type=self.name, reason=reason
         )
+
+
+Priorities = NoPriorities | PriorityType

@@ -1,15 +1,23 @@
-"""Push items: one, or many split into transactions well within FoundationDB's limits."""
+"""Push items: one, several in one transaction, or any number split into transactions.
+
+How a push goes: :class:`Writer` checks and encodes the values (:meth:`Writer.prepare`); in a
+transaction it looks for the response that is saved under an idempotency key, reads where the
+queue ends (in the recipes' order alone, and by a snapshot read), and writes the items and what
+they change in the counts. Pushes never conflict with one another.
+"""
 
 from __future__ import annotations
 
+import datetime
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.exceptions import (
     BatchTooLarge,
     InvalidInput,
+    InvalidPriority,
     InvalidValue,
     KeyTooLarge,
     OutcomeUnknown,
@@ -18,17 +26,25 @@ from fdbqueue.exceptions import (
     message_of,
 )
 from fdbqueue.service import instrumentation
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.items import Priority
+from fdbqueue.service.clock import duration, now_us
+from fdbqueue.service.idempotency import Answers, Call, Once, Placed, packed_places, unpacked_places
+from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds, moment
+from fdbqueue.service.limits import (
+    BATCH_BYTES,
+    MAX_KEY_BYTES,
+    MAX_RETURNED_BYTES,
+    MAX_SENT_BYTES,
+    MAX_VALUE_BYTES,
+)
+from fdbqueue.service.priorities import Priorities
+from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import HIGHEST, Tally, high_of
-from fdbqueue.service.storage.keys import MAX_KEY_BYTES, Place, random_suffix
-from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES, MAX_VALUE_BYTES, Row
+from fdbqueue.service.storage.keys import Place, random_suffix
+from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import Hidden, Stock
 from fdbqueue.service.storage.tables import State
-from fdbqueue.service.transactions import run
+from fdbqueue.service.transactions import run, run_stamped
 
-#: FoundationDB advises transactions under 1 MB; its limit is 10 MB.
-MAX_BATCH_BYTES = 1_000_000
 MAX_BATCH_ITEMS = 5_000
 #: A slow source's items are pushed once the first of them has waited this long.
 MAX_BATCH_SECONDS = 1.0
@@ -38,9 +54,8 @@ _TABLE_BYTES = 16
 
 #: A key is sent three times: in its mutation and as both ends of its conflict range.
 _KEY_COPIES = 3
-#: An item has up to four keys. FoundationDB's limit is 10,000,000 bytes.
+#: An item has up to four keys.
 _KEYS_SENT = 4 * _KEY_COPIES
-_MAX_SENT_BYTES = 9_000_000
 
 
 class Entry(NamedTuple):
@@ -60,6 +75,19 @@ class Entry(NamedTuple):
 #: Writes something in the transaction that pushes some entries, and returns what to do once
 #: that is committed.
 Beside = Callable[[Any, list[Entry]], Callable[[], None]]
+#: Pushes what was prepared, in the transaction it is given, or in one of its own for None.
+Prepared = Callable[[Any], list[Item]]
+
+
+class _Pushed(NamedTuple):
+    """Where items were written, now or by an earlier call: then ``stamp`` is that commit's."""
+
+    placed: list[Placed]
+    stamp: bytes | None
+
+
+def _is_new(pushed: _Pushed) -> bool:
+    return pushed.stamp is None
 
 
 def _nothing() -> None:
@@ -81,7 +109,7 @@ def split(entries: Iterable[Entry], key_bytes: int) -> Iterator[list[Entry]]:
     begun_at = 0.0
     for entry in entries:
         entry_size = len(entry.value) + _KEY_COPIES * key_bytes
-        if batch and size + entry_size > MAX_BATCH_BYTES:
+        if batch and size + entry_size > BATCH_BYTES:
             yield batch
             batch, size = [], 0
         if not batch:
@@ -95,43 +123,240 @@ def split(entries: Iterable[Entry], key_bytes: int) -> Iterator[list[Entry]]:
         yield batch
 
 
-class Pusher:
-    """Encode and write the items of one queue.
+class Writer:
+    """Check, encode and write the items of one queue.
 
     Args:
+        runner: Runs its operations.
         stock: The queue's items.
+        answers: The saved responses of calls with an idempotency key.
+        priorities: The queue's type of priorities.
         in_commit_order: Whether items are in the order of their commits, by versionstamps.
-        max_value_bytes: The longest encoded value; longer ones than FoundationDB takes are
-            split over several keys.
+        max_value_bytes: The longest encoded value.
     """
 
-    def __init__(self, stock: Stock, *, in_commit_order: bool, max_value_bytes: int) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        stock: Stock,
+        answers: Answers,
+        priorities: Priorities,
+        *,
+        in_commit_order: bool,
+        max_value_bytes: int,
+    ) -> None:
+        self._runner = runner
         self._stock = stock
+        self._answers = answers
         self._keys = stock.keys
         self._codec = stock.codec
         self._queue = stock.queue
         self._in_commit_order = in_commit_order
-        self._max_value_bytes = max_value_bytes
+        self.priorities = priorities
+        self.max_value_bytes = max_value_bytes
 
-    def entry(self, value: Any, priority: Priority | None, until: int | None = None) -> Entry:
-        """Encode a value.
+    # Some items in one transaction
+
+    def prepare(self, push: Push, once: Once | str | None) -> Prepared:
+        """Check and encode a value now, to be pushed later."""
+        entries = [self._entry_of(push)]
+        call = None if once is None else self._call(once, "push", [push], entries)
+        return functools.partial(self._push, [push], entries, call)
+
+    def prepare_batch(self, pushes: Sequence[Push], once: Once | str | None) -> Prepared:
+        """Check and encode values now, to be pushed later in one transaction."""
+        pushes, entries = list(pushes), []
+        for index, push in enumerate(pushes):
+            try:
+                entries.append(self._entry_of(push))
+            except InvalidInput as error:
+                raise type(error)(**error.context, index=index) from error
+        self.check_batch(entries)
+        if not entries and once is None:
+            return lambda _: []
+        call = None if once is None else self._call(once, "push_batch", pushes, entries)
+        return functools.partial(self._push, pushes, entries, call)
+
+    def _push(
+        self, pushes: Sequence[Push], entries: list[Entry], call: Call | None, tr: Any
+    ) -> list[Item]:
+        """Write entries in one transaction, and return their items."""
+        if tr is not None:
+            return self._items(pushes, entries, self._put_once(tr, entries, call), b"")
+        push = functools.partial(self._push_alone, pushes, entries, call)
+        return instrumentation.observed("push", self._queue, push)
+
+    def _push_alone(
+        self, pushes: Sequence[Push], entries: list[Entry], call: Call | None
+    ) -> list[Item]:
+        database = self._runner.database
+        put = functools.partial(self._put_once, entries=entries, call=call)
+        if self._in_commit_order:
+            pushed, stamp = run_stamped(database, put, wrote=_is_new)
+        else:
+            pushed, stamp = run(database, put, wrote=_is_new), b""
+        return self._items(pushes, entries, pushed, stamp)
+
+    def _put_once(self, tr: Any, entries: list[Entry], call: Call | None) -> _Pushed:
+        """Write entries, unless the call was made before."""
+        if call is not None:
+            found = self._answers.recall(self._answers.ask(tr, call), call)
+            if found is not None:
+                return _Pushed(unpacked_places(found[0]), found[1])
+        places = self.put(tr, entries)
+        placed = [
+            Placed(place, entry.pushed_at, entry.until)
+            for place, entry in zip(places, entries, strict=True)
+        ]
+        if call is not None:
+            self._answers.keep(tr, call, packed_places(placed), stamped=self._in_commit_order)
+        return _Pushed(placed, None)
+
+    def _call(
+        self, once: Once | str, verb: str, pushes: Sequence[Push], entries: list[Entry]
+    ) -> Call | None:
+        """Return the call that pushes these; when it is made does not matter."""
+        described = (
+            (
+                self._codec.encode(push.value, 0, 0),
+                entry.priority,
+                None if push.delay is None else float(push.delay),
+                push.not_before and microseconds(push.not_before),
+            )
+            for push, entry in zip(pushes, entries, strict=True)
+        )
+        return self._answers.call(once, verb, *described)
+
+    def _items(
+        self, pushes: Sequence[Push], entries: list[Entry], pushed: _Pushed, stamp: bytes
+    ) -> list[Item]:
+        stamp = pushed.stamp or stamp
+        return [
+            self._item(push, entry, placed, stamp)
+            for push, entry, placed in zip(pushes, entries, pushed.placed, strict=True)
+        ]
+
+    def _item(self, push: Push, entry: Entry, placed: Placed, stamp: bytes) -> Item:
+        place, pushed_at, until = placed
+        is_known = place.stamp_at is None or stamp
+        return Item(
+            value=push.value,
+            priority=entry.priority,
+            id=self._keys.item_id(place.stamped(stamp)) if is_known else "",
+            pushed_at=moment(pushed_at) if self._codec.keeps_metadata else None,
+            size_bytes=len(entry.value),
+            state="ready" if until is None else "delayed",
+            until=None if until is None else moment(until),
+        )
+
+    # Entries
+
+    def entry(self, value: Any, priority: Any = None) -> Entry:
+        """Return an item for :meth:`put_all`, ready at once.
 
         Raises:
-            InvalidValue: The codec cannot encode it.
-            ValueTooLarge: It is over the queue's limit once encoded.
+            InvalidInput: The queue does not take it.
         """
+        return self._entry(value, self._given(priority), None)
+
+    def _given(self, priority: Any) -> Priority | None:
+        """Return a priority that has to be given, where the queue has priorities.
+
+        Raises:
+            InvalidPriority: It is missing, or does not fit.
+        """
+        if priority is None and self.priorities.name is not None:
+            raise InvalidPriority(queue=self._queue, priority=None, reason="it is not a number")
+        return self.priorities.bound(priority)
+
+    def _entry_of(self, push: Push) -> Entry:
+        until = self.until(push.delay, push.not_before)
+        return self._entry(push.value, self.priorities.of_push(push.priority), until)
+
+    def _entry(self, value: Any, priority: Priority | None, until: int | None) -> Entry:
         pushed_at = now_us()
+        data = self._encoded(value, pushed_at, 0)
+        return Entry(data, priority, random_suffix(), pushed_at, until)
+
+    def entry_moved(self, item: Item, priority: Any) -> Entry:
+        """Return what to write for an item of another queue, with its time and its attempts.
+
+        Args:
+            item: The item.
+            priority: Its priority in this queue; None for its own.
+
+        Raises:
+            InvalidInput: The queue cannot hold its value or its priority; it names the item.
+        """
+        pushed_at = now_us() if item.pushed_at is None else microseconds(item.pushed_at)
         try:
-            data = self._codec.encode(value, pushed_at, 0)
+            level = None
+            if self.priorities.name is not None:
+                level = self._given(item.priority if priority is None else priority)
+            data = self._encoded(item.value, pushed_at, item.attempts)
+        except InvalidInput as error:
+            raise type(error)(**{**error.context, "id": item.id}) from error
+        return Entry(data, level, random_suffix(), pushed_at)
+
+    def _encoded(self, value: Any, pushed_at: int, attempts: int) -> bytes:
+        try:
+            data = self._codec.encode(value, pushed_at, attempts)
         except (ValueError, TypeError) as error:
             raise InvalidValue(
                 queue=self._queue, codec=self._codec.name, reason=message_of(error)
             ) from error
-        if len(data) > self._max_value_bytes:
+        if len(data) > self.max_value_bytes:
             raise ValueTooLarge(
-                queue=self._queue, size_bytes=len(data), limit_bytes=self._max_value_bytes
+                queue=self._queue, size_bytes=len(data), limit_bytes=self.max_value_bytes
             )
-        return Entry(data, priority, random_suffix(), pushed_at, until)
+        return data
+
+    def until(self, delay: float | None, not_before: datetime.datetime | None) -> int | None:
+        """Return when a pushed item becomes ready, None for at once.
+
+        Raises:
+            InvalidInput: Both are given, or one is out of its range.
+        """
+        if delay is not None and not_before is not None:
+            raise InvalidInput(queue=self._queue, reason="either delay or not_before")
+        if delay is not None:
+            hidden = duration(self._queue, "delay", delay)
+            return now_us() + hidden if hidden else None
+        if not_before is None:
+            return None
+        if not isinstance(not_before, datetime.datetime) or not_before.tzinfo is None:
+            raise InvalidInput(
+                queue=self._queue, not_before=not_before, allowed="a datetime with its time zone"
+            )
+        until, now = microseconds(not_before), now_us()
+        if until > LAST_MOMENT:
+            raise InvalidInput(queue=self._queue, not_before=not_before, allowed="up to year 9999")
+        return until if until > now else None
+
+    # Any number of items
+
+    def push_many(
+        self,
+        items: Iterable[Any],
+        delay: float | None,
+        not_before: datetime.datetime | None,
+        tr: Any,
+    ) -> int:
+        """Write values, or pairs of a value and a priority, and return how many."""
+        until = self.until(delay, not_before)
+        if self.priorities.name is None:
+            entries = (self._entry(value, None, until) for value in items)
+        else:
+            entries = (self._pair(pair, until) for pair in items)
+        if tr is not None:
+            return len(self.put(tr, list(entries)))
+        return self.put_all(entries)
+
+    def _pair(self, pair: tuple[Any, Any], until: int | None) -> Entry:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInput(queue=self._queue, reason="(value, priority) pairs are needed")
+        value, priority = pair
+        return self._entry(value, self._given(priority), until)
 
     def check_batch(self, entries: list[Entry]) -> None:
         """Refuse more than one transaction takes.
@@ -141,7 +366,7 @@ class Pusher:
         """
         size = sum([len(entry.value) for entry in entries])
         sent = size + len(entries) * _KEYS_SENT * self._keys.size_bytes
-        if size > MAX_RETURNED_BYTES or sent > _MAX_SENT_BYTES:
+        if size > MAX_RETURNED_BYTES or sent > MAX_SENT_BYTES:
             raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
 
     def put(self, tr: Any, entries: list[Entry]) -> list[Place]:
@@ -173,11 +398,10 @@ class Pusher:
         tally.write(tr)
         return places
 
-    def put_all(self, database: Any, entries: Iterable[Entry], beside: Beside | None = None) -> int:
+    def put_all(self, entries: Iterable[Entry], beside: Beside | None = None) -> int:
         """Write any number of entries in as many transactions as that takes.
 
         Args:
-            database: Anything with ``create_transaction()``.
             entries: The entries.
             beside: Writes something else in each transaction.
 
@@ -192,7 +416,7 @@ class Pusher:
         try:
             for batch in split(entries, self._keys.size_bytes):
                 begun = batch
-                put = functools.partial(self._put_batch, database, batch, beside)
+                put = functools.partial(self._put_batch, batch, beside)
                 pushed += instrumentation.observed("push_many", self._queue, put)
                 begun = []
         except BaseException as error:
@@ -205,10 +429,10 @@ class Pusher:
             raise
         return pushed
 
-    def _put_batch(self, database: Any, entries: list[Entry], beside: Beside | None) -> int:
+    def _put_batch(self, entries: list[Entry], beside: Beside | None) -> int:
         """Write entries in a transaction of its own, and return how many."""
         put = functools.partial(self._put_beside, entries=entries, beside=beside)
-        run(database, put, wrote=lambda _: True)()
+        run(self._runner.database, put, wrote=lambda _: True)()
         return len(entries)
 
     def _put_beside(

@@ -1,201 +1,117 @@
-"""The two kinds of queues: the recipes "Queues" and "Priority Queues"."""
+"""Queues: every verb, checked here and handed to the part that does it.
+
+Each verb runs in a transaction of its own, or takes part in the caller's when it is given
+``tr``: then nothing is committed here, the verb sees what the transaction has written, and
+its effect is the caller's to commit with whatever else the transaction writes.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fdb.subspace_impl import Subspace
 
-from fdbqueue.exceptions import InvalidInput, InvalidPriority
-from fdbqueue.service.base import Queue, QueueOptions
+from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
+from fdbqueue.service.aio import AsyncVerbs
+from fdbqueue.service.bulk.batches import Batch, Batches
+from fdbqueue.service.bulk.move import check_move, move
+from fdbqueue.service.bulk.recount import recount
+from fdbqueue.service.bulk.remove import remove_all, remove_places
+from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.idempotency import Once
-from fdbqueue.service.items import NOT_GIVEN, Item, Priority, Push
-from fdbqueue.service.priorities import PriorityType
-from fdbqueue.service.push import Entry
-from fdbqueue.service.storage.keys import FifoKeys, PriorityKeys
+from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push
+from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.options import QueueKeywords, QueueOptions
+from fdbqueue.service.overview import Overview
+from fdbqueue.service.parts import QueueParts, assemble
+from fdbqueue.service.priorities import NoPriorities, Priorities, PriorityType
+from fdbqueue.service.push import Prepared
+from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
+from fdbqueue.service.storage.keys import FifoKeys, ItemKeys, PriorityKeys
+from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+T = TypeVar("T")
 
-class FifoQueue(Queue):
-    """A queue whose items are taken in the order they were pushed in.
+#: The items of one page of :meth:`Queue.iterate`.
+_ITERATED_ITEMS = 500
 
-    Pushes never conflict. Those that ran at the same moment have no order among
-    themselves. Recipe: "Queues".
 
-    Args:
-        database: Anything with ``create_transaction()``.
-        subspace: The queue's own place; items are at ``subspace[index][random]``.
-        codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
-        order: ``"count"``, as in the recipes, or ``"commit"``: strictly in the order the
-            pushes are committed in, with no read before a push; but an item's id is known
-            only after the commit, and what a transaction has pushed it cannot read.
-        contention: ``"strict"``, or ``"relaxed"``: a pop takes one of the first 100 items
-            at random, so that poppers rarely conflict.
-        claim_timeout_seconds: When items go back that one popper took for another who died
-            before collecting them; 0.1 to 86,400.
-        max_attempts: How many failed leases send an item to the dead letters; None for no
-            limit.
-        max_value_bytes: The longest value, once encoded. Over 100,000, up to 5,000,000,
-            longer ones are split over several keys; the recipes' readers see only the first
-            part of those.
-        name: What errors call the queue.
+class Queue(AsyncVerbs):
+    """What FIFO queues and priority queues have in common.
 
-    Raises:
-        ConfigurationError: An option is wrong.
+    Attributes:
+        database: Where it is.
+        subspace: Its own place.
+        name: What errors, observers and pages call it.
+        kind: ``"fifo"`` or ``"priority"``.
+        codec: How its values become bytes.
+        priority_type: ``"int"`` or ``"float"``; None where there are no priorities.
+        options: Its options.
+        parts: What it is made of, for what is built over queues.
     """
 
-    kind = "fifo"
+    kind: str
 
     def __init__(
         self,
         database: Any,
-        subspace: Subspace,
-        **options: Unpack[QueueOptions],
+        keys: ItemKeys,
+        priorities: Callable[[str, QueueOptions], Priorities],
+        name: str | None,
+        options: dict[str, Any],
     ) -> None:
-        super().__init__(database, FifoKeys(subspace), **options)
-
-    def _coerce(self, priority: Any) -> Priority | None:
-        if priority is not None:
-            raise InvalidPriority(
-                queue=self.name, priority=priority, reason="a FIFO queue has no priorities"
-            )
-        return None
-
-    def _priority(self, given: Any) -> Priority | None:
-        return self._coerce(None if given is NOT_GIVEN else given)
-
-    def push(
-        self,
-        value: Any,
-        priority: Any = None,
-        *,
-        delay: float | None = None,
-        not_before: datetime.datetime | None = None,
-        once: Once | str | None = None,
-        tr: Any = None,
-    ) -> Item:
-        """Put a value at the end of the queue.
-
-        Args:
-            value: What the codec can encode, in up to ``max_value_bytes``.
-            priority: None; a FIFO queue has no priorities.
-            delay: For how many seconds to hide it. Then it comes to the place that this push
-                gave it, once somebody consumes.
-            not_before: When to show it, with its time zone, in place of a delay.
-            once: An idempotency key. The same call under the same key returns the same item
-                for a day, and pushes it once.
-            tr: The transaction to take part in.
-
-        Returns:
-            The item as pushed.
-
-        Raises:
-            InvalidValue: The codec cannot encode the value; nothing was written.
-            ValueTooLarge: The encoded value is too long; nothing was written.
-            IdempotencyKeyReused: The key was another call's; nothing was written.
-            OutcomeUnknown: It is not known whether the item was pushed.
-        """
-        return self._push_one(Push(value, priority, delay, not_before), once, tr)
-
-    def push_many(
-        self,
-        items: Iterable[Any],
-        *,
-        delay: float | None = None,
-        not_before: datetime.datetime | None = None,
-        tr: Any = None,
-    ) -> int:
-        """Put values at the end of the queue, in their order.
-
-        They go in as few transactions as FoundationDB's limits allow, each all or nothing;
-        others may push in between. The values are read as they are needed, so there may
-        be any number.
-
-        Args:
-            items: The values, in order.
-            delay: For how many seconds to hide them, as for :meth:`push`.
-            not_before: When to show them.
-            tr: The transaction to take part in; then all go into that one, and its limits
-                (10,000,000 bytes) are the caller's to keep.
-
-        Returns:
-            How many were pushed.
-
-        Raises:
-            PushInterrupted: Something failed when some were in the queue already, or a
-                commit's outcome is unknown; the context says how many are in.
-            InvalidValue, ValueTooLarge: As for :meth:`push`, when none was.
-        """
-        until = self._until(delay, not_before)
-        return self._push_all((self._pusher.entry(value, None, until) for value in items), tr)
-
-
-class PriorityQueue(Queue):
-    """A queue whose items are taken from either end of their priorities.
-
-    ``pop_min`` takes the lowest priority and ``pop_max`` the highest; among equals
-    ``pop_min`` takes the earliest pushed and ``pop_max`` the latest: the two ends of one
-    order. Pushes never conflict. Recipe: "Priority Queues".
-
-    Args:
-        database: Anything with ``create_transaction()``.
-        subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
-        codec: ``"json"``, ``"bytes"``, ``"tuple"``, or a :class:`Codec`.
-        priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
-        order: ``"count"``, as in the recipes, or ``"commit"``: strictly in the order the
-            pushes are committed in, with no read before a push; but an item's id is known
-            only after the commit, and what a transaction has pushed it cannot read.
-        contention: ``"strict"``, or ``"relaxed"``: a pop takes one of the first 100 items
-            at random, so that poppers rarely conflict.
-        claim_timeout_seconds: When items go back that one popper took for another who died
-            before collecting them; 0.1 to 86,400.
-        max_attempts: How many failed leases send an item to the dead letters; None for no
-            limit.
-        max_value_bytes: The longest value, once encoded. Over 100,000, up to 5,000,000,
-            longer ones are split over several keys; the recipes' readers see only the first
-            part of those.
-        name: What errors call the queue.
-
-    Raises:
-        ConfigurationError: An option is wrong.
-    """
-
-    kind = "priority"
-
-    def __init__(
-        self,
-        database: Any,
-        subspace: Subspace,
-        *,
-        priority_type: str | type = "int",
-        **options: Unpack[QueueOptions],
-    ) -> None:
-        super().__init__(database, PriorityKeys(subspace), **options)
-        self._priorities = PriorityType(priority_type, self.name)
+        self.database = database
+        self.subspace = keys.subspace
+        self.name = name if name is not None else repr(keys.subspace.key())
+        self.options = QueueOptions.checked(self.name, options)
+        codec = self.options.codec
+        self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
+        self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
+        self.parts: QueueParts = assemble(
+            database, keys, self.name, self.codec, self._priorities, self.options
+        )
+        self._stock = self.parts.stock
+        self._runner = self.parts.runner
+        self._writer = self.parts.writer
+        self._browser = self.parts.browser
+        self._counters = self.parts.counters
+        self._poppers = self.parts.poppers
+        self._consumer = self.parts.consumer
+        self._acks = self.parts.acks
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    # Push
 
     def push(
         self,
         value: Any,
-        priority: Any = 0,
+        priority: Any = NOT_GIVEN,
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
         once: Once | str | None = None,
         tr: Any = None,
     ) -> Item:
-        """Put a value behind those of its priority.
+        """Put a value at the end of the queue, behind those of the same priority.
 
         Args:
-            value: What the codec can encode, in up to ``max_value_bytes``.
-            priority: A number that fits the queue's priority type: no NaN, infinity or
-                boolean, no integer beyond 64 bits, no fraction in an int queue.
-            delay: For how many seconds to hide it. Then it comes to the place that this push
-                gave it, once somebody consumes.
+            value: What the codec can encode, in at most ``max_value_bytes``.
+            priority: A number that fits the queue's priority type: not NaN, infinity or a
+                boolean, not an integer beyond 64 bits, not a fraction in an int queue; 0
+                where it is not given. A FIFO queue has no priorities.
+            delay: For how many seconds to hide the item. Afterwards the next pop or lease
+                puts it at the place that this push gave it.
             not_before: When to show it, with its time zone, in place of a delay.
             once: An idempotency key. The same call under the same key returns the same item
                 for a day, and pushes it once.
@@ -208,48 +124,845 @@ class PriorityQueue(Queue):
             InvalidPriority: The priority does not fit; nothing was written.
             InvalidValue: The codec cannot encode the value; nothing was written.
             ValueTooLarge: The encoded value is too long; nothing was written.
-            IdempotencyKeyReused: The key was another call's; nothing was written.
+            IdempotencyKeyReused: Another call has used the key; nothing was written.
             OutcomeUnknown: It is not known whether the item was pushed.
         """
-        return self._push_one(Push(value, priority, delay, not_before), once, tr)
+        return self._writer.prepare(Push(value, priority, delay, not_before), once)(tr)[0]
 
     def push_many(
         self,
-        items: Iterable[tuple[Any, Any]],
+        items: Iterable[Any],
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
         tr: Any = None,
     ) -> int:
-        """Put values behind those of their priorities, in their order.
+        """Put values at the end of the queue, in their order.
+
+        They go in as few transactions as FoundationDB's limits allow, each all or nothing;
+        other clients may push in between. The values are read as they are needed, so there
+        may be any number.
 
         Args:
-            items: ``(value, priority)`` pairs, in order.
+            items: The values; for a priority queue, ``(value, priority)`` pairs.
             delay: For how many seconds to hide them, as for :meth:`push`.
             not_before: When to show them.
-            tr: The transaction to take part in.
+            tr: The transaction to take part in; then all go into that one, and its limits
+                (10,000,000 bytes) are the caller's to keep.
 
         Returns:
             How many were pushed.
 
         Raises:
-            PushInterrupted: Something failed when some were in the queue already, or a
-                commit's outcome is unknown; the context says how many are in.
-            InvalidInput: Something is no pair, or does not fit, when none was pushed.
-
-        The rest is as for :meth:`FifoQueue.push_many`.
+            PushInterrupted: It failed when some were in the queue already, or a commit's
+                outcome is unknown; the context says how many are in.
+            InvalidInput: The queue does not take one of them, and none was pushed.
         """
-        until = self._until(delay, not_before)
-        return self._push_all((self._pair(pair, until) for pair in items), tr)
+        return self._writer.push_many(items, delay, not_before, tr)
 
-    def _pair(self, pair: tuple[Any, Any], until: int | None) -> Entry:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise InvalidInput(queue=self.name, reason="(value, priority) pairs are needed")
-        value, priority = pair
-        return self._pusher.entry(value, self._priorities.coerce(priority), until)
+    def push_batch(
+        self, pushes: Sequence[Push], *, once: Once | str | None = None, tr: Any = None
+    ) -> list[Item]:
+        """Put values into the queue in one transaction: all of them in their order, or none.
 
-    def _coerce(self, priority: Any) -> Priority | None:
-        return None if priority is None else self._priorities.coerce(priority)
+        Args:
+            pushes: The values, each with what belongs to it; at most 5,000,000 bytes together
+                once encoded, and about 9,000,000 with their keys.
+            once: An idempotency key. The same call under the same key returns the same
+                items for a day, and pushes them once.
+            tr: The transaction to take part in.
 
-    def _priority(self, given: Any) -> Priority | None:
-        return self._priorities.coerce(0 if given is NOT_GIVEN else given)
+        Returns:
+            The items as pushed.
+
+        Raises:
+            InvalidInput: The queue does not take one of them, ``context["index"]``; nothing
+                was written.
+            BatchTooLarge: They are too large together; nothing was written.
+            IdempotencyKeyReused: Another call has used the key; nothing was written.
+            OutcomeUnknown: It is not known whether they were pushed; the same call under its
+                key finds out.
+        """
+        return self._writer.prepare_batch(pushes, once)(tr)
+
+    def prepare(self, push: Push, *, once: Once | str | None = None) -> Prepared:
+        """Check and encode a value now, to be pushed later.
+
+        Later changes of the value's object have no effect. A delay, and the time at which the
+        item says that it was pushed, are counted from this call.
+
+        Args:
+            push: The value, with what belongs to it.
+            once: An idempotency key, as for :meth:`push`.
+
+        Returns:
+            A function to call once: with the transaction to take part in, or None for one of
+            its own. It pushes the value, and returns a list of the one item.
+
+        Raises:
+            InvalidInput: The queue does not take it.
+        """
+        return self._writer.prepare(push, once)
+
+    def prepare_batch(self, pushes: Sequence[Push], *, once: Once | str | None = None) -> Prepared:
+        """Check and encode values now, to be pushed later in one transaction.
+
+        As :meth:`prepare` and :meth:`push_batch` say.
+        """
+        return self._writer.prepare_batch(pushes, once)
+
+    # Pop
+
+    def pop(self, *, wait: float | None = None, tr: Any = None) -> Item | None:
+        """Take the item at the min end, as :meth:`pop_min` does."""
+        return one(self.pop_many(1, end="min", wait=wait, tr=tr))
+
+    def pop_min(self, *, wait: float | None = None, tr: Any = None) -> Item | None:
+        """Take the first item: the earliest pushed of the lowest priority.
+
+        Strict, unless the queue is relaxed: it was the first when it was taken, at some
+        moment of this call. Threads of a process share transactions; processes that meet at
+        one end take items for each other.
+
+        Args:
+            wait: For how many seconds to wait for an item where there is none.
+            tr: The transaction to take part in; then there is no waiting.
+
+        Returns:
+            The item, or None when the queue is empty.
+
+        Raises:
+            CorruptItem: The item cannot be decoded; it stays where it is.
+            OutcomeUnknown: It is not known whether the item was taken.
+        """
+        return one(self.pop_many(1, end="min", wait=wait, tr=tr))
+
+    def pop_max(self, *, wait: float | None = None, tr: Any = None) -> Item | None:
+        """Take the last item: the latest pushed of the highest priority.
+
+        The other end of the order of :meth:`pop_min`, with the same promises.
+        """
+        return one(self.pop_many(1, end="max", wait=wait, tr=tr))
+
+    def pop_many(
+        self,
+        count: int,
+        *,
+        end: End = "min",
+        wait: float | None = None,
+        waits_while: Callable[[], bool] | None = None,
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> list[Item]:
+        """Take items from one end in one transaction: all of them, or none.
+
+        Args:
+            count: The most to take, up to 10,000.
+            end: ``"min"`` or ``"max"``.
+            wait: For how many seconds to wait where there is none; it takes what there is
+                as soon as there is one.
+            waits_while: Asked each time before it takes, and about once a second while it
+                waits; False ends the call, and nothing is taken or saved under the key.
+            once: An idempotency key. The same call under the same key returns the same
+                items for a day, also where there were none, and takes them once; ``wait``
+                may differ.
+            tr: The transaction to take part in; then there is no waiting.
+
+        Returns:
+            The items in the order single pops would have given; empty when the queue is.
+            Fewer than asked when the queue holds fewer, or after 5,000,000 stored bytes;
+            under a key, which keeps a copy of them, after about 4,500,000.
+
+        Raises:
+            CorruptItem: One of them cannot be decoded; all stay where they are.
+            IdempotencyKeyReused: Another call has used the key; nothing was taken.
+            OutcomeUnknown: It is not known whether they were taken; the same call under its
+                key finds out.
+        """
+        self._check(count, end)
+        request = self._consumer.pop(end, count, once)
+        return self._consumer.take(request, wait, tr, waits_while)
+
+    # Lease
+
+    def lease(
+        self, *, seconds: float = 60, wait: float | None = None, tr: Any = None
+    ) -> Item | None:
+        """Lease the item at the min end, as :meth:`lease_min` does."""
+        return one(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
+
+    def lease_min(
+        self, *, seconds: float = 60, wait: float | None = None, tr: Any = None
+    ) -> Item | None:
+        """Hide the first item until it is acknowledged, given up, or the time is over.
+
+        Where the lease expires, the next pop or lease returns the item to its place with its
+        attempts one higher, or moves it to the dead letters.
+
+        Args:
+            seconds: How long, by the clocks of the clients: keep it long against their skew.
+            wait: For how many seconds to wait for an item where there is none.
+            tr: The transaction to take part in; then there is no waiting.
+
+        Returns:
+            The item, its :attr:`Item.lease` being what :meth:`ack` takes; None when the
+            queue is empty.
+
+        Raises:
+            CorruptItem: The item cannot be decoded; it stays where it is.
+            OutcomeUnknown: It is not known whether it was leased; then the lease expires.
+        """
+        return one(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
+
+    def lease_max(
+        self, *, seconds: float = 60, wait: float | None = None, tr: Any = None
+    ) -> Item | None:
+        """Lease the last item: the other end of the order of :meth:`lease_min`."""
+        return one(self.lease_many(1, end="max", seconds=seconds, wait=wait, tr=tr))
+
+    def lease_many(
+        self,
+        count: int,
+        *,
+        end: End = "min",
+        seconds: float = 60,
+        wait: float | None = None,
+        waits_while: Callable[[], bool] | None = None,
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> list[Item]:
+        """Lease items from one end in one transaction, each under a token of its own.
+
+        Takes what :meth:`pop_many` and :meth:`lease_min` take, but at most what one
+        transaction can write: some thousands. The same call under the same key returns the
+        same tokens, whether the leases are still held or not.
+        """
+        self._check(count, end)
+        request = self._consumer.lease(end, count, seconds, once)
+        return self._consumer.take(request, wait, tr, waits_while)
+
+    def ack(self, lease: Item | str, *, once: Once | str | None = None, tr: Any = None) -> None:
+        """Remove a leased item for good.
+
+        Also after its time, as long as no pop or lease has returned it to the queue.
+
+        Args:
+            lease: The item, or its token.
+            once: An idempotency key. The same call under the same key succeeds again for a
+                day, and removes nothing more.
+            tr: The transaction to take part in.
+
+        Raises:
+            LeaseLost: It is not held any more; another worker may have the item.
+            InvalidInput: It is not a lease's token of this queue.
+            IdempotencyKeyReused: Another call has used the key; nothing was changed.
+        """
+        self._acks.ack(lease, once, tr)
+
+    def ack_many(
+        self, leases: Iterable[Item | str], *, once: Once | str | None = None, tr: Any = None
+    ) -> Held:
+        """Remove leased items for good, in one transaction.
+
+        Args:
+            leases: The items, or their tokens, up to 10,000.
+            once: An idempotency key, as for :meth:`ack`.
+            tr: The transaction to take part in.
+
+        Returns:
+            How many were still held, and are gone now; its ``lost`` names the others.
+
+        Raises:
+            InvalidInput: One is not a lease's token of this queue; nothing was changed.
+            BatchTooLarge: They are more than one transaction can remove, which is
+                ``context["most"]``; nothing was changed.
+            IdempotencyKeyReused: Another call has used the key; nothing was changed.
+        """
+        return self._acks.ack_many(leases, once, tr)
+
+    def nack(
+        self,
+        lease: Item | str,
+        *,
+        delay: float | None = None,
+        reason: str = "given up",
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> None:
+        """Give a leased item up: it returns to its place with its attempts one higher.
+
+        The last attempt of a queue with ``max_attempts`` moves it to the dead letters.
+
+        Args:
+            lease: The item, or its token.
+            delay: For how many seconds to keep it hidden.
+            reason: What the dead letter says, clipped at 1,000 characters.
+            once: An idempotency key. The same call under the same key succeeds again for a
+                day, and gives nothing more up.
+            tr: The transaction to take part in.
+
+        Raises:
+            LeaseLost: It is not held any more.
+            InvalidInput: It is not a lease's token of this queue.
+            IdempotencyKeyReused: Another call has used the key; nothing was changed.
+        """
+        self._acks.nack(lease, delay, reason, once, tr)
+
+    def nack_many(
+        self,
+        leases: Iterable[Item | str],
+        *,
+        delay: float | None = None,
+        reason: str = "given up",
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> Held:
+        """Give leased items up in one transaction, as :meth:`nack` does.
+
+        Args:
+            leases: The items, or their tokens, up to 1,000.
+            delay: For how many seconds to keep them hidden.
+            reason: What the dead letters say, clipped at 1,000 characters.
+            once: An idempotency key, as for :meth:`nack`.
+            tr: The transaction to take part in; not to be committed after an error.
+
+        Returns:
+            How many were still held, and are given up now; its ``lost`` names the others.
+
+        Raises:
+            InvalidInput: One is not a lease's token of this queue; nothing was changed.
+            BatchTooLarge: Their values are over about 8,500,000 bytes together, too much for
+                one transaction; nothing was changed.
+            IdempotencyKeyReused: Another call has used the key; nothing was changed.
+        """
+        return self._acks.nack_many(leases, delay, reason, once, tr)
+
+    def extend(
+        self,
+        lease: Item | str,
+        seconds: float = 60,
+        *,
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> Item:
+        """Extend a lease to end the given number of seconds from now.
+
+        Args:
+            lease: The item, or its token.
+            seconds: How long.
+            once: An idempotency key. The same call under the same key returns the same item
+                for a day, and extends its lease once. A copy of the item is kept for that.
+            tr: The transaction to take part in.
+
+        Returns:
+            The item, under the same token.
+
+        Raises:
+            LeaseLost: It is not held any more.
+            InvalidInput: It is not a lease's token of this queue.
+            IdempotencyKeyReused: Another call has used the key; nothing was changed.
+        """
+        return self._acks.extend(lease, seconds, once, tr)
+
+    def extend_many(
+        self,
+        leases: Iterable[Item | str],
+        seconds: float = 60,
+        *,
+        once: Once | str | None = None,
+        tr: Any = None,
+    ) -> Held:
+        """Extend leases to end the given number of seconds from now, in one transaction.
+
+        Args:
+            leases: The items, or their tokens, up to 1,000.
+            seconds: How long.
+            once: An idempotency key. The same call under the same key returns the same for a
+                day, and extends the leases once.
+            tr: The transaction to take part in; not to be committed after an error.
+
+        Returns:
+            How many were still held, and are for longer now; its ``lost`` names the others.
+
+        Raises:
+            InvalidInput: One is not a lease's token of this queue; nothing was changed.
+            BatchTooLarge: They are too much for one transaction, as for :meth:`nack_many`.
+            IdempotencyKeyReused: Another call has used the key; nothing was changed.
+        """
+        return self._acks.extend_many(leases, seconds, once, tr)
+
+    @contextlib.contextmanager
+    def leased(
+        self, *, end: End = "min", seconds: float = 60, wait: float | None = None
+    ) -> Iterator[Item | None]:
+        """Lease an item for the length of a ``with`` block.
+
+        It is acknowledged at the end of the block, and given up where the block raises.
+
+        Raises:
+            LeaseLost: The block took longer than the lease, and the item has returned to the
+                queue; raised at the end of the block.
+        """
+        item = one(self.lease_many(1, end=end, seconds=seconds, wait=wait))
+        if item is None:
+            yield None
+            return
+        try:
+            yield item
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # what the block raised matters more
+                self.nack(item, reason=text_of_error(error))
+            raise
+        self.ack(item)
+
+    def wait_for_items(self, seconds: float) -> bool:
+        """Wait until there may be an item to take, at most the given number of seconds.
+
+        Returns:
+            Whether there may be one.
+        """
+        deadline = self._consumer.deadline(seconds)
+        found = self._consumer.watch.until(self._has_items, deadline, database=self.database)
+        return bool(found)
+
+    def _has_items(self) -> bool:
+        try:
+            return bool(self.peek_many(1))
+        except CorruptItem:
+            return True
+
+    # Look at items
+
+    def peek(self, *, tr: Any = None) -> Item | None:
+        """Return the item at the min end, as :meth:`peek_min` does."""
+        return one(self.peek_many(1, end="min", tr=tr))
+
+    def peek_min(self, *, tr: Any = None) -> Item | None:
+        """Return the item ``pop_min`` would take, None when the queue is empty."""
+        return one(self.peek_many(1, end="min", tr=tr))
+
+    def peek_max(self, *, tr: Any = None) -> Item | None:
+        """Return the item ``pop_max`` would take, None when the queue is empty."""
+        return one(self.peek_many(1, end="max", tr=tr))
+
+    def peek_many(self, count: int, *, end: End = "min", tr: Any = None) -> list[Item]:
+        """Return the items ``pop_many`` would take, leaving them where they are.
+
+        Those are included whose lease or delay has expired, and that no pop or lease has
+        returned to their places yet.
+
+        Raises:
+            CorruptItem: One of them cannot be decoded.
+        """
+        self._check(count, end)
+        return self._runner.read(tr, functools.partial(self._browser.peek, count=count, end=end))
+
+    def get(self, item_id: str, *, tr: Any = None) -> Item:
+        """Return the item with an id, whatever state it is in.
+
+        Returns:
+            The item; its value is :class:`Undecodable` where the codec cannot read it.
+
+        Raises:
+            InvalidInput: It is not an item's id in this queue.
+            ItemNotFound: The item is not there, or not any more.
+        """
+        place = self._stock.keys.place_named(item_id)
+        read = functools.partial(self._browser.get, place=place, item_id=item_id)
+        return self._runner.read(tr, read)
+
+    def page(
+        self,
+        *,
+        end: End = "min",
+        after: str | None = None,
+        limit: int = 100,
+        min_priority: Any = None,
+        max_priority: Any = None,
+        state: str = "ready",
+        tr: Any = None,
+    ) -> Page:
+        """Return some items in order, starting from one end or behind a given item.
+
+        Its cost depends on the number of items returned, not on the length of the queue.
+        Pages stay right while other clients push and pop: an item is on the page its place
+        falls on when the page is read.
+
+        Args:
+            end: Which end the order starts from.
+            after: The id of the item before the first, or the cursor of the page before;
+                the item need not exist any more.
+            limit: The most items, up to 10,000; a page ends after 5,000,000 stored bytes.
+            min_priority: The lowest priority to show, itself included.
+            max_priority: The highest priority to show, itself included.
+            state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``. Expired leases and
+                delays stay where they are until the next pop or lease.
+            tr: The transaction to take part in.
+
+        Raises:
+            InvalidInput: ``after`` is not an id of this queue, there is no such state, or a
+                FIFO queue was given a priority.
+            InvalidPriority: A bound does not fit the queue's priority type.
+        """
+        self._check(limit, end)
+        read = self._browser.page(end, after, limit, min_priority, max_priority, state)
+        return Page([], None) if read is None else self._runner.read(tr, read)
+
+    def iterate(
+        self, *, end: End = "min", after: str | None = None, **bounds: Any
+    ) -> Iterator[Item]:
+        """Yield all items in order, a page at a time, each in a transaction of its own.
+
+        The whole is not a snapshot: it shows each place as it was when it was reached. Takes
+        the bounds and the state of :meth:`page`.
+        """
+        while True:
+            page = self.page(end=end, after=after, limit=_ITERATED_ITEMS, **bounds)
+            yield from page.items
+            if page.cursor is None:
+                return
+            after = page.cursor
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.iterate()
+
+    # Count
+
+    def size(self, *, tr: Any = None) -> int:
+        """Return how many items are ready, without counting them.
+
+        Items whose lease or delay has expired are not, until the next pop or lease.
+        """
+        return self._runner.read(tr, self._counters.size)
+
+    def counts(self, *, tr: Any = None) -> Counts:
+        """Return how many items are ready, leased, delayed and dead, without counting them."""
+        return self._runner.read(tr, lambda transaction: self._counters.ask(transaction)())
+
+    def by_priority(
+        self, *, after: Any = None, limit: int = 1_000, tr: Any = None
+    ) -> list[tuple[Priority, int]]:
+        """Return the priorities of ready items, lowest first, each with their number.
+
+        Args:
+            after: Only the priorities above this one.
+            limit: The most priorities, up to 10,000.
+            tr: The transaction to take part in.
+        """
+        self._check(limit, "min")
+        above = self._priorities.bound(after)
+        count = functools.partial(self._counters.by_priority, after=above, limit=limit)
+        return self._runner.read(tr, count)
+
+    def oldest(self, *, tr: Any = None) -> datetime.datetime | None:
+        """Return when the oldest ready item was pushed.
+
+        In a FIFO queue that is the first item that says when it was pushed, which an item that
+        cannot be decoded does not.
+
+        Returns:
+            The moment; None when there are no items, or where it is not known: none of the
+            first 100 says it, or the codec keeps no such record.
+        """
+        return self._runner.read(tr, lambda transaction: self.overview.ask_oldest(transaction)()())
+
+    def history(self, minutes: int = 60, *, tr: Any = None) -> list[Minute]:
+        """Return how many items were pushed and taken in each of the last minutes.
+
+        Args:
+            minutes: How many, the present one included, up to 1,440: a day.
+            tr: The transaction to take part in.
+
+        Returns:
+            The minutes in order, those without any work included.
+        """
+        if isinstance(minutes, bool) or not isinstance(minutes, int):
+            raise InvalidInput(queue=self.name, minutes=minutes, allowed="a number")
+        if not 1 <= minutes <= HISTORY_MINUTES:
+            raise InvalidInput(queue=self.name, minutes=minutes, allowed=f"1 to {HISTORY_MINUTES}")
+        return self._runner.read(tr, functools.partial(self._counters.history, minutes=minutes))
+
+    @property
+    def overview(self) -> Overview:
+        """Asks for figures of this queue without waiting, so as to ask many queues at once."""
+        return Overview(self._stock, self._counters)
+
+    # Dead letters
+
+    def bury(self, item_id: str, *, reason: str = "buried", tr: Any = None) -> None:
+        """Move a ready item to the dead letters, even one that cannot be decoded.
+
+        Raises:
+            ItemNotFound: No ready item has this id.
+            InvalidInput: It is not an item's id in this queue.
+        """
+        self.parts.dead_letters.bury(item_id, reason, tr)
+
+    def bury_corrupt(self, error: CorruptItem) -> bool:
+        """Move the item that an error names to the dead letters, out of the way of all others.
+
+        Returns:
+            Whether it was still there to be moved.
+        """
+        return self.parts.dead_letters.bury_corrupt(error)
+
+    def redrive(self, item_ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
+        """Return dead letters to their places, as if they had never been tried.
+
+        In transactions of up to 200 items, each all or nothing.
+
+        Args:
+            item_ids: Which; None for all that are dead when it starts.
+            limit: The most to return.
+
+        Returns:
+            How many were.
+        """
+        return self.parts.dead_letters.redrive(item_ids, limit)
+
+    # Many items at a time
+
+    def lease_batch(
+        self, count: int, *, end: End = "min", seconds: float = 60, owner: bytes | None = None
+    ) -> Batch:
+        """Lease items from one end under one token, for a drain that moves them elsewhere.
+
+        Several times as fast as :meth:`lease_many`. They count as ready until they are
+        acknowledged, and are shown in no state. Requeued, or when the time is over, they
+        return to their places as they were, with no attempt counted.
+
+        Args:
+            count: The most to take, up to 10,000.
+            end: ``"min"`` or ``"max"``.
+            seconds: How long, by the clocks of the clients.
+            owner: Sixteen bytes by which :meth:`settle_batch` finds it; an owner has one
+                batch at a time. None for no owner.
+
+        Returns:
+            The items, in order; empty when the queue is.
+
+        Raises:
+            CorruptItem: One of them cannot be decoded; all stay where they are.
+            OutcomeUnknown: It is not known whether they were leased; then the lease expires.
+        """
+        self._check(count, end)
+        return self._batches.lease(count, end, seconds, owner)
+
+    def ack_batch(self, batch: Batch, *, tr: Any = None) -> None:
+        """Remove a batch's items for good.
+
+        Also after its time, as long as no pop or lease has returned them to the queue.
+
+        Raises:
+            LeaseLost: It is not held any more; all its items are back in the queue, or
+                were taken by other clients.
+        """
+        self._batches.ack(batch, tr)
+
+    def return_batch(self, batch: Batch, *, tr: Any = None) -> None:
+        """Return a batch's items to their places as they were.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        self._batches.requeue(batch, tr)
+
+    def settle_batch(self, owner: bytes, done_ids: Iterable[str] = ()) -> int:
+        """Finish the batch of an owner who died: remove what is done, requeue the rest.
+
+        The items that are done are removed wherever they are by now. That is all in one
+        transaction as long as the batch is held; later there is one for each 500 items.
+
+        Args:
+            owner: Whose batch.
+            done_ids: The items that need not be done again; others than the batch's too.
+
+        Returns:
+            How many were removed.
+        """
+        return self._batches.settle(owner, done_ids)
+
+    def move_many(
+        self, target: Queue, count: int, *, end: End = "min", priority: Any = None, tr: Any = None
+    ) -> int:
+        """Move items from one end behind those of another queue, in one transaction.
+
+        They come in the order in which they are taken: from the ``"max"`` end, reversed.
+
+        Args:
+            target: The queue they go to, of the same database.
+            count: The most to move, up to 10,000.
+            end: ``"min"`` or ``"max"``.
+            priority: The priority of all of them; None for their own.
+            tr: The transaction to take part in.
+
+        Returns:
+            How many were moved; 0 when this queue is empty.
+
+        Raises:
+            CorruptItem: One cannot be decoded; all stay where they are.
+            InvalidInput: The move makes no sense, or the target cannot hold one of them.
+        """
+        self._check(count, end)
+        check_move(self.parts, target.parts, priority)
+
+        def move_some(transaction: Any) -> int:
+            return move(transaction, self.parts, target.parts, count, end, priority)[0]
+
+        return self._runner.write("move", tr, move_some)
+
+    def remove_many(self, item_ids: Iterable[str]) -> int:
+        """Remove items for good by their ids, whatever state they are in.
+
+        In transactions of up to 500 items. The worker that holds a lease of one learns of it
+        by :class:`LeaseLost`; so does the owner of a batch with one in it.
+
+        Returns:
+            How many were there.
+        """
+        places = (self._stock.keys.place_named(item_id) for item_id in item_ids)
+        return remove_places(self.database, self._stock, places)
+
+    def clear_state(self, state: str, *, on_removed: Callable[[int], None] = lambda _: None) -> int:
+        """Remove the items that are in a state when it starts, in bounded transactions.
+
+        Args:
+            state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
+            on_removed: Called after each transaction, with how many it removed.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            InvalidInput: There is no such state.
+        """
+        return remove_all(self.database, self._stock, state, on_removed)
+
+    def clear(self, *, tr: Any = None) -> None:
+        """Remove all items, in whatever state, and the counts, in one transaction.
+
+        Any number of them. Leases that are held are lost.
+        """
+
+        def remove(transaction: Any) -> None:
+            transaction.clear_range(*self._stock.keys.bounds())
+            transaction.clear_range(*self._stock.meta.bounds)
+
+        self._runner.write("clear", tr, remove)
+
+    # Maintain
+
+    def recount(self) -> Counts:
+        """Count the items, and correct the counts: other programs' pushes and pops keep none.
+
+        In transactions of a bounded length. Exact while other clients push and pop, as long as
+        a FIFO queue, or each priority, can be read in one transaction (some 100,000 items);
+        beyond that, the counts may be wrong by what is pushed and popped meanwhile.
+
+        Returns:
+            The counts as they are then.
+        """
+        recount(self.database, self._stock)
+        return self.counts()
+
+    def sweep(self) -> int:
+        """Remove the saved responses of calls under a key that expired an hour ago.
+
+        By this client's clock, which may be an hour ahead of others'. In transactions of up
+        to 200 responses each.
+
+        Returns:
+            How many were removed.
+        """
+        total = 0
+        while count := run(self.database, self.parts.answers.sweep, wrote=bool):
+            total += count
+        return total
+
+    # What the verbs share
+
+    @functools.cached_property
+    def _batches(self) -> Batches:
+        return Batches(self.parts)
+
+    def _check(self, count: int, end: str) -> None:
+        if type(count) is not int or not 1 <= count <= MAX_ITEMS:
+            raise InvalidInput(queue=self.name, count=count, allowed=f"1 to {MAX_ITEMS}")
+        if end not in ENDS:
+            raise InvalidInput(queue=self.name, end=end, allowed="min, max")
+
+
+class FifoQueue(Queue):
+    """A queue whose items are taken in the order they were pushed in.
+
+    Pushes never conflict. Pushes that ran at the same moment have no order among
+    themselves. Recipe: "Queues".
+
+    Args:
+        database: Anything with ``create_transaction()``: either engine's database, or one
+            opened with the FoundationDB binding.
+        subspace: The queue's own place; items are at ``subspace[index][random]``.
+        name: What errors call the queue.
+        options: As in :class:`QueueOptions`.
+
+    Raises:
+        ConfigurationError: An option is wrong.
+    """
+
+    kind = "fifo"
+
+    def __init__(
+        self,
+        database: Any,
+        subspace: Subspace,
+        *,
+        name: str | None = None,
+        **options: Unpack[QueueKeywords],
+    ) -> None:
+        super().__init__(
+            database, FifoKeys(subspace), lambda queue, _: NoPriorities(queue), name, {**options}
+        )
+
+
+class PriorityQueue(Queue):
+    """A queue whose items are taken from either end of their priorities.
+
+    ``pop_min`` takes the lowest priority and ``pop_max`` the highest; among equals
+    ``pop_min`` takes the earliest pushed and ``pop_max`` the latest: the two ends of one
+    order. Pushes never conflict. Recipe: "Priority Queues".
+
+    Args:
+        database: Anything with ``create_transaction()``: either engine's database, or one
+            opened with the FoundationDB binding.
+        subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
+        name: What errors call the queue.
+        priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
+        options: As in :class:`QueueOptions`.
+
+    Raises:
+        ConfigurationError: An option is wrong.
+    """
+
+    kind = "priority"
+
+    def __init__(
+        self,
+        database: Any,
+        subspace: Subspace,
+        *,
+        name: str | None = None,
+        priority_type: str | type = "int",
+        **options: Unpack[QueueKeywords],
+    ) -> None:
+        super().__init__(
+            database,
+            PriorityKeys(subspace),
+            lambda queue, given: PriorityType(given.priority_type, queue),
+            name,
+            {**options, "priority_type": priority_type},
+        )
+
+
+def one(items: list[Item]) -> Item | None:
+    """Return the first item, None where there is none."""
+    return items[0] if items else None

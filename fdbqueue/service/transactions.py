@@ -91,6 +91,7 @@ def run(
     function: Callable[[Any], T],
     *,
     wrote: Callable[[T], bool] | None = None,
+    read_only: bool = False,
     retries_conflicts: bool = True,
 ) -> T:
     """Run a function in a transaction of its own, again after each conflict, and commit.
@@ -109,6 +110,7 @@ def run(
         function: Called with the transaction.
         wrote: Tells from the function's result whether it wrote anything; None asks the
             transaction.
+        read_only: Whether the function never writes anything.
         retries_conflicts: False raises :class:`Conflict` after one (1020) instead.
 
     Returns:
@@ -120,7 +122,7 @@ def run(
             found out; or versions moved on by ten minutes' worth meanwhile.
         FDBError: The engine's own, where trying again would not help; nothing was written.
     """
-    return _Call(database, function, wrote, retries_conflicts).run()[0]
+    return _Call(database, function, _nothing if read_only else wrote, retries_conflicts).run()[0]
 
 
 def run_stamped(
@@ -128,6 +130,11 @@ def run_stamped(
 ) -> tuple[T, bytes]:
     """Do as :func:`run` does, and return the versionstamp too, empty where it wrote nothing."""
     return _Call(database, function, wrote, True, stamped=True).run()
+
+
+def _nothing(_: object) -> bool:
+    """Say that nothing was written."""
+    return False
 
 
 class _Call(Generic[T]):

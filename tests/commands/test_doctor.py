@@ -19,8 +19,9 @@ from fdbqueue.management import doctor
 from fdbqueue.management.doctor import Finding
 from fdbqueue.service import Load, run
 from fdbqueue.service import clock as service_clock
-from fdbqueue.service.bulk import load
 from fdbqueue.service.receipts import place_of
+from fdbqueue.service.tools import load
+from fdbqueue.service.tools.census import Examiner
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
 
@@ -175,7 +176,7 @@ def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
 def test_pushes_that_were_given_up(examine, mail, monkeypatch):
     """What a push left a day ago is a warning; --repair forgets it."""
     load = Load(mail, "file x")
-    monkeypatch.setattr("fdbqueue.service.bulk.load.now_us", lambda: 1)
+    monkeypatch.setattr("fdbqueue.service.tools.load.now_us", lambda: 1)
     load.push_all([(mail.entry("a"), lambda: (2, 1, b"", 1))])
     monkeypatch.undo()
     code, found = examine("mail")
@@ -187,7 +188,7 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
 
 def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
     """All of it is brought back, however little of it is counted."""
-    monkeypatch.setattr("fdbqueue.service.maintenance.census.MAX_OVERDUE", 20)
+    monkeypatch.setattr("fdbqueue.service.tools.census.MAX_OVERDUE", 20)
     mail.push_many(range(240))
     mail.lease_many(250, seconds=0)
     _, found = examine("mail", "--repair")
@@ -195,7 +196,7 @@ def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
         "at least 20 leases wait for somebody to consume; brought back 250"
     )
     assert found["overdue"]["is_repaired"]
-    assert mail.settle_overdue() == 0
+    assert Examiner(mail).requeue_expired() == 0
     assert_counted(mail)
 
 
@@ -209,7 +210,7 @@ def test_what_is_left_is_not_repaired():
 
 def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
     """All that killed drains were noted to hold is counted, and forgotten."""
-    monkeypatch.setattr("fdbqueue.service.maintenance.census._HOLDS_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.service.tools.census._HOLDS_AT_ONCE", 2)
     place = mail.subspace.key() + b"\xff\x20"
     write({place + bytes([number]) * 16: b"" for number in range(5)})
     assert mail.stale_holds() == 5
@@ -220,7 +221,7 @@ def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
 
 def test_more_pushes_than_are_read_at_once(mail, monkeypatch):
     """An old one is found behind many young ones, and what is no record is passed by."""
-    monkeypatch.setattr("fdbqueue.service.bulk.load._SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr("fdbqueue.service.tools.load._SWEPT_AT_ONCE", 3)
     place = mail.subspace.key() + b"\xff\x21"
     young = service_clock.now_us()
     values = [fdb.tuple.pack((b"run", young, "young", 2, 1, b"", 1))] * 7

@@ -28,7 +28,7 @@ def mail(settings, monkeypatch):
     queue = fdbqueue.queue("mail")
     queue.push_many(range(ITEMS))
     queue.lease_many(ITEMS, seconds=0)
-    queue.settle_overdue()
+    Examiner(queue).requeue_expired()
     assert queue.counts().dead == ITEMS
     return queue
 

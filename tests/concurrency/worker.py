@@ -57,7 +57,7 @@ def main(database: Any) -> None:
 
 def open_queue(kind: Kind, database: Any, subspace: Subspace) -> Queue:
     """Return the queue that all these processes work on."""
-    return kind.open(database, subspace, claim_timeout_seconds=AWAY_SECONDS)
+    return kind.open(database, subspace, handoff_timeout_seconds=AWAY_SECONDS)
 
 
 def toil(kind: Kind, database: Any, subspace: Subspace, name: str, threads: int) -> None:

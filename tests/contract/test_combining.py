@@ -11,6 +11,7 @@ from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, DeadlineExceeded, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.handoffs import answer_handoff, ask_handoff
+from fdbqueue.service.tools.census import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask
@@ -213,14 +214,14 @@ def test_ends_do_not_wait_for_each_other(held, subspace, pool, ten):
 def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten, count):
     """Neither what lies behind it, nor what another process asked for before it was seen."""
     corrupt = ten.page().items[count].id
-    key = subspace.key() + ten._keys.place_named(corrupt)
+    key = subspace.key() + ten.parts.stock.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
     requests = [ask(ten, "min", 1) for _ in range(4)]
     with pytest.raises(CorruptItem):
         ten.pop_many(count + 1)
     assert [len(item.id) > 0 for item in ten.page().items] == [True] * 10  # all are there
     assert [item.value for item in ten.pop_many(count)] == list(range(count))
-    asked = [ask_handoff(database.create_transaction(), ten._meta, one.name) for one in requests]
+    asked = [ask_handoff(database.create_transaction(), ten.parts.stock.meta, one.name) for one in requests]
     assert [answer_handoff(one) for one in asked] == [None] * 4
     assert ten.page().items[0].id == corrupt
 
@@ -269,7 +270,7 @@ def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
     while queue.lease_batch(400, seconds=1):
         pass
     clock.advance(2)
-    assert queue.settle_overdue() == 4
+    assert Examiner(queue).requeue_expired() == 4
     assert [item.value for item in queue.pop_many(3)] == [0, 1, 2]
 
 

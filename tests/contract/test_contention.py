@@ -195,7 +195,7 @@ def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
     queues = crowd(kind)
     fill(kind, queues[0], 40)
     corrupt = queues[0].page().items[at].id
-    key = subspace.key() + queues[0]._keys.place_named(corrupt)
+    key = subspace.key() + queues[0].parts.stock.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
 
     def pop(thread):
@@ -404,7 +404,7 @@ def test_who_is_handed_a_corrupt_item_is_told(
             return
         if REQUESTS in tables(everything):
             corrupt.append(rival.peek_many(2)[1].id)
-            key = subspace.key() + rival._keys.place_named(corrupt[0])
+            key = subspace.key() + rival.parts.stock.keys.place_named(corrupt[0])
             run(database, lambda tr: tr.set(key, b"\xff"))
         assert rival.pop() is not None
 
@@ -427,7 +427,7 @@ def test_a_corrupt_item_stops_all_who_take_together(meddled, database, subspace,
     queue = kind.open(meddled, subspace)
     fill(kind, queue, 2 + behind)
     corrupt = queue.page().items[1].id
-    key = subspace.key() + queue._keys.place_named(corrupt)
+    key = subspace.key() + queue.parts.stock.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
     is_first = threading.Lock()
 
@@ -526,7 +526,7 @@ def test_help_is_given_to_the_oldest_first(kind, ten):
     assert numbers(kind, [ten.pop()]) == [0]
     places = []
     for request in requests:
-        asked = ask_handoff(ten.database.create_transaction(), ten._meta, request.name)
+        asked = ask_handoff(ten.database.create_transaction(), ten.parts.stock.meta, request.name)
         places.append([row.place for row in answer_handoff(asked).rows])
     assert [len(each) for each in places] == [4, 4, 1]
     assert places[0] < places[1] < places[2]
@@ -596,7 +596,7 @@ def test_a_request_for_more_than_there_is_takes_all(kind, ten, ask_and_die, let_
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_dead_poppers_that_stand_in_line_stop_nobody(kind, crowd, ask_and_die, let_expire):
     """A popper in this process is served although dead ones stand in line before it."""
-    queues = crowd(kind, claim_timeout_seconds=0.5)
+    queues = crowd(kind, handoff_timeout_seconds=0.5)
     fill(kind, queues[0])
     for _ in range(3):
         ask_and_die(queues[0], lowest=4)
@@ -639,7 +639,7 @@ def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, let_
 def test_the_timeout_of_a_claim_is_bounded(database, subspace, seconds):
     """From 0.1 seconds to a day."""
     with pytest.raises(ConfigurationError):
-        FifoQueue(database, subspace, claim_timeout_seconds=seconds)
+        FifoQueue(database, subspace, handoff_timeout_seconds=seconds)
 
 
 # Relaxed

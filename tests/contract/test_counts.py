@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.inspect.overview import oldest_of
+from fdbqueue.service.overview import oldest_of
 from fdbqueue.service.storage.tables import MetaKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.kinds import KINDS, STRICT

@@ -89,7 +89,7 @@ def test_a_corrupt_item_is_buried_out_of_the_way(database, subspace, codec):
     queue.push("first")
     queue.push("last")
     corrupt, *_ = queue.page().items
-    store(database, {subspace.key() + queue._keys.place_named(corrupt.id): b"\xff\xfe"})
+    store(database, {subspace.key() + queue.parts.stock.keys.place_named(corrupt.id): b"\xff\xfe"})
     with pytest.raises(CorruptItem) as caught:
         queue.pop()
     queue.bury(caught.value.context["id"], reason="corrupt")

@@ -32,7 +32,7 @@ def test_everything_is_kept(queue, target):
     """Values, priorities, times and order are as they were; both queues' counts are right."""
     before = queue.page().items
     assert queue.move_many(target, 3) == 3
-    after = target.page().items if target.order == "count" else list(target)
+    after = target.page().items if target.options.order == "count" else list(target)
     assert [(i.value, i.priority, i.pushed_at) for i in after] == [
         (i.value, i.priority, i.pushed_at) for i in before[:3]
     ]

@@ -56,7 +56,7 @@ def test_only_so_many_are_looked_for_as_are_wanted(observed, database, subspace)
     def first(tr):
         return list(itertools.islice(groups(tr, prefix, prefix + b"\xff\xff", by_two), 10))
 
-    found = run(observed, first, wrote=lambda _: False)
+    found = run(observed, first, read_only=True)
     assert [key for key, _ in found] == [b"%s%04d" % (prefix, n) for n in range(10)]
     assert len(observed.reads) < 2_000
 

@@ -8,15 +8,8 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.inspect.overview import (
-    Ends,
-    counts_of,
-    depths,
-    ends_of,
-    histories_of,
-    oldest_of,
-)
 from fdbqueue.service.items import moment
+from fdbqueue.service.overview import Ends, counts_of, depths, ends_of, histories_of, oldest_of
 from fdbqueue.service.storage.counts import Counts, Minute
 
 MINUTE_US = 60_000_000
@@ -77,7 +70,7 @@ def test_the_reads_of_a_queue_do_not_grow_with_it(several, observed, clock):
         (lambda tr: ends_of(tr, several[:2]), 4),
     ):
         observed.reads.clear()
-        run(observed, ask, wrote=lambda _: False)
+        run(observed, ask, read_only=True)
         assert len(observed.reads) <= most
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fdbqueue.engines.embedded import FDBError
-from fdbqueue.service.bulk.pace import Pace
+from fdbqueue.service.tools.pace import Pace
 
 
 @pytest.mark.parametrize("code", [1007, 2101])

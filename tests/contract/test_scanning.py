@@ -6,7 +6,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import run
-from fdbqueue.service.inspect.scan import scan
+from fdbqueue.service.tools.scan import scan
 
 
 def look(queue, matches=lambda item: True, found=10, looked_at=100, **bounds):
@@ -16,7 +16,7 @@ def look(queue, matches=lambda item: True, found=10, looked_at=100, **bounds):
         lambda tr: scan(
             queue, matches, tr=tr, most_found=found, most_looked_at=looked_at, **bounds
         ),
-        wrote=lambda _: False,
+        read_only=True,
     )
 
 

@@ -25,7 +25,11 @@ def test_a_valid_setting_has_no_problems(setting):
 WRONG_OPTIONS = [
     ("E010", "order", ["commits", None, 1]),
     ("E010", "contention", ["loose", None, ["strict"]]),
-    ("E013", "claim_timeout_seconds", [0, 0.09, 86_401, -1, math.nan, math.inf, "30", None, True]),
+    (
+        "E013",
+        "handoff_timeout_seconds",
+        [0, 0.09, 86_401, -1, math.nan, math.inf, "30", None, True],
+    ),
     ("E013", "max_attempts", [0, 1_000_001, -1, 5.0, "5", True]),
     ("E013", "max_value_bytes", [0, 5_000_001, -1, 1e5, "100000", None, True]),
 ]

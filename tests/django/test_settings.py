@@ -33,21 +33,21 @@ def test_a_queue_has_the_options_of_the_setting(setting, kind):
     least = {
         "order": "commit",
         "contention": "relaxed",
-        "claim_timeout_seconds": 0.1,
+        "handoff_timeout_seconds": 0.1,
         "max_attempts": 1,
         "max_value_bytes": 1,
     }
     most = {
         "order": "count",
         "contention": "strict",
-        "claim_timeout_seconds": 86_400,
+        "handoff_timeout_seconds": 86_400,
         "max_attempts": 1_000_000,
         "max_value_bytes": 5_000_000,
     }
     standard = {
         "order": "count",
         "contention": "strict",
-        "claim_timeout_seconds": 30,
+        "handoff_timeout_seconds": 30,
         "max_attempts": None,
         "max_value_bytes": 100_000,
     }

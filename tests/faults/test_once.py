@@ -53,7 +53,7 @@ def test_calls_of_unknown_outcome_are_made_again(engine, faulty, subspace, kind,
     databases = [
         faulty(seed=n, rate=0.5, faults=faults, database=another(engine.database)) for n in range(2)
     ]
-    queues = [kind.open(each, subspace, claim_timeout_seconds=AWAY_SECONDS) for each in databases]
+    queues = [kind.open(each, subspace, handoff_timeout_seconds=AWAY_SECONDS) for each in databases]
     sound = kind.open(engine.database, subspace)
     unknown = []
 

@@ -26,7 +26,7 @@ def fdbqueue_setting(
             **queues,
             "legacy": {**queues["legacy"], "subspace": (*space, "legacy")},
             "quakes-*": {"kind": "priority", "priority_type": "float"},
-            "killed-*": {"kind": "fifo", "claim_timeout_seconds": 1},
+            "killed-*": {"kind": "fifo", "handoff_timeout_seconds": 1},
         },
         "API": {"MAX_WAIT_SECONDS": max_wait_seconds},
     }

@@ -85,7 +85,7 @@ def said(caplog, logger):
 @pytest.fixture
 def fifo(database, subspace, clock):
     """An empty FIFO queue, whose clock is the test's."""
-    return FifoQueue(database, subspace, name="fifo", max_attempts=2, claim_timeout_seconds=5)
+    return FifoQueue(database, subspace, name="fifo", max_attempts=2, handoff_timeout_seconds=5)
 
 
 def test_leases_that_run_out_are_told_when_they_come_back(fifo, clock, caplog):
@@ -161,7 +161,7 @@ def test_a_worker_tells_of_what_went_wrong_and_of_no_secret(fifo, caplog):
             raise RuntimeError(item.value)
 
     Worker(fifo, handle).run()
-    logged = said(caplog, "fdbqueue.service.worker")
+    logged = said(caplog, "fdbqueue.service.tools.worker")
     assert [text for text, _ in logged] == [
         "a lease was lost before its item was done",
         "an item was given up",

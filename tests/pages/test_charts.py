@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from fdbqueue.pages.charts import depth_chart, nice_step, rate_chart, sparkline
 from fdbqueue.pages.priorities import BARS, LEVELS, bucketed, priorities_of
-from fdbqueue.service.inspect.overview import Depth
+from fdbqueue.service.overview import Depth
 from fdbqueue.service.storage.counts import Minute
 from fdbqueue.service.storage.tables import MetaKeys
 from fdbqueue.service.transactions import run

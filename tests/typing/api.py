@@ -16,7 +16,6 @@ from fdbqueue import testing
 from fdbqueue.engines import embedded, foundationdb
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service import (
-    Batch,
     Catalog,
     FifoQueue,
     Held,
@@ -106,7 +105,7 @@ own: PriorityQueue = PriorityQueue(
     codec="bytes",
     order="commit",
     contention="relaxed",
-    claim_timeout_seconds=0.5,
+    handoff_timeout_seconds=0.5,
     max_attempts=None,
     max_value_bytes=5_000_000,
 )
@@ -167,20 +166,6 @@ async def awaited(target: PriorityQueue) -> None:
     ids += [item.id async for item in queue.aiterate(end="max", state="dead")]
     size: int = await queue.asize()
     counts: Counts = await queue.acounts()
-    levels: list[tuple[int | float, int]] = await queue.aby_priority(after=1)
-    oldest: datetime.datetime | None = await queue.aoldest()
-    minutes: list[Minute] = await queue.ahistory(60)
-    items: Batch = await queue.alease_batch(10, end="max", seconds=60, owner=None)
-    await queue.aack_batch(items)
-    await queue.areturn_batch(items)
-    count = await queue.asettle_batch(b"owner", ["id"]) + await queue.aremove_many(["id"])
-    count += await queue.aclear_state("dead") + await queue.aredrive(["id"], limit=1)
-    count += await queue.amove_many(target, 10, end="max", priority=1)
-    await queue.abury("id", reason="bad")
-    there: bool = await queue.await_for_items(1.5)
-    await queue.aclear()
-    counts = await queue.arecount()
-    swept: int = await queue.asweep()
     moved: bool = await arun(database, lambda tr: move(tr, FifoQueue(tr, Subspace()), target))
     await queue.apop(tr=1)  # type: ignore[call-arg]  # no transaction can be taken part in
     wrong: int = await queue.apop()  # type: ignore[assignment]  # it is an item, or None

@@ -24,7 +24,7 @@ from fdbqueue.management.outputs import FileExists, ItemsFile
 from fdbqueue.management.prompts import items
 from fdbqueue.management.taking import take_all
 from fdbqueue.service import Batch, Batcher, Queue
-from fdbqueue.service.bulk.streams import BATCH_ITEMS
+from fdbqueue.service.tools.streams import BATCH_ITEMS
 
 #: What needs which of the targets.
 _ONLY_WITH = {

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import receipts
-from fdbqueue.service.bulk import load
+from fdbqueue.service.tools import load
 
 
 class Command(QueueCommand):

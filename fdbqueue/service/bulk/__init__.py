@@ -1,10 +1,9 @@
-"""Many items at a time: batches, moves to another queue, removals, pushes from a long source.
-
-Each transaction takes about a megabyte (:mod:`pace`).
+"""Many items at a time, in as many transactions as that takes.
 
 - :mod:`batches`: many items leased under one token, for a drain.
-- :mod:`streams`: one batch after the other off a queue; one move after the other.
-- :mod:`move`: what an item becomes in another queue.
+- :mod:`move`: items taken from one queue and written to another, in one transaction.
 - :mod:`remove`: items removed by their ids, or by their state.
-- :mod:`load`: a push from a source that may be interrupted and go on where it was.
+- :mod:`recount`: the counts of a queue corrected, which other programs write to.
+
+What takes one batch after the other is built over queues: :mod:`fdbqueue.service.tools.streams`.
 """

@@ -11,42 +11,34 @@ finds what the one before it held.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
-
-import fdb.tuple
+from typing import Any
 
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.service import tuples
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.requests import Effect
+from fdbqueue.service import instrumentation
+from fdbqueue.service.bulk.remove import remove_places
+from fdbqueue.service.clock import duration, now_us
+from fdbqueue.service.consume.poppers import patient
+from fdbqueue.service.consume.requests import Effect, TakeRequest
 from fdbqueue.service.items import Item
+from fdbqueue.service.parts import QueueParts
 from fdbqueue.service.storage.counts import Tally
 from fdbqueue.service.storage.handoffs import (
     Handoff,
+    Hold,
     answer_handoff,
     ask_handoff,
+    read_hold,
     remove_pieces,
     write_pieces,
 )
-from fdbqueue.service.storage.reader import Loaded
-from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.reader import End, Loaded
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, JobKeys, Kind
+from fdbqueue.service.transactions import run
 
 OWNER_BYTES = 16
-
-
-class Hold(NamedTuple):
-    """Which batch an owner holds, and until when, in microseconds."""
-
-    owner: bytes
-    name: bytes
-    deadline: int
-
-    def packed(self) -> bytes:
-        """Return what is stored under the owner."""
-        return fdb.tuple.pack((self.name, self.deadline))
 
 
 class Batch(list[Item]):
@@ -72,19 +64,63 @@ class Batch(list[Item]):
 
 
 class Batches:
-    """Lease, acknowledge and give back the batches of one queue.
-
-    Each takes part in the transaction it is given.
+    """Lease, acknowledge and requeue the batches of one queue.
 
     Args:
-        stock: The queue's items.
+        parts: The queue's parts.
     """
 
-    def __init__(self, stock: Stock) -> None:
-        self._stock = stock
-        self.jobs = JobKeys(stock.meta)
+    def __init__(self, parts: QueueParts) -> None:
+        self._runner = parts.runner
+        self._stock = parts.stock
+        self._poppers = parts.poppers
+        self._jobs = JobKeys(parts.stock.meta)
 
-    def effect(self, owner: bytes, lasting_us: int) -> Effect:
+    def lease(self, count: int, end: End, seconds: float, owner: bytes | None) -> Batch:
+        """Lease items from one end under one token: an empty batch where there are none."""
+        queue = self._stock.queue
+        lasting = duration(queue, "seconds", seconds)
+        owner = os.urandom(OWNER_BYTES) if owner is None else owner
+        request = TakeRequest(end, count, self._effect(owner, lasting), requeue=self._requeue_all)
+        items = instrumentation.observed(
+            "lease_batch", queue, lambda: self._poppers.take(request, self._runner.database)
+        )
+        return items if isinstance(items, Batch) else Batch.empty()
+
+    def _requeue_all(self, batch: Batch) -> None:
+        requeue = functools.partial(self._requeue, batch=batch)
+        run(patient(self._runner.database), requeue, wrote=lambda _: True)
+
+    def ack(self, batch: Batch, tr: Any) -> None:
+        """Remove a batch's items for good.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        if batch:
+            self._runner.write("ack_batch", tr, functools.partial(self._ack, batch=batch))
+
+    def requeue(self, batch: Batch, tr: Any) -> None:
+        """Return a batch's items to their places.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        if batch:
+            self._runner.write("return_batch", tr, functools.partial(self._requeue, batch=batch))
+
+    def settle(self, owner: bytes, done_ids: Iterable[str]) -> int:
+        """Finish an owner's batch: remove what is done, requeue the rest; return how many."""
+        place_named = self._stock.keys.place_named
+        done = dict.fromkeys(place_named(item_id) for item_id in done_ids)
+        settle = functools.partial(self._settle, owner=owner, done=done.keys())
+        return run(self._runner.database, settle) + remove_places(
+            self._runner.database, self._stock, done
+        )
+
+    # In a transaction
+
+    def _effect(self, owner: bytes, lasting_us: int) -> Effect:
         """Return what leases items that were taken, all together."""
         hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
@@ -93,35 +129,27 @@ class Batches:
             held = Handoff([one.row for one in loaded], False, retried)
             write_pieces(tr, self._stock.meta, hold.name, held)
             tr[self._stock.meta.due(hold.deadline, Kind.BATCH, hold.name)] = b""
-            tr[self.jobs.batch(owner)] = hold.packed()
+            tr[self._jobs.batch(owner)] = hold.packed()
             for one in loaded:
                 self._stock.note_hidden(tally, one.position)
             return Batch([one.item for one in loaded if isinstance(one.item, Item)], loaded, hold)
 
         return lease
 
-    def ack(self, tr: Any, batch: Batch) -> None:
-        """Remove a batch's items for good.
-
-        Raises:
-            LeaseLost: It is not held any more.
-        """
+    def _ack(self, tr: Any, batch: Batch) -> int:
         self._release(tr, batch.hold)
         tally = self._stock.tally()
         for loaded in batch.loaded:
             self._stock.remove(tr, tally, loaded)
         tally.write(tr)
+        return len(batch)
 
-    def give_back(self, tr: Any, batch: Batch) -> None:
-        """Put a batch's items back to their places.
-
-        Raises:
-            LeaseLost: It is not held any more.
-        """
+    def _requeue(self, tr: Any, batch: Batch) -> int:
         self._release(tr, batch.hold)
         self._stock.requeue(tr, [loaded.row for loaded in batch.loaded])
+        return len(batch)
 
-    def settle(self, tr: Any, owner: bytes, done: Collection[bytes]) -> int:
+    def _settle(self, tr: Any, owner: bytes, done: Collection[bytes]) -> int:
         """Remove those of an owner's items for good that are done, and put the others back.
 
         Args:
@@ -132,7 +160,7 @@ class Batches:
         Returns:
             How many were removed.
         """
-        stored = tr[self.jobs.batch(owner)]
+        stored = tr[self._jobs.batch(owner)]
         hold = read_hold(owner, bytes(stored)) if stored.present() else None
         if hold is None:
             return 0
@@ -149,7 +177,7 @@ class Batches:
 
     def _release(self, tr: Any, hold: Hold) -> None:
         """Remove the batch, if it is as it was made."""
-        stored = tr[self.jobs.batch(hold.owner)]
+        stored = tr[self._jobs.batch(hold.owner)]
         piece = tr[self._stock.meta.handoff(hold.name, 0)]
         if not piece.present() or not stored.present() or bytes(stored) != hold.packed():
             raise LeaseLost(queue=self._stock.queue)
@@ -158,15 +186,4 @@ class Batches:
     def _remove_hold(self, tr: Any, hold: Hold) -> None:
         remove_pieces(tr, self._stock.meta, hold.name)
         tr.clear(self._stock.meta.due(hold.deadline, Kind.BATCH, hold.name))
-        tr.clear(self.jobs.batch(hold.owner))
-
-
-def read_hold(owner: bytes, stored: bytes) -> Hold | None:
-    """Return what is stored under an owner, None where that is no hold."""
-    try:
-        name, deadline = tuples.unpack(stored)
-    except ValueError:
-        return None
-    if not isinstance(name, bytes) or not isinstance(deadline, int):
-        return None
-    return Hold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None
+        tr.clear(self._jobs.batch(hold.owner))

@@ -1,34 +1,24 @@
 """Move items from one queue to another: in one transaction, so exactly once.
 
 What goes over: the value, its order, and where the target has them its priority, when it was
-pushed and its attempts. A FIFO queue has no priorities, so there the order is what is left
-of them; a priority queue needs one for what comes from a FIFO queue.
+pushed and its attempts. A FIFO queue has no priorities, so an item that moves there keeps its
+order alone; an item that moves from there to a priority queue needs a priority.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fdbqueue.exceptions import (
-    InvalidInput,
-    InvalidPriority,
-    InvalidValue,
-    ValueTooLarge,
-    message_of,
-)
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.items import Item, Priority, microseconds
-from fdbqueue.service.push import Entry
-from fdbqueue.service.storage.keys import random_suffix
-
-if TYPE_CHECKING:
-    from fdbqueue.service.base import Queue
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.consume.round import take
+from fdbqueue.service.parts import QueueParts
+from fdbqueue.service.storage.reader import End
 
 #: No value of the one is a value of the other.
 _STRANGERS = frozenset({("json", "bytes"), ("bytes", "json")})
 
 
-def check_move(source: Queue, target: Queue, priority: Any = None) -> None:
+def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:
     """Refuse a move that makes no sense, whatever the items are.
 
     Raises:
@@ -36,60 +26,40 @@ def check_move(source: Queue, target: Queue, priority: Any = None) -> None:
             value in common; or the priority is missing, or too much.
         InvalidPriority: The target cannot have that priority.
     """
-    names = {"queue": source.name, "to": target.name}
-    if source.subspace.key() == target.subspace.key():
+    one, other = source.stock, target.stock
+    names = {"queue": one.queue, "to": other.queue}
+    if one.keys.subspace.key() == other.keys.subspace.key():
         raise InvalidInput(**names, reason="it is the same queue")
-    if source.database is not target.database:
+    if source.runner.database is not target.runner.database:
         raise InvalidInput(**names, reason="one transaction cannot reach both databases")
-    if (source.codec.name, target.codec.name) in _STRANGERS:
-        codecs = f"{source.codec.name} to {target.codec.name}"
+    if (one.codec.name, other.codec.name) in _STRANGERS:
+        codecs = f"{one.codec.name} to {other.codec.name}"
         raise InvalidInput(**names, reason=f"values are not converted from {codecs}")
-    if target.kind == "fifo" and priority is not None:
+    if not other.keys.has_priorities and priority is not None:
         raise InvalidInput(**names, reason="a FIFO queue takes no priority")
-    if (source.kind, target.kind) == ("fifo", "priority") and priority is None:
+    if other.keys.has_priorities and not one.keys.has_priorities and priority is None:
         raise InvalidInput(**names, reason="the items have no priority, and need one")
-    if priority is not None:
-        target.coerce_priority(priority)
+    target.writer.priorities.bound(priority)
 
 
-def entry_for(target: Queue, item: Item, priority: Any) -> Entry:
-    """Return what to write into the target for an item.
+def move(
+    tr: Any, source: QueueParts, target: QueueParts, count: int, end: End, priority: Any
+) -> tuple[int, int]:
+    """Move items from one end, and return how many and how long their values are.
+
+    Args:
+        tr: The transaction.
+        source: The queue they come from.
+        target: The queue they go to.
+        count: The most items.
+        end: Which end.
+        priority: The priority of all of them; None for their own.
 
     Raises:
-        InvalidInput: The target cannot hold its value or its priority; it names the item.
+        CorruptItem: One of them cannot be decoded; all stay where they are.
+        InvalidInput: The target cannot hold one of them.
     """
-    try:
-        return Entry(
-            _encoded(target, item),
-            _priority(target, item if priority is None else priority),
-            random_suffix(),
-            _pushed_at(item),
-        )
-    except InvalidInput as error:
-        raise type(error)(**{**error.context, "id": item.id}) from error
-
-
-def _encoded(target: Queue, item: Item) -> bytes:
-    try:
-        data = target.codec.encode(item.value, _pushed_at(item), item.attempts)
-    except (ValueError, TypeError) as error:
-        codec = target.codec.name
-        raise InvalidValue(queue=target.name, codec=codec, reason=message_of(error)) from error
-    if len(data) > target.max_value_bytes:
-        raise ValueTooLarge(
-            queue=target.name, size_bytes=len(data), limit_bytes=target.max_value_bytes
-        )
-    return data
-
-
-def _priority(target: Queue, given: Any) -> Priority | None:
-    if target.kind == "fifo":
-        return None
-    priority = given.priority if isinstance(given, Item) else given
-    if priority is None:
-        raise InvalidPriority(queue=target.name, priority=None, reason="it is not a number")
-    return target.coerce_priority(priority)
-
-
-def _pushed_at(item: Item) -> int:
-    return now_us() if item.pushed_at is None else microseconds(item.pushed_at)
+    items = take(source.taker, tr, source.consumer.pop(end, count, None))
+    if items:
+        target.writer.put(tr, [target.writer.entry_moved(item, priority) for item in items])
+    return len(items), sum([item.size_bytes for item in items])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fdbqueue.service.bulk.batches import Batches, read_hold
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import Tally
-from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, write_pieces
-from fdbqueue.service.storage.reader import MAX_VALUE_BYTES, Row
+from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
+from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import STATES, Stock
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.tables import JobKeys, State
 from fdbqueue.service.transactions import run
 
 #: One transaction looks for no more items than this.
-REMOVED_AT_ONCE = 500
+_REMOVED_AT_ONCE = 500
 #: Long values are read on the way; so many of them at most.
 _LONG_AT_ONCE = 20
 
@@ -56,6 +58,15 @@ def remove(tr: Any, stock: Stock, places: Sequence[bytes]) -> int:
     return count
 
 
+def remove_places(database: Any, stock: Stock, places: Iterable[bytes]) -> int:
+    """Remove the items at any number of places, and return how many there were."""
+    rest = iter(places)
+    count = 0
+    while some := list(itertools.islice(rest, _REMOVED_AT_ONCE)):
+        count += run(database, functools.partial(remove, stock=stock, places=some))
+    return count
+
+
 def remove_all(
     database: Any, stock: Stock, state: str, on_removed: Callable[[int], None] = lambda _: None
 ) -> int:
@@ -66,14 +77,23 @@ def remove_all(
         stock: The queue's items.
         state: Which.
         on_removed: Called after each transaction, with how many it removed.
+
+    Returns:
+        How many were removed.
+
+    Raises:
+        InvalidInput: There is no such state.
     """
+    if state != "ready" and state not in STATES:
+        states = ", ".join(["ready", *STATES])
+        raise InvalidInput(queue=stock.queue, state=state, allowed=states)
     listed = _Ready(stock) if state == "ready" else _Hidden(stock, STATES[state])
-    last = run(database, listed.last, wrote=lambda _: False)
+    last = run(database, listed.last, read_only=True)
     count = 0
     after: bytes | None = None
     while last is not None:
         following = functools.partial(listed.places, after=after, last=last)
-        places = run(database, following, wrote=lambda _: False)
+        places = run(database, following, read_only=True)
         if not places:
             break
         removed = run(database, functools.partial(listed.remove, places=places))
@@ -131,7 +151,7 @@ def _take_out(
 def _holds(tr: Any, stock: Stock) -> dict[bytes, bytes]:
     """Return the keys of those who hold batches, by the batches' names."""
     found = {}
-    for row in tr.get_range(*Batches(stock).jobs.batches()):
+    for row in tr.get_range(*JobKeys(stock.meta).batches()):
         hold = read_hold(b"", bytes(row.value))
         if hold is not None:
             found[hold.name] = bytes(row.key)
@@ -160,7 +180,7 @@ class _Ready:
         stop = self._stock.keys.key(last) + b"\x00"
         found = []
         long = 0
-        for row in tr.snapshot.get_range(begin, stop, limit=REMOVED_AT_ONCE):
+        for row in tr.snapshot.get_range(begin, stop, limit=_REMOVED_AT_ONCE):
             found.append(self._stock.keys.place_of(row.key))
             long += len(row.value) == MAX_VALUE_BYTES
             if long == _LONG_AT_ONCE:
@@ -200,7 +220,7 @@ class _Hidden:
 
     def places(self, tr: Any, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
-        found = self._stock.places(tr, self._state, after, REMOVED_AT_ONCE)
+        found = self._stock.places(tr, self._state, after, _REMOVED_AT_ONCE)
         return [place for place in found if place <= last]
 
     def remove(self, tr: Any, places: Sequence[bytes]) -> int:

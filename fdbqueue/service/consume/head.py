@@ -13,14 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES
 from fdbqueue.service.storage.keys import ItemKeys
-from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES, End, ItemReader, Row
+from fdbqueue.service.storage.reader import End, ItemReader, Row
 
 #: From how many items at the head a relaxed queue takes at random, at least.
 RELAXED_ITEMS = 100
 
-#: FoundationDB's limit is 10,000,000.
-_MAX_WRITTEN_BYTES = 9_000_000
 #: A popped item costs some three keys, each sent three times with its conflict range.
 _POP_KEYS_SENT = 9
 
@@ -65,7 +64,7 @@ class TransactionBudget:
         """
         keys = (LEASE_KEYS_SENT if leased else _POP_KEYS_SENT) * self._key_bytes
         written = keys + len(row.value) + size_bytes * kept
-        if self.places and self._written + written > _MAX_WRITTEN_BYTES:
+        if self.places and self._written + written > MAX_SENT_BYTES:
             self.is_full = True
             return False
         self.places.add(row.place)

@@ -14,23 +14,20 @@ from dataclasses import replace
 from typing import Any
 
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, LeaseLost
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import duration, now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
+from fdbqueue.service.limits import BATCH_BYTES, MAX_SENT_BYTES
 from fdbqueue.service.storage.counts import Tally
 from fdbqueue.service.storage.reader import Loaded, Row
 from fdbqueue.service.storage.store import Hidden, Stock
 from fdbqueue.service.storage.tables import State
 
 _MARK_BYTES = 8
-_MAX_MOVED_BYTES = 1_000_000
-#: FoundationDB's limit is 10,000,000. Three keys are cleared, each sent three times with its
+#: Three keys are cleared, each sent three times with its
 #: conflict range, and one is read, which is sent twice.
-_MAX_ACKED_BYTES = 9_000_000
 _ACK_KEYS_SENT = 12
 _MAX_REASON = 1_000
-#: A lease or a delay lasts no longer: ten years.
-MAX_SECONDS = 315_360_000
 
 
 class Leases:
@@ -86,7 +83,7 @@ class Leases:
         lost = []
         tally = self._stock.tally()
         parsed = [self._parse(token) for token in tokens]
-        most = max(1, _MAX_ACKED_BYTES // (_ACK_KEYS_SENT * self._stock.keys.size_bytes))
+        most = max(1, MAX_SENT_BYTES // (_ACK_KEYS_SENT * self._stock.keys.size_bytes))
         if len(parsed) > most:
             raise BatchTooLarge(queue=self._stock.queue, leases=len(parsed), most=most)
         found = self._stock.facts(tr, State.LEASED, [place for place, _ in parsed])
@@ -195,7 +192,7 @@ class Leases:
         tally = self._stock.tally()
         count = looked = size = 0
         for place in places:
-            if count >= most or size >= _MAX_MOVED_BYTES:
+            if count >= most or size >= BATCH_BYTES:
                 break
             looked += 1
             hidden = self._stock.find(tr, State.DEAD, place)
@@ -245,18 +242,6 @@ def token_of(lease: Item | str) -> str:
     if not isinstance(token, str):
         raise InvalidInput(reason="a leased item or its token is needed")
     return token
-
-
-def duration(queue: str, name: str, seconds: Any) -> int:
-    """Return a number of seconds in microseconds.
-
-    Raises:
-        InvalidInput: It is no number from 0 to ten years.
-    """
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 <= seconds <= MAX_SECONDS:
-        raise InvalidInput(queue=queue, allowed=f"0 to {MAX_SECONDS} seconds", **{name: seconds})
-    return int(seconds * 1_000_000)
 
 
 def _text(mark: bytes) -> str:

@@ -14,13 +14,13 @@ from fdbqueue.service import instrumentation
 from fdbqueue.service.consume.leases import Leases, token_of
 from fdbqueue.service.consume.poppers import patient
 from fdbqueue.service.items import Item
+from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import Tally
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import Stock
 from fdbqueue.service.transactions import run
 
 #: A pop only clears what it takes, so it may take more than one transaction can write.
-_MAX_BYTES = 1_000_000
 _MAX_ITEMS = 500
 
 
@@ -101,6 +101,6 @@ def _fitting(items: Sequence[Item]) -> int:
     size = 0
     for count, item in enumerate(items[:_MAX_ITEMS]):
         size += item.size_bytes
-        if count and size > _MAX_BYTES:
+        if count and size > BATCH_BYTES:
             return count
     return min(len(items), _MAX_ITEMS)

@@ -17,6 +17,7 @@ from fdbqueue.service.consume.head import Head, Order, TransactionBudget
 from fdbqueue.service.consume.requests import QueueState, RoundResult, TakeRequest
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.items import Item
+from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import Handoff, HelpRequest, hand_over, remove_request
 from fdbqueue.service.storage.reader import End, Row
@@ -24,8 +25,6 @@ from fdbqueue.service.storage.reader import End, Row
 #: One round takes no more items than this, but for the first who waits; and as many for
 #: other processes, but for the first who asks.
 ROUND_ITEMS = 1_000
-#: Handoffs are written, so what is taken for others in one round is bounded.
-_MAX_HANDED_BYTES = 1_000_000
 
 #: Returns those who wait once the head has been read, and how many of them, the first, were
 #: early: waited before that.
@@ -198,7 +197,7 @@ class Round:
             rows = head.take(request.wanted, leased=True, kept=True)  # as its owner may need
             handed += sum([len(row.value) for row in rows])
             head.finish()
-            if not self._hand_over(request, rows) or handed >= _MAX_HANDED_BYTES:
+            if not self._hand_over(request, rows) or handed >= BATCH_BYTES:
                 break
 
     def _hand_over(self, request: HelpRequest, rows: list[Row]) -> bool:

@@ -34,13 +34,16 @@ class Taker:
 
     Args:
         stock: Its items.
+        answers: The saved responses of calls with an idempotency key.
         relaxed: Whether any of the first items will do.
         max_attempts: How many failed leases make an item dead; None for no limit.
     """
 
-    def __init__(self, stock: Stock, *, relaxed: bool, max_attempts: int | None) -> None:
+    def __init__(
+        self, stock: Stock, answers: Answers, *, relaxed: bool, max_attempts: int | None
+    ) -> None:
         self.stock = stock
-        self.answers = Answers(stock)
+        self.answers = answers
         self.max_attempts = max_attempts
         self.relaxed = relaxed
 

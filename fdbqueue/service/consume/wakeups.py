@@ -18,14 +18,16 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.handoffs import read_request
 from fdbqueue.service.storage.store import Stock
 from fdbqueue.service.threads import in_thread
 from fdbqueue.service.transactions import run
+
+T = TypeVar("T")
 
 #: Foreign pushes, and changes that a watch has missed, are noticed after this time.
 _LOOK_SECONDS = 5.0
@@ -70,6 +72,50 @@ class ItemWatch:
     def waiting(self) -> int:
         """How many wait."""
         return len(self._wakes)
+
+    def until(
+        self,
+        look: Callable[[], T],
+        deadline: float,
+        waits_while: Callable[[], bool] | None = None,
+        database: Any = None,
+    ) -> T | None:
+        """Call a function, and again when there may be an item, until it finds something.
+
+        Args:
+            look: Returns something true where it has found something.
+            deadline: When to give up, by :func:`time.monotonic`; it is called once more then.
+            waits_while: Asked each time before it is called, and about once a second while
+                nothing happens; False ends it.
+            database: Where to set the watch; its transactions may have a time limit.
+
+        Returns:
+            What the function returned last; None where ``waits_while`` has ended it.
+        """
+        while waits_while is None or waits_while():
+            seen = self._generation
+            found = look()
+            if found or time.monotonic() >= deadline:
+                return found
+            if not self.wait(seen, deadline, waits_while, database=database):
+                break
+        return None
+
+    async def until_in_loop(self, look: Callable[[], Awaitable[T]], deadline: float) -> T:
+        """Do as :meth:`until` does, in an event loop; waiting takes no thread.
+
+        A task cancelled while it waits has ``CancelledError.outcome_known``: nothing was done.
+        """
+        while True:
+            seen = self._generation
+            found = await look()
+            if found or time.monotonic() >= deadline:
+                return found
+            try:
+                await self.wait_in_loop(seen, deadline)
+            except asyncio.CancelledError as error:
+                error.outcome_known = True  # type: ignore[attr-defined]
+                raise
 
     def wait(
         self,
@@ -166,7 +212,7 @@ class ItemWatch:
             self._arming_until = self._look_at = time.monotonic() + _LOOK_SECONDS
         watch = None
         try:
-            watch, seconds = run(database or self._database, self._look, wrote=lambda _: False)
+            watch, seconds = run(database or self._database, self._look, read_only=True)
             self._look_at = min(self._look_at, time.monotonic() + max(seconds, 0.0))
         finally:
             with self._mutex:

@@ -2,7 +2,7 @@
 
 So they are exact, and never make anything conflict. An item that a popper has been handed
 but has not collected yet counts as ready. Foreign writers (the recipes) keep no counts;
-:mod:`fdbqueue.service.maintenance.recount` puts right what they change.
+:mod:`fdbqueue.service.bulk.recount` puts right what they change.
 """
 
 from __future__ import annotations

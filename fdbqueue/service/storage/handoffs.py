@@ -20,6 +20,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import fdb.tuple
+
+from fdbqueue.service import tuples
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, MetaKeys
 
@@ -164,3 +167,26 @@ def _unpacked(data: bytes) -> Handoff:
             at = middle + value_size
             rows.append(Row(data[start:middle], data[middle:at]))
     return Handoff(rows, bool(data[0]), bool(data[1]))
+
+
+class Hold(NamedTuple):
+    """Which batch an owner holds, and until when, in microseconds."""
+
+    owner: bytes
+    name: bytes
+    deadline: int
+
+    def packed(self) -> bytes:
+        """Return what is stored under the owner."""
+        return fdb.tuple.pack((self.name, self.deadline))
+
+
+def read_hold(owner: bytes, stored: bytes) -> Hold | None:
+    """Return what is stored under an owner, None where that is no hold."""
+    try:
+        name, deadline = tuples.unpack(stored)
+    except ValueError:
+        return None
+    if not isinstance(name, bytes) or not isinstance(deadline, int):
+        return None
+    return Hold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None

@@ -32,9 +32,9 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
+from fdbqueue.service.limits import MAX_KEY_BYTES
 
 RANDOM_BYTES = 20
-MAX_KEY_BYTES = 10_000
 
 #: A number, a count, and the random bytes with what encodes them.
 _SUFFIX_BYTES = 48

@@ -10,18 +10,13 @@ from fdb import fdboptions
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.keys import ItemKeys, Position
 from fdbqueue.service.storage.tables import MetaKeys
 
 #: Which end of a queue: ``"min"`` is the lowest priority and the earliest pushed.
 End = Literal["min", "max"]
 ENDS: tuple[End, End] = ("min", "max")
-
-#: FoundationDB takes no longer values; longer ones are cut into chunks of this length.
-MAX_VALUE_BYTES = 100_000
-
-#: One operation returns no more stored bytes than this.
-MAX_RETURNED_BYTES = 5_000_000
 
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 _NOWHERE = Position(None, 0, 1)

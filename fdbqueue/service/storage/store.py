@@ -13,16 +13,10 @@ from typing import Any, NamedTuple
 
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, moment
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, Tally
 from fdbqueue.service.storage.keys import ItemKeys, Place, Position
-from fdbqueue.service.storage.reader import (
-    MAX_RETURNED_BYTES,
-    MAX_VALUE_BYTES,
-    End,
-    ItemReader,
-    Loaded,
-    Row,
-)
+from fdbqueue.service.storage.reader import End, ItemReader, Loaded, Row
 from fdbqueue.service.storage.tables import META_TAIL, VALUE_TAIL, Kind, MetaKeys, State, chunk_tail
 
 _STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}

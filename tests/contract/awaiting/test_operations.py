@@ -27,20 +27,27 @@ from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
 from tests.contract.awaiting.gates import DEADLINE_SECONDS
 
-#: Operations that only take part in others, or serve the commands and pages of this package.
+#: Verbs that commands, pages and operators use, and :func:`arun` or a thread serves well.
 WITHOUT_TWIN = {
-    "ask_counts",
-    "census",
-    "coerce_priority",
-    "entry",
-    "move_some",
-    "overdue",
+    "ack_batch",
+    "bury",
+    "bury_corrupt",
+    "by_priority",
+    "clear",
+    "clear_state",
+    "history",
+    "lease_batch",
+    "move_many",
+    "oldest",
     "prepare",
     "prepare_batch",
-    "push_entries",
-    "put_moved",
-    "settle_overdue",
-    "stale_holds",
+    "recount",
+    "redrive",
+    "remove_many",
+    "return_batch",
+    "settle_batch",
+    "sweep",
+    "wait_for_items",
 }
 
 

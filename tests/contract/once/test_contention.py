@@ -303,7 +303,7 @@ def ask_for(queue, wanted):
 
     def collect(*requests):
         def work(tr):
-            found = answer_handoff(ask_handoff(tr, queue._meta, request.name))
+            found = answer_handoff(ask_handoff(tr, queue.parts.stock.meta, request.name))
             return queue._taker.collect(tr, requests, request, found)
 
         results = dict(run(queue.database, work, wrote=lambda _: True).results)
@@ -314,8 +314,8 @@ def ask_for(queue, wanted):
 
 def pop_of(queue, count, *, once=None):
     """Return the request of a thread that pops."""
-    call = queue._answers.call(once, "pop", "min", count)
-    effect = functools.partial(pop, queue._stock)
+    call = queue.parts.answers.call(once, "pop", "min", count)
+    effect = functools.partial(pop, queue.parts.stock)
     return TakeRequest("min", count, effect, call, requeue=queue._requeuer.requeue_popped)
 
 

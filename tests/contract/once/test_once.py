@@ -292,7 +292,7 @@ def test_a_corrupt_item_is_no_answer(kind, queue, database, subspace, take, kept
     else:
         fill(kind, queue, 3)
     corrupt = queue.page().items[0].id
-    key = subspace.key() + queue._keys.place_named(corrupt)
+    key = subspace.key() + queue.parts.stock.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
     once = Once("key")
     for _ in range(2):
@@ -559,7 +559,7 @@ def test_what_is_kept_meanwhile_is_not_removed(fifo, database, engine, clock):
     fifo.push("a", once=Once("key", kept_seconds=1))
     clock.advance(3_602)
     sweeping = database.create_transaction()
-    assert fifo._answers.sweep(sweeping) == 1
+    assert fifo.parts.answers.sweep(sweeping) == 1
     item = fifo.push("b", once="key")
     with pytest.raises(engine.error) as caught:
         sweeping.commit().wait()
@@ -712,7 +712,7 @@ def test_a_batch_is_bounded_by_its_keys(kind, database, subspace, stored, delay,
     while most - least > 1:
         middle = (least + most) // 2
         try:
-            queue._pusher.check_batch([queue._entry(push)] * middle)
+            queue.parts.writer.check_batch([queue.parts.writer._entry_of(push)] * middle)
         except BatchTooLarge:
             most = middle
         else:

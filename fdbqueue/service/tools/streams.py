@@ -9,18 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fdbqueue.exceptions import CorruptItem
-from fdbqueue.service import instrumentation
 from fdbqueue.service.bulk.batches import Batch
-from fdbqueue.service.bulk.move import check_move
-from fdbqueue.service.bulk.pace import Pace
+from fdbqueue.service.bulk.move import check_move, move
+from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import End
-from fdbqueue.service.transactions import run
-
-if TYPE_CHECKING:
-    from fdbqueue.service.base import Queue
+from fdbqueue.service.tools.pace import Pace
 
 T = TypeVar("T")
 
@@ -123,9 +119,10 @@ class Mover(_Batching):
         batch_items: int = BATCH_ITEMS,
         priority: Any = None,
     ) -> None:
-        check_move(queue, target, priority)
+        check_move(queue.parts, target.parts, priority)
         super().__init__(queue, end, limit, batch_items)
-        self._move = functools.partial(queue.move_some, target=target, end=end, priority=priority)
+        self._target = target
+        self._priority = priority
 
     def next(self) -> int:
         """Move some: none when the queue is empty, or the limit is reached.
@@ -139,7 +136,12 @@ class Mover(_Batching):
         return moved
 
     def _move_some(self, count: int) -> tuple[int, int]:
-        move = functools.partial(self._move, count=count)
-        return instrumentation.observed(
-            "move", self._queue.name, lambda: run(self._queue.database, move)
+        some = functools.partial(
+            move,
+            source=self._queue.parts,
+            target=self._target.parts,
+            count=count,
+            end=self._end,
+            priority=self._priority,
         )
+        return self._queue.parts.runner.write("move", None, some)

@@ -13,14 +13,12 @@ import math
 import queue as queues
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
 from fdbqueue.service.items import Item
+from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import End
-
-if TYPE_CHECKING:
-    from fdbqueue.service.base import Queue
 
 logger = logging.getLogger(__name__)
 

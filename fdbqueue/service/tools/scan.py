@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fdbqueue.service.browse import Browsing
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.reader import MAX_RETURNED_BYTES
+from fdbqueue.service.limits import MAX_RETURNED_BYTES
+from fdbqueue.service.queues import Queue
 
 _READ_AT_ONCE = 1_001
 
@@ -33,7 +33,7 @@ class Scan:
 class _Reading:
     """The items of a queue in order; ``is_cut`` says that there are more than it yields."""
 
-    def __init__(self, queue: Browsing, tr: Any, most: int, bounds: dict[str, Any]) -> None:
+    def __init__(self, queue: Queue, tr: Any, most: int, bounds: dict[str, Any]) -> None:
         self.is_cut = False
         self._queue = queue
         self._tr = tr
@@ -56,7 +56,7 @@ class _Reading:
 
 
 def scan(
-    queue: Browsing,
+    queue: Queue,
     matches: Callable[[Item], bool],
     *,
     tr: Any,

@@ -14,7 +14,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import fdb.tuple
 
@@ -22,11 +22,9 @@ from fdbqueue.exceptions import PushTaken
 from fdbqueue.service import tuples
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.push import Entry
+from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.tables import JobKeys, MetaKeys
 from fdbqueue.service.transactions import run
-
-if TYPE_CHECKING:
-    from fdbqueue.service.base import Queue
 
 _NAME_BYTES = 16
 _RUN_BYTES = 8
@@ -63,7 +61,7 @@ class Load:
         self._name = name
         self._run = os.urandom(_RUN_BYTES)
         self._key = b"" if name is None else _keys(queue).progress(_digest(name))
-        self._stored = run(queue.database, self._read, wrote=lambda _: False)
+        self._stored = run(queue.database, self._read, read_only=True)
         #: The last two entries that were read: one of them ends the batch under way.
         self._latest: deque[tuple[Entry, Callable[[], Mark]]] = deque(maxlen=2)
 
@@ -94,7 +92,7 @@ class Load:
                 same name, its cause is :class:`PushTaken`.
         """
         beside = functools.partial(self._beside, pushed=pushed)
-        return self._queue.push_entries(self._noted(entries), beside=beside)
+        return self._queue.parts.writer.put_all(self._noted(entries), beside)
 
     def _noted(self, entries: Iterable[tuple[Entry, Callable[[], Mark]]]) -> Iterator[Entry]:
         for pair in entries:

@@ -13,13 +13,19 @@ from fdb import fdboptions
 
 from fdbqueue.service.items import Item, Priority, Undecodable, moment
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
-from fdbqueue.service.storage.keys import ItemKeys
 from fdbqueue.service.storage.reader import End, Row
 from fdbqueue.service.storage.store import STATES, Stock
-from fdbqueue.service.storage.tables import MetaKeys
 
 if TYPE_CHECKING:
-    from fdbqueue.service.browse import Browsing
+    from typing import Protocol
+
+    class Overseen(Protocol):
+        """A queue that has an overview."""
+
+        @property
+        def overview(self) -> Overview:
+            """What asks for its figures."""
+
 
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 
@@ -59,23 +65,19 @@ class Overview:
     """Ask for the figures of one queue; what each question returns waits for its answer.
 
     Args:
-        keys: The keys of its items.
-        meta: The keys of its tables.
         stock: Its items.
         counters: Its counts.
     """
 
-    def __init__(
-        self,
-        keys: ItemKeys,
-        meta: MetaKeys,
-        stock: Stock,
-        counters: Counters,
-    ) -> None:
-        self._keys = keys
-        self._meta = meta
+    def __init__(self, stock: Stock, counters: Counters) -> None:
+        self._keys = stock.keys
+        self._meta = stock.meta
         self._stock = stock
         self._counters = counters
+
+    def ask_counts(self, tr: Any) -> Callable[[], Counts]:
+        """Ask how many items are in each state."""
+        return self._counters.ask(tr)
 
     def ask_history(self, tr: Any, minutes: int) -> Callable[[], list[Minute]]:
         """Ask for the pushes and pops of the last minutes, the present one last."""
@@ -154,19 +156,19 @@ def _is_undecodable(items: Sequence[Item]) -> bool:
     return any(isinstance(item.value, Undecodable) for item in items)
 
 
-def counts_of(tr: Any, queues: Sequence[Browsing]) -> list[Counts]:
+def counts_of(tr: Any, queues: Sequence[Overseen]) -> list[Counts]:
     """Return the counts of queues, in one round trip."""
-    asked = [queue.ask_counts(tr) for queue in queues]
+    asked = [queue.overview.ask_counts(tr) for queue in queues]
     return [answer() for answer in asked]
 
 
-def histories_of(tr: Any, queues: Sequence[Browsing], minutes: int) -> list[list[Minute]]:
+def histories_of(tr: Any, queues: Sequence[Overseen], minutes: int) -> list[list[Minute]]:
     """Return the last minutes of queues, in one round trip."""
     asked = [queue.overview.ask_history(tr, minutes) for queue in queues]
     return [answer() for answer in asked]
 
 
-def oldest_of(tr: Any, queues: Sequence[Browsing]) -> list[Moment]:
+def oldest_of(tr: Any, queues: Sequence[Overseen]) -> list[Moment]:
     """Return when the oldest ready item of queues was pushed, in two round trips.
 
     None for a queue without any, or whose codec keeps no such record.
@@ -176,7 +178,7 @@ def oldest_of(tr: Any, queues: Sequence[Browsing]) -> list[Moment]:
     return [answer() for answer in found]
 
 
-def ends_of(tr: Any, queues: Sequence[Browsing]) -> list[Ends]:
+def ends_of(tr: Any, queues: Sequence[Overseen]) -> list[Ends]:
     """Return what is at the ends of queues, in one round trip where no value has chunks."""
     asked = [queue.overview.ask_ends(tr) for queue in queues]
     return [answer() for answer in asked]

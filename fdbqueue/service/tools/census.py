@@ -8,13 +8,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fdbqueue.service.bulk.batches import read_hold
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.draining import Draining
 from fdbqueue.service.items import Item, Priority, Undecodable
+from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts
-from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.handoffs import all_handoffs, read_hold
 from fdbqueue.service.storage.store import STATES
 from fdbqueue.service.storage.tables import JobKeys, Kind
 from fdbqueue.service.transactions import run
@@ -84,8 +83,20 @@ class Overdue:
         return self.leases + self.delays + self.handoffs + self.requests
 
 
-class Examining(Draining):
-    """The parts of a queue that examine it, and put it right."""
+class Examiner:
+    """Examine a queue, and correct what has been left behind in it.
+
+    Args:
+        queue: The queue.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._database = queue.database
+        self._runner = queue.parts.runner
+        self._stock = queue.parts.stock
+        self._meta = queue.parts.stock.meta
+        self._taker = queue.parts.taker
 
     def census(self, deadline: float) -> Census:
         """Look at each item, in as many transactions as that takes.
@@ -93,30 +104,30 @@ class Examining(Draining):
         Args:
             deadline: When to stop, by :func:`time.monotonic`.
         """
-        before = self._read(None, self._fingerprint)
+        before = self._runner.read(None, self._fingerprint)
         census = Census()
         for state in ("ready", *STATES):
-            for item in self.iterate(state=state):
+            for item in self._queue.iterate(state=state):
                 census.add(item)
                 if time.monotonic() > deadline:
                     census.is_whole = False
                     return census
-        self._read(None, functools.partial(self._add_handed, census=census))
-        census.is_exact = self._read(None, self._fingerprint) == before
+        self._runner.read(None, functools.partial(self._add_handed, census=census))
+        census.is_exact = self._runner.read(None, self._fingerprint) == before
         return census
 
     def overdue(self) -> Overdue:
         """Return what is overdue, counted up to 10,000."""
-        return self._read(None, self._overdue)
+        return self._runner.read(None, self._overdue)
 
-    def settle_overdue(self) -> int:
+    def requeue_expired(self) -> int:
         """Put back what has expired, as the next popper would, up to 100 items a transaction.
 
         Returns:
             How much of it was done.
         """
         settled = 0
-        while done := run(self.database, self._settle, wrote=bool):
+        while done := run(self._database, self._requeue, wrote=bool):
             settled += done
         return settled
 
@@ -130,7 +141,7 @@ class Examining(Draining):
         total = 0
         while True:
             look = functools.partial(self._stale_holds, begin=begin, stop=stop, forget=forget)
-            found, last = run(self.database, look, wrote=lambda page: forget and bool(page[0]))
+            found, last = run(self._database, look, wrote=lambda page: forget and bool(page[0]))
             total += found
             if last is None:
                 return total
@@ -168,13 +179,15 @@ class Examining(Draining):
             requests=len(expired) - handed,
         )
 
-    def _settle(self, tr: Any) -> int:
+    def _requeue(self, tr: Any) -> int:
         """Do some of what is due, and return how much of it that was."""
         now = now_us()
         state = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now))
         tally = self._stock.tally()
         found = expiry.examine(self._stock, tr, state.dues, state.expired)
-        self._stock.requeue(tr, expiry.apply(self._stock, tr, tally, found, self.max_attempts))
+        self._stock.requeue(
+            tr, expiry.apply(self._stock, tr, tally, found, self._taker.max_attempts)
+        )
         tally.write(tr)
         return len(found.items) + len(found.batches) + len(found.stale)
 

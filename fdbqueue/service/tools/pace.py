@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.transactions import error_code
 
-#: FoundationDB advises transactions under 1 MB; its limit is 10 MB.
-_TRANSACTION_BYTES = 1_000_000
 #: Nothing is known yet of how long the values are.
 _FIRST_ITEMS = 200
 #: transaction_too_large and transaction_too_old: fewer items may do.
@@ -26,7 +25,7 @@ class Pace:
     def took(self, count: int, size_bytes: int) -> None:
         """Note how long the stored values were that a batch took."""
         average = max(1, size_bytes // max(1, count))
-        self.count = max(1, min(self._most, _TRANSACTION_BYTES // average, 10 * self.count))
+        self.count = max(1, min(self._most, BATCH_BYTES // average, 10 * self.count))
 
     def slow_down(self, error: Exception) -> bool:
         """Take fewer after an error that fewer items may avoid; tell whether that is so."""

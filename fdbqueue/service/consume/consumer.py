@@ -1,0 +1,157 @@
+"""Pop and lease items: at once, or wait until there are some."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import instrumentation
+from fdbqueue.service.consume.leases import Leases
+from fdbqueue.service.consume.poppers import PopperGroup
+from fdbqueue.service.consume.requests import TakeRequest
+from fdbqueue.service.consume.requeue import Requeuer, pop, pop_for_a_task
+from fdbqueue.service.consume.round import take
+from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.idempotency import Answers, Once, is_replayed
+from fdbqueue.service.items import Item
+from fdbqueue.service.limits import MAX_SECONDS
+from fdbqueue.service.runner import Runner
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.transactions import run
+
+#: Calls a function that takes items in a thread, for a task that may be cancelled.
+TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list[Item], ...]]]
+
+
+class Consumer:
+    """Take items of one queue for the threads and tasks of this process.
+
+    Args:
+        runner: Runs its operations.
+        taker: Takes its items.
+        leases: Its leases.
+        poppers: All its poppers in this process.
+        requeuer: Puts back what was taken for a thread that has gone.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        taker: Taker,
+        leases: Leases,
+        poppers: PopperGroup,
+        requeuer: Requeuer,
+    ) -> None:
+        self._runner = runner
+        self._taker = taker
+        self._stock = taker.stock
+        self._answers: Answers = taker.answers
+        self._leases = leases
+        self._poppers = poppers
+        self._requeuer = requeuer
+        self.watch = poppers.watch
+
+    def pop(
+        self, end: End, count: int, once: Once | str | None, *, for_a_task: bool = False
+    ) -> TakeRequest:
+        """Return a request to pop items, for a thread or for a task that may be cancelled."""
+        call = None if once is None else self._answers.call(once, "pop", end, count)
+        effect = functools.partial(pop_for_a_task if for_a_task else pop, self._stock)
+        return TakeRequest(end, count, effect, call, requeue=self._requeuer.requeue_popped)
+
+    def lease(self, end: End, count: int, seconds: float, once: Once | str | None) -> TakeRequest:
+        """Return a request to lease items."""
+        effect = self._leases.effect(seconds)
+        call = None
+        if once is not None:
+            call = self._answers.call(once, "lease", end, count, float(seconds))
+        requeue = self._requeuer.requeue_leased
+        return TakeRequest(end, count, effect, call, requeue=requeue, leases=True)
+
+    def take(
+        self,
+        request: TakeRequest,
+        wait: float | None,
+        tr: Any = None,
+        waits_while: Callable[[], bool] | None = None,
+    ) -> list[Item]:
+        """Take items for a thread, as soon as there are some.
+
+        Args:
+            request: What to take.
+            wait: For how many seconds to wait.
+            tr: The transaction to take part in; then there is no waiting.
+            waits_while: False ends the wait.
+        """
+        deadline = self.deadline(wait)
+        if tr is not None:
+            if wait is not None:
+                raise InvalidInput(queue=self._stock.queue, reason="a transaction cannot wait")
+            return [*take(self._taker, tr, request)]
+        look = functools.partial(self._look, request)
+        found = self.watch.until(look, deadline, waits_while, self._runner.database)
+        if found is None:
+            return []
+        return [*found[0]] if found else self.take_nothing(request)
+
+    def _look(self, request: TakeRequest) -> tuple[list[Item], ...]:
+        """Return the items that were taken, if there is something to return."""
+        items = self.take_now(request)
+        return (items,) if items or is_replayed(request.call) else ()
+
+    async def take_in_loop(
+        self, request: TakeRequest, wait: float | None, take_once: TakeOnce
+    ) -> list[Item]:
+        """Take items for a task, as soon as there are some; waiting takes no thread.
+
+        Args:
+            request: What to take.
+            wait: For how many seconds to wait.
+            take_once: Calls a function that takes items in a thread, and puts back what was
+                taken where the task was cancelled meanwhile.
+        """
+        deadline = self.deadline(wait)
+
+        async def look() -> tuple[list[Item], ...]:
+            return await take_once(functools.partial(self._look, request))
+
+        found = await self.watch.until_in_loop(look, deadline)
+        if found:
+            return found[0]
+        if request.call is None:
+            return []
+        return (await take_once(lambda: (self.take_nothing(request),)))[0]
+
+    def take_now(self, request: TakeRequest) -> list[Item]:
+        """Take the items there are, in a transaction that other threads may share."""
+        verb = "lease" if request.leases else "pop"
+        return instrumentation.observed(
+            verb, self._stock.queue, lambda: self._poppers.take(request, self._runner.database)
+        )
+
+    def take_nothing(self, request: TakeRequest) -> list[Item]:
+        """Return that there is nothing; where that is a response to be saved, look again."""
+        call = request.call
+        if call is None:
+            return []
+        return run(
+            self._runner.database,
+            lambda tr: take(self._taker, tr, request),
+            wrote=lambda _: not is_replayed(call),
+        )
+
+    def deadline(self, wait: float | None) -> float:
+        """Return when to give up waiting, by :func:`time.monotonic`.
+
+        Raises:
+            InvalidInput: It is not a number of seconds.
+        """
+        if wait is None:
+            return 0.0
+        is_number = isinstance(wait, int | float) and not isinstance(wait, bool)
+        if not is_number or not wait >= 0:
+            raise InvalidInput(queue=self._stock.queue, wait=wait, allowed="a number of seconds")
+        return time.monotonic() + min(wait, MAX_SECONDS)

@@ -1,0 +1,149 @@
+"""The options of a queue: their names, defaults, allowed values and meaning.
+
+An option is added here, in :class:`QueueOptions` and :class:`QueueKeywords`, and in
+``docs/settings.md``. The setting, the system checks, REST and the pages read it from here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, TypedDict
+
+from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.service.codecs import CODECS, Codec
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The texts that an option may be."""
+
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(self.texts)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.texts
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The numbers that an option may be."""
+
+    kind: type | tuple[type, ...]
+    least: float
+    most: float
+    none_is_valid: bool = False
+
+    def __str__(self) -> str:
+        number = "whole number" if self.kind is int else "number"
+        text = f"a {number} from {self.least:,} to {self.most:,}"
+        return f"None, or {text}" if self.none_is_valid else text
+
+    def __contains__(self, value: object) -> bool:
+        if value is None:
+            return self.none_is_valid
+        is_number = isinstance(value, self.kind) and not isinstance(value, bool)
+        return is_number and self.least <= value <= self.most  # type: ignore[operator]
+
+
+#: What each option may be. The codec may also be an object, where no setting names it.
+ALLOWED: Mapping[str, Choice | Range] = {
+    "codec": Choice(tuple(CODECS)),
+    "priority_type": Choice(("int", "float")),
+    "order": Choice(("count", "commit")),
+    "contention": Choice(("strict", "relaxed")),
+    "handoff_timeout_seconds": Range((int, float), 0.1, 86_400),
+    "max_attempts": Range(int, 1, 1_000_000, none_is_valid=True),
+    "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES),
+}
+#: Options that have another name now.
+RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """The options of one queue.
+
+    Attributes:
+        codec: How values become bytes: ``"json"``, ``"bytes"``, ``"tuple"``, or a
+            :class:`Codec`.
+        priority_type: ``"int"`` or ``"float"``; all priorities of a priority queue are kept
+            in this type.
+        order: ``"count"``, as in the recipes; or ``"commit"``: strictly in the order of the
+            pushes' commits, with no read before a push. Then an item's id is known only after
+            the commit, and a transaction cannot read what it has pushed.
+        contention: ``"strict"``; or ``"relaxed"``: a pop takes one of the first 100 items at
+            random, so that poppers rarely conflict.
+        handoff_timeout_seconds: After how many seconds items return to the queue that one
+            process took for another, and that the other did not collect.
+        max_attempts: How many failed leases make an item a dead letter; None for no limit.
+        max_value_bytes: The longest value, once encoded. A value of over 100,000 bytes is
+            stored in several keys, of which the recipes' readers see only the first.
+    """
+
+    codec: str | Codec = "json"
+    priority_type: str | type = "int"
+    order: str = "count"
+    contention: str = "strict"
+    handoff_timeout_seconds: float = 30
+    max_attempts: int | None = None
+    max_value_bytes: int = MAX_VALUE_BYTES
+
+    @classmethod
+    def checked(cls, queue: str, given: Mapping[str, Any]) -> QueueOptions:
+        """Return the options of a queue, its name being for errors.
+
+        Raises:
+            ConfigurationError: There is no such option, or it may not have this value.
+        """
+        for name, allowed in unknown(given, "priority"):
+            raise ConfigurationError(queue=queue, option=name, allowed=allowed)
+        for name, value in given.items():
+            if value in ALLOWED[name] or _is_object(name, value):
+                continue
+            raise ConfigurationError(queue=queue, allowed=str(ALLOWED[name]), **{name: value})
+        return cls(**given)
+
+    @property
+    def in_commit_order(self) -> bool:
+        """Whether items are in the order of their commits."""
+        return self.order == "commit"
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether a pop may take any of the first items."""
+        return self.contention == "relaxed"
+
+
+class QueueKeywords(TypedDict, total=False):
+    """The options that the constructors of all queues take."""
+
+    codec: str | Codec
+    order: str
+    contention: str
+    handoff_timeout_seconds: float
+    max_attempts: int | None
+    max_value_bytes: int
+
+
+def names_for(kind: str) -> frozenset[str]:
+    """Return the names of the options that a kind of queue has."""
+    names = frozenset(ALLOWED)
+    return names if kind == "priority" else names - {"priority_type"}
+
+
+def unknown(given: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that are not options of a kind of queue, each with what to use instead."""
+    names = names_for(kind)
+    for name in sorted(given.keys() - names, key=str):
+        yield name, RENAMED.get(name, ", ".join(sorted(names)))
+
+
+def _is_object(name: str, value: Any) -> bool:
+    """Tell whether an option is given as an object or a type, which settings cannot."""
+    return not isinstance(value, str) and (
+        name == "codec" or (name == "priority_type" and value in {int, float})
+    )

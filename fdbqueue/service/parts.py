@@ -1,0 +1,105 @@
+"""The parts of one queue, which know the storage below them and never the queue itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fdbqueue.service.browse import Browser
+from fdbqueue.service.codecs import Codec
+from fdbqueue.service.consume.acks import Acks
+from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.dead_letters import DeadLetters
+from fdbqueue.service.consume.leases import Leases
+from fdbqueue.service.consume.poppers import PopperGroup, group
+from fdbqueue.service.consume.requeue import Requeuer
+from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.idempotency import Answers
+from fdbqueue.service.options import QueueOptions
+from fdbqueue.service.priorities import Priorities
+from fdbqueue.service.push import Writer
+from fdbqueue.service.runner import Runner
+from fdbqueue.service.storage.counts import Counters
+from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.tables import MetaKeys
+
+
+@dataclass(frozen=True, slots=True)
+class QueueParts:
+    """What a queue is made of.
+
+    Attributes:
+        runner: Runs its operations in transactions.
+        stock: Its items in their states.
+        counters: Its counts and its history.
+        answers: The saved responses of calls with an idempotency key.
+        writer: Writes what is pushed.
+        browser: Reads without changing anything.
+        taker: Takes items in a transaction.
+        poppers: All its poppers in this process.
+        consumer: Pops and leases, and waits for items.
+        acks: Ends and extends leases.
+        dead_letters: Buries items and redrives them.
+    """
+
+    runner: Runner
+    stock: Stock
+    counters: Counters
+    answers: Answers
+    writer: Writer
+    browser: Browser
+    taker: Taker
+    poppers: PopperGroup
+    consumer: Consumer
+    acks: Acks
+    dead_letters: DeadLetters
+
+
+def assemble(
+    database: Any,
+    keys: ItemKeys,
+    name: str,
+    codec: Codec,
+    priorities: Priorities,
+    options: QueueOptions,
+) -> QueueParts:
+    """Return the parts of a queue.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        keys: The keys of its items.
+        name: Its name, for errors.
+        codec: Its codec.
+        priorities: Its type of priorities.
+        options: Its options.
+    """
+    runner = Runner(database, name)
+    meta = MetaKeys(keys.subspace.key())
+    stock = Stock(keys, meta, codec, name)
+    answers = Answers(stock)
+    leases = Leases(stock, options.max_attempts)
+    taker = Taker(stock, answers, relaxed=options.relaxed, max_attempts=options.max_attempts)
+    shared_by = (keys.subspace.key(), name, type(keys), options)
+    poppers = group(database, taker, options.handoff_timeout_seconds, shared_by)
+    requeuer = Requeuer(database, stock, leases)
+    return QueueParts(
+        runner=runner,
+        stock=stock,
+        counters=Counters(meta),
+        answers=answers,
+        writer=Writer(
+            runner,
+            stock,
+            answers,
+            priorities,
+            in_commit_order=options.in_commit_order,
+            max_value_bytes=options.max_value_bytes,
+        ),
+        browser=Browser(stock, taker, priorities),
+        taker=taker,
+        poppers=poppers,
+        consumer=Consumer(runner, taker, leases, poppers, requeuer),
+        acks=Acks(runner, stock, leases, answers),
+        dead_letters=DeadLetters(runner, stock, leases),
+    )
