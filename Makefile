@@ -11,7 +11,7 @@ RESULTS = benchmarks/results/$(ENGINE).ndjson
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
-.PHONY: help install run test soak fuzz coverage reference schema messages pictures lint bench \
+.PHONY: help install run test soak fuzz coverage schema messages pictures lint bench \
 	figures plots clean
 
 help: ## Show the targets.
@@ -44,9 +44,6 @@ coverage: install ## Run the tests, or ARGS, and say what of fdbqueue/ they do n
 	$(BIN)/python -m coverage run -m pytest $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report $(if $(ARGS),--fail-under=0)
-
-reference: install ## Write docs/rest-reference.md anew from docs/openapi.yaml.
-	$(BIN)/python -m tests.docs.reference
 
 schema: install ## Write the OpenAPI schema anew.
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml

@@ -7,17 +7,18 @@ import inspect
 import re
 
 import pytest
+import yaml
 
 from fdbqueue import conf, exceptions
 from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import embedded, foundationdb
 from fdbqueue.management import exits
 from fdbqueue.service import QueueSpec
-from tests.docs import reference
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 
 SETTINGS, ERRORS = Page("docs/settings.md"), Page("docs/errors.md")
+PERMISSIONS = {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease")}
 
 
 def classes(kind=exceptions.FdbQueueError):
@@ -73,7 +74,7 @@ def test_the_options_of_engines_are_all_there(engine):
     assert [code(row["option"]) for row in rows] == list(parameters)
     for row, parameter in zip(rows, parameters.values(), strict=True):
         if parameter.default is inspect.Parameter.empty:
-            assert row["default"] == "must be given"
+            assert row["default"] == "required"
         else:
             assert value_of(row["default"]) == parameter.default
 
@@ -137,6 +138,19 @@ def test_the_commands_are_all_there():
     assert shown == {path.stem for path in commands}
 
 
-def test_the_rest_reference_is_that_of_the_schema():
-    """``make reference`` would write the page as it is."""
-    assert reference.TARGET.read_text(encoding="utf-8") == reference.written()
+def test_the_addresses_are_all_there():
+    """Each operation of the schema has a row with its permission and its success status."""
+    rows = {code(row["request"]): row for row in table(Page("docs/rest-api.md"), "request")}
+    schema = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
+    operations = {
+        f"{verb.upper()} {path.removeprefix('/api/')}": operation
+        for path, verbs in schema["paths"].items()
+        for verb, operation in verbs.items()
+    }
+    assert rows.keys() == operations.keys()
+    for name, operation in operations.items():
+        (success,) = [status for status in operation["responses"] if status.startswith("2")]
+        assert rows[name]["success"].startswith(success), name
+        assert code(rows[name]["permission"]) in PERMISSIONS
+        named = set(re.findall(r"\b4\d\d\b", rows[name]["errors of its own"]))
+        assert named <= operation["responses"].keys(), name
