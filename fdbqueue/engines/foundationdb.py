@@ -16,6 +16,7 @@ from typing import Any
 
 import fdb
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ClientLibraryMissing, EngineUnavailable, ForkedEngine
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Database:
     def __repr__(self) -> str:
         return f"<FoundationDB Database {self.cluster_file or 'default cluster file'}>"
 
-    def create_transaction(self) -> Any:
+    def create_transaction(self) -> Transaction:
         """Return a new transaction, an ``fdb.Transaction``.
 
         Raises:

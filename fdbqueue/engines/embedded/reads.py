@@ -114,7 +114,7 @@ class Reads:
         """Read one key; the result equals None where it is absent."""
         return self._reader().read_key(as_key(key), self._snapshot)
 
-    def get_key(self, key_selector: KeySelector) -> Value:
+    def get_key(self, key_selector: Any) -> Value:
         r"""Resolve a selector: the empty key before the first, ``\xff`` after the last."""
         selector = as_selector(key_selector, b"")
         return self._reader().read_selector(selector, self._snapshot)
