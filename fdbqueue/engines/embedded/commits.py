@@ -149,6 +149,9 @@ class Committer:
     def __init__(self, store: Store, committed: Callable[[], None]) -> None:
         self._store = store
         self._committed = committed
+        self._start_empty()
+
+    def _start_empty(self) -> None:
         self._mutex = threading.Lock()
         #: The line: all that were not told yet how they ended, and some that were.
         self._requests: collections.deque[CommitRequest] = collections.deque()
@@ -220,13 +223,14 @@ class Committer:
                 self._leader = None
         self._wake_all()
 
-    def disown(self) -> None:
-        """Report 1021 for the commits still to run; a forked child's parent runs them.
+    def forget(self) -> None:
+        """Start anew in a forked child, and report 1021 for the commits still to run.
 
-        Takes no lock: a thread that did not come along may hold it.
+        The parent runs them. Takes no lock: a thread that did not come along may hold it.
         """
         for request in self._requests:
             request.end(FDBError(1021))
+        self._start_empty()
 
     def _register(self, request: CommitRequest) -> None:
         """Let the request's thread be woken by its leader, or by one that gives up the lead."""

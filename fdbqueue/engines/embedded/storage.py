@@ -71,6 +71,8 @@ _COMMITS_BETWEEN_LOOKS = 100
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 500"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _LOCK_POLL_SECONDS = 0.002
+_FUTURE_VERSION_SECONDS = 1.0
+_FUTURE_VERSION_POLL_SECONDS = 0.01
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
 
 
@@ -114,25 +116,39 @@ class Store:
 
     # Snapshots
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
-        """Open a snapshot at the newest version, or share one open at ``version``.
+    def snapshot(self) -> Snapshot:
+        """Open a snapshot at the newest version.
+
+        Raises:
+            EngineUnavailable: The file cannot be opened, or is not where it was.
+        """
+        self._expire_old()
+        return self._open_snapshot()
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """Open a snapshot at a version, or share one; wait a moment for one still to come.
 
         Raises:
             FDBError: 1007 when the version is past and no snapshot of this process holds
                 it, 1009 when it is still to come.
             EngineUnavailable: The file cannot be opened, or is not where it was.
         """
-        self._expire_old()
-        if version is not None:
+        give_up_at = time.monotonic() + _FUTURE_VERSION_SECONDS
+        while True:
+            self._expire_old()
             for snapshot in list(self._snapshots):
                 if snapshot.version == version and snapshot.share():
                     return snapshot
-        snapshot = self._open_snapshot()
-        if version is not None and version != snapshot.version:
+            snapshot = self._open_snapshot()
             newest = snapshot.version
+            if newest == version:
+                return snapshot
             snapshot.release()
-            raise FDBError(1007 if version < newest else 1009)
-        return snapshot
+            if newest > version:
+                raise FDBError(1007)
+            if time.monotonic() > give_up_at:
+                raise FDBError(1009)
+            time.sleep(_FUTURE_VERSION_POLL_SECONDS)
 
     @disk_errors
     def _open_snapshot(self) -> Snapshot:
