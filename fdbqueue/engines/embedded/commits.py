@@ -353,16 +353,21 @@ class Committer:
         earlier: list[RangeSet] = []
         group.accepted = 0
         for request in group.requests:
-            request.refusal = history.conflict(request) or _conflict(earlier, request.read_ranges)
-            if request.refusal:
-                continue
+            if request.read_ranges:
+                request.refusal = history.conflict(request) or _conflict(
+                    earlier, request.read_ranges
+                )
+                if request.refusal:
+                    continue
             request.version = version
             if request.read_version is None:  # a commit that has read nothing reads now
                 request.read_version = newest
             request.stamp = version.to_bytes(8, "big") + group.accepted.to_bytes(2, "big")
             stamped = changes.add(request.mutations, request.stamp)
-            request.stamped_ranges = [(key, after(key)) for key in stamped]
-            ranges = request.write_ranges + request.stamped_ranges
+            ranges = request.write_ranges
+            if stamped:
+                request.stamped_ranges = [(key, after(key)) for key in stamped]
+                ranges = ranges + request.stamped_ranges
             group.accepted += 1
             written.extend(ranges)
             if len(group.requests) > 1:
@@ -406,7 +411,7 @@ class _History:
     def conflict(self, request: CommitRequest) -> int | None:
         """Return the code that refuses the request: 1020, 1007, or None."""
         read_version = request.read_version
-        if not request.read_ranges or read_version is None or read_version >= self._newest:
+        if read_version is None or read_version >= self._newest:
             return None
         if read_version < self._loaded_from:
             (oldest,) = self._connection.execute("SELECT min(version) FROM commits").fetchone()

@@ -108,7 +108,9 @@ class WorkFuture(Future[T]):
     def wait(self) -> T:
         """Return the result, or raise the error."""
         self.block_until_ready()
-        return super().wait()
+        if self._error is not None:
+            raise anew(self._error)
+        return self._result  # type: ignore[return-value]  # None is a result of Future[None]
 
     def is_ready(self) -> bool:
         """Do the work, and say so."""
@@ -230,7 +232,8 @@ class Value(Future["Value"]):
 
     def wait(self) -> Value:
         """Return this object, its value known, or raise the read's error."""
-        _ = self.value
+        if self._error is not None:
+            raise anew(self._error)
         return self
 
     def present(self) -> bool:
@@ -353,6 +356,11 @@ class Versionstamp(Value):
         """The stamp; waits for the commit."""
         self.block_until_ready()
         return super().value
+
+    def wait(self) -> Value:
+        """Return this object once the commit has ended, or raise its error."""
+        self.block_until_ready()
+        return super().wait()
 
     def is_ready(self) -> bool:
         """Tell whether the commit has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, starmap
 
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import Future, KeyValue
@@ -83,17 +84,16 @@ class RangeResult:
         mode = self._mode
         if mode == StreamingMode.iterator:
             mode = StreamingMode.exact if self._limit > 0 else StreamingMode.want_all
-        return list(self._rows(mode))
+        return list(chain.from_iterable(self._parts(mode)))
 
     def __iter__(self) -> Iterator[KeyValue]:
-        return self._rows(self._mode)
+        return chain.from_iterable(self._parts(self._mode))
 
-    def _rows(self, mode: int) -> Iterator[KeyValue]:
+    def _parts(self, mode: int) -> Iterator[Iterator[KeyValue]]:
         begin, end, limit = self._begin, self._end, self._limit
         part, step = self._first.wait(), 1
         while True:
-            for key, value in part.rows:
-                yield KeyValue(key, value)
+            yield starmap(KeyValue, part.rows)
             if not part.more or not part.rows or limit == len(part.rows):
                 return
             limit = limit - len(part.rows) if limit else 0

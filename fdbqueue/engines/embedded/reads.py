@@ -90,7 +90,9 @@ class Reads:
         """
         keys_end = self._state.options.keys_end
         refusal = 0 if limit >= 0 else 2012
-        if not (is_within(begin, keys_end) and is_within(end, keys_end)):
+        if max(begin.key, end.key) > keys_end and not (
+            is_within(begin, keys_end) and is_within(end, keys_end)
+        ):
             if special_keys.covers(begin, end):
                 return self._special_rows(begin.key, end.key, limit, reverse)
             refusal = 2004

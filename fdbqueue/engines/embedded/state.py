@@ -62,7 +62,7 @@ class TransactionState:
         self._committer = committer
         self._defaults = defaults
         self._created_at = time.monotonic()
-        self._backoff = Backoff()
+        self._backoff: Backoff | None = None
         self.options: OptionValues = defaults.start()
         #: The version of the last commit; -1 where it wrote nothing.
         self.committed_version = -1
@@ -234,8 +234,10 @@ class TransactionState:
             self.committed_version = request.version
             self.draft.read_version = request.read_version
             self.draft.versionstamped_keys = []  # now known, and in the conflict ranges
-            self._end_stamps(stamp=request.stamp)
-            self._set_watches()
+            if self.stamps:
+                self._end_stamps(stamp=request.stamp)
+            if self.watches:
+                self._set_watches()
 
     def _set_watches(self) -> None:
         watches, self.watches = self.watches, []
@@ -259,6 +261,7 @@ class TransactionState:
             persistent = self.options.persistent
             try:
                 self.check_failure()
+                self._backoff = self._backoff or Backoff()
                 pause = self._backoff.pause(
                     code, persistent.retry_limit, persistent.max_retry_delay_ms / 1000
                 )
@@ -277,7 +280,7 @@ class TransactionState:
             self._drop_attempt()
             self.options = self._defaults.start()
             self._created_at = time.monotonic()
-            self._backoff = Backoff()
+            self._backoff = None
             self._begin_attempt()
 
     def fail(self, error: FDBError) -> None:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded import clock, files
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
-from fdbqueue.engines.embedded.snapshots import Snapshot, disk_errors
+from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.exceptions import EngineUnavailable
 
 logger = logging.getLogger(__name__)
@@ -150,23 +150,27 @@ class Store:
                 raise FDBError(1009)
             time.sleep(_FUTURE_VERSION_POLL_SECONDS)
 
-    @disk_errors
     def _open_snapshot(self) -> Snapshot:
         with self._opening:
             if not self._ready and not self.is_retired:
                 self._prepare()
             self.files.check()
-            connection, check = self._reader()
+            try:
+                connection, check = self._reader()
+            except sqlite3.Error as error:
+                raise FDBError(1510) from error
             snapshot = Snapshot(self.give_back, is_reusable=not self._read_only, check=check)
             if self._expiry is None:
                 self._await_expiry()
             self._snapshots[snapshot] = None
             try:
                 snapshot.begin(connection)
-            except BaseException:
+            except BaseException as error:
                 snapshot.connection = None
                 connection.close()
                 self._snapshots.pop(snapshot, None)
+                if isinstance(error, sqlite3.Error):
+                    raise FDBError(1510) from error
                 raise
             return snapshot
 

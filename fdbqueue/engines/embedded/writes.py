@@ -211,8 +211,9 @@ class WriteBuffer:
 
     def touches(self, begin: bytes, end: bytes) -> bool:
         """Tell whether a read of ``[begin, end)`` sees anything of this buffer."""
-        if self.cleared.intersects(begin, end) or self.unreadable.intersects(begin, end):
-            return True
+        for ranges in (self.cleared, self.unreadable):
+            if ranges.begins and ranges.intersects(begin, end):
+                return True
         if not self.entries:
             return False
         keys = self._sort()
@@ -275,8 +276,8 @@ class WriteBuffer:
     def mutations(self) -> list[Mutation]:
         """Return what the commit applies, in order: clears of ranges before keys."""
         mutations = list(self.early)
-        for begin, end in self.cleared:
-            mutations.append(("clear_range", begin, end))
+        if self.cleared.begins:
+            mutations += [("clear_range", begin, end) for begin, end in self.cleared]
         for key in self._sort():
             entry = self.entries[key]
             if isinstance(entry, bytes):
