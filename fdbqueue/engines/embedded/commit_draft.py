@@ -154,8 +154,8 @@ class CommitDraft:
             size += 2 * len(key) + 1 + _RANGE_BYTES
         self.approximate_size += size
 
-    def request(self, deadline: float | None) -> CommitRequest:
-        """Return the request to commit this.
+    def request(self, deadline: float | None) -> CommitRequest | None:
+        """Return the request to commit this, None where nothing was written.
 
         Raises:
             FDBError: 2101 when it is larger than the transaction's size limit.
@@ -164,6 +164,8 @@ class CommitDraft:
         size = self._size(mutations)
         if size > self.options.persistent.size_limit:
             raise FDBError(2101)
+        if not mutations and not self.write_conflicts:
+            return None
         return CommitRequest(
             read_version=self.read_version,
             read_ranges=self.read_conflicts,

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_GROUP_BYTES = 16_000_000
 _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
-#: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: not for this commit alone.
+#: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
@@ -102,7 +102,7 @@ class CommitRequest:
         self.stamped_ranges: list[Range] = []
         #: The code that refuses it, once its group has taken effect.
         self.refusal: int | None = None
-        #: An exception took its thread away while it waited.
+        #: Its thread left by an exception while it waited.
         self.is_abandoned = False
         self.waiter: queue.SimpleQueue[None] | None = None
 
@@ -164,7 +164,7 @@ class Committer:
         self._pruned_at = 0
 
     def submit(self, request: CommitRequest) -> None:
-        """Ask for a commit; it runs when somebody waits for it or for another one."""
+        """Ask for a commit; it runs when a thread waits for it or for another one."""
         with self._mutex:
             self._requests.append(request)
 
@@ -264,7 +264,7 @@ class Committer:
                 self._tell_group()
             if not request.done:
                 self._store.write(request.deadline, self._run)
-        except (FDBError, EngineUnavailable) as error:  # its turn did not come
+        except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:
             if not self._is_announced:
@@ -279,7 +279,7 @@ class Committer:
         self._is_announced = True
 
     def _take_group(self) -> _Group:
-        """Return the first of the line, within a group's limits; they stay in it."""
+        """Return the first requests of the line, within a group's limits; they stay in the line."""
         requests: list[CommitRequest] = []
         size = 0
         with self._mutex:
@@ -293,7 +293,7 @@ class Committer:
         return _Group(requests)
 
     def _leave_line(self) -> None:
-        """Take away from the line's front what was told how it ended, or is abandoned."""
+        """Remove the requests at the line's front that have ended or are abandoned."""
         requests = self._requests
         while requests and (requests[0].done or requests[0].is_abandoned):
             requests.popleft()
@@ -317,7 +317,7 @@ class Committer:
             self._store.keep_log_small(connection)
 
     def _tell_group(self) -> None:
-        """Tell the requests of the last group how it ended, those that were not told yet.
+        """Tell the requests of the last group that were not told yet how it ended.
 
         Where an exception came before its end they are still in the line, and run again.
         """
@@ -343,7 +343,7 @@ class Committer:
         return error
 
     def _apply(self, connection: sqlite3.Connection, group: _Group) -> None:
-        """Write what the group's requests do, but for those that conflict."""
+        """Write what the group's requests do, except those that conflict."""
         newest, *row = connection.execute(_NEWEST).fetchone()
         anchor = clock.Anchor(*row)
         version, new_anchor = clock.next_version(anchor, newest)

@@ -19,7 +19,7 @@ from fdbqueue.engines.embedded.options import DatabaseOptions
 from fdbqueue.engines.embedded.range_result import StreamingMode
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
-from fdbqueue.engines.embedded.watches import Bells, Watch, WatchRegistry
+from fdbqueue.engines.embedded.watches import Notifier, Watch, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL"}
@@ -53,11 +53,11 @@ class Database:
         self.durability = durability
         self.defaults = DatabaseDefaults()
         self._store = Store(path, _SYNCHRONOUS[durability])
-        self._bells = Bells(self._store.sync_directory, self._store.doubt_locks)
+        self._notifier = Notifier(self._store.sync_directory, self._store.doubt_locks)
         self.watches = WatchRegistry(self._store)
-        self.committer = Committer(self._store, self._bells.ring)
-        # only noted: a finalizer may run in any thread, amid whatever that is doing
-        weakref.finalize(self, _unused.append, (self._store, self._bells)).atexit = False
+        self.committer = Committer(self._store, self._notifier.notify)
+        # only noted: a finalizer may run in any thread, in the middle of anything
+        weakref.finalize(self, _unused.append, (self._store, self._notifier)).atexit = False
 
     def __repr__(self) -> str:
         return f"<embedded Database {self.path!r}>"
@@ -196,13 +196,13 @@ class Database:
     # Forks: a process that forks must hand no SQLite connection and no lock to its child.
 
     def before_fork(self) -> None:
-        """Let no commit run, and close the file; may be called again where it was interrupted."""
+        """Stop commits and close the file; call it again where it was interrupted."""
         self.committer.quiesce()
         self._store.pause()
-        self._bells.close()
+        self._notifier.close()
 
     def after_fork_in_parent(self) -> None:
-        """Go on; calling it again does no harm."""
+        """Let commits go on; may be called twice."""
         self._store.resume()
         self.committer.resume()
 
@@ -213,21 +213,21 @@ class Database:
         self.committer.forget()
 
 
-#: The files of databases that nobody refers to any more, until they are closed.
-_unused: deque[tuple[Store, Bells]] = deque()
+#: The files of databases that no object refers to any more, until they are closed.
+_unused: deque[tuple[Store, Notifier]] = deque()
 
 
 def _close_unused() -> None:
-    """Close the files of databases that nobody refers to any more."""
+    """Close the files of databases that no object refers to any more."""
     with _databases_lock:
         while _unused:
-            store, bells = _unused[0]
+            store, notifier = _unused[0]
             store.is_retired = True
             try:
                 store.pause()
             finally:
                 store.resume()
-            bells.close()
+            notifier.close()
             _unused.popleft()
 
 
@@ -249,7 +249,7 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
             the process does not.
 
     Raises:
-        ConfigurationError: Another durability, or a path that is no file's.
+        ConfigurationError: Another durability, or a path that does not name a file.
     """
     name = os.fspath(path)
     if not name or name.startswith((":memory:", "file:")):

@@ -26,7 +26,7 @@ def _call(callback: Callable[[Any], object], future: Any) -> None:
     """Run a callback; as with the binding, what it raises is reported and goes no further."""
     try:
         callback(future)
-    except Exception:  # it is no concern of who completed the future
+    except Exception:  # the thread that completed the future goes on
         logger.exception("a callback of a future failed")
 
 
@@ -55,7 +55,7 @@ class Future(Generic[T]):
         """Return when the future is ready, raising no error of its own."""
 
     def cancel(self) -> None:
-        """Give the result up; without effect once it is there."""
+        """Cancel the operation; without effect once it is ready."""
 
     def on_ready(self, callback: Callable[[Future[T]], object]) -> None:
         """Call ``callback(self)`` once ready: now, or later from another thread."""
@@ -79,7 +79,7 @@ class Future(Generic[T]):
         return ready.get()
 
     def cancelled(self) -> bool:
-        """Tell whether the future was given up before it was ready."""
+        """Tell whether the future was cancelled before it was ready."""
         return self.is_ready() and getattr(self.exception(), "code", None) == 1101
 
     def result(self) -> T:
@@ -214,7 +214,7 @@ class Delay(Future[None]):
 class Value(Future["Value"]):
     """A value or key read from the database, usable wherever its bytes are.
 
-    As with the binding ``isinstance(value, bytes)`` holds, but it is no ``bytes``: convert
+    As with the binding ``isinstance(value, bytes)`` holds, but it is not a ``bytes``: convert
     with ``bytes(value)`` where the bytes themselves are needed. An absent value equals
     None, and :meth:`present` says so.
     """

@@ -1,7 +1,7 @@
 """The options of databases and transactions, under the binding's names.
 
-Options that ask a cluster for something a single file has no notion of (priorities,
-tracing, locality) are accepted and change nothing.
+Options about what a single file does not have (priorities, tracing, locality) are accepted
+and change nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def checked(value: int, low: int, high: int = _INT_MAX) -> int:
 
 
 def _nothing(*_: Any) -> None:
-    """Accept an option that a single file has no use for."""
+    """Accept an option that changes nothing here."""
 
 
 class DatabaseOptions:
@@ -101,11 +101,11 @@ class DatabaseOptions:
         self._defaults = defaults
 
     def set_transaction_timeout(self, milliseconds: int) -> None:
-        """Set how long a transaction may take, 0 for ever."""
+        """Set how long a transaction may take; 0 for no limit."""
         self._set(timeout_ms=checked(milliseconds, 0))
 
     def set_transaction_retry_limit(self, retries: int) -> None:
-        """Set how often ``on_error`` lets a transaction be run again, -1 for ever."""
+        """Set how often ``on_error`` lets a transaction be run again; -1 for no limit."""
         self._set(retry_limit=checked(retries, -1))
 
     def set_transaction_max_retry_delay(self, milliseconds: int) -> None:
@@ -113,7 +113,7 @@ class DatabaseOptions:
         self._set(max_retry_delay_ms=checked(milliseconds, 0))
 
     def set_transaction_size_limit(self, size: int) -> None:
-        """Set the most bytes a transaction may have."""
+        """Set how many bytes a transaction may have at most."""
         self._set(size_limit=checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT))
 
     def set_snapshot_ryw_enable(self) -> None:
@@ -145,16 +145,16 @@ class TransactionOptions:
         self._state = state
 
     def set_timeout(self, milliseconds: int) -> None:
-        """Fail with 1031 once this much time has passed since creation, 0 for never.
+        """Fail with 1031 once this much time has passed since creation; 0 for never.
 
-        It gives no guarantee: a commit that timed out may take effect all the same.
+        A commit that timed out may take effect all the same.
         """
         timeout_ms = checked(milliseconds, 0)
-        self._state.note_timeout()  # one that has passed cannot be taken back
+        self._state.note_timeout()  # a timeout that has passed cannot be undone
         self._set(timeout_ms=timeout_ms)
 
     def set_retry_limit(self, retries: int) -> None:
-        """Let ``on_error`` fail after this many retries, -1 for never."""
+        """Let ``on_error`` fail after this many retries; -1 for no limit."""
         self._set(retry_limit=checked(retries, -1))
 
     def set_max_retry_delay(self, milliseconds: int) -> None:
@@ -162,11 +162,11 @@ class TransactionOptions:
         self._set(max_retry_delay_ms=checked(milliseconds, 0))
 
     def set_size_limit(self, size: int) -> None:
-        """Set the most bytes the transaction may have."""
+        """Set how many bytes the transaction may have at most."""
         self._set(size_limit=checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT))
 
     def set_read_your_writes_disable(self) -> None:
-        """Read past the transaction's own writes; 2000 after a read or a write."""
+        """Let reads not see the transaction's own writes; 2000 after a read or a write."""
         self._state.disable_read_your_writes()
 
     def set_snapshot_ryw_enable(self) -> None:
@@ -178,7 +178,7 @@ class TransactionOptions:
         self._state.options.snapshot_read_your_writes -= 1
 
     def set_next_write_no_write_conflict_range(self) -> None:
-        """Let the next write conflict with nobody's reads."""
+        """Let the next write conflict with no other transaction's reads."""
         self._state.options.skip_next_write_conflict = True
 
     def set_used_during_commit_protection_disable(self) -> None:

@@ -13,12 +13,11 @@ from fdbqueue.engines.embedded.limits import SYSTEM_KEYS_END
 from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
 from fdbqueue.engines.embedded.selectors import KeySelector, first_after_prefix
 from fdbqueue.engines.embedded.view import RangeRead
-from fdbqueue.engines.embedded.writes import stamped
+from fdbqueue.engines.embedded.writes import STAMP_BYTES, stamped
 
 WRITE_CONFLICT_RANGES = b"\xff\xff/transaction/write_conflict_range/"
 
 _LAST = first_after_prefix(WRITE_CONFLICT_RANGES)
-_STAMP_BYTES = 10
 
 
 def covers(begin: KeySelector, end: KeySelector) -> bool:
@@ -31,7 +30,7 @@ def covers(begin: KeySelector, end: KeySelector) -> bool:
 
 
 def read(draft: CommitDraft, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> RangeRead:
-    """Read the rows of ``[begin, end)``: no snapshot is needed, and nothing is depended on.
+    """Read the rows of ``[begin, end)``, without a snapshot and without a read conflict.
 
     Args:
         limit: The most rows; 0 for no limit.
@@ -56,6 +55,6 @@ def _written(draft: CommitDraft) -> RangeSet:
 
 def _stamped(key: bytes, draft: CommitDraft) -> Range:
     """Return the keys that a versionstamped key may become."""
-    least = (draft.read_version or 0).to_bytes(8, "big").ljust(_STAMP_BYTES, b"\x00")
-    end = after(stamped(key, b"\xff" * _STAMP_BYTES))
+    least = (draft.read_version or 0).to_bytes(8, "big").ljust(STAMP_BYTES, b"\x00")
+    end = after(stamped(key, b"\xff" * STAMP_BYTES))
     return stamped(key, least), min(end, draft.options.keys_end)

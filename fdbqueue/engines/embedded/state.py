@@ -199,8 +199,10 @@ class TransactionState:
                 return Future(error=error)
             if request is None:
                 self.committed_version = -1
-                self._end_stamps(error=FDBError(2021))
-                self._set_watches()
+                if self.stamps:
+                    self._end_stamps(error=FDBError(2021))
+                if self.watches:
+                    self._set_watches()
                 return Future()
             self._request = request
             self._committer.submit(request)
@@ -215,14 +217,13 @@ class TransactionState:
             raise anew(self.read_failure)
         draft = self.draft
         request = draft.request(self._deadline())
-        has_written = bool(request.mutations or request.write_ranges)
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
             expired = snapshot.expired
             snapshot.release()
-            if expired and draft.read_conflicts and has_written:
+            if expired and draft.read_conflicts and request is not None:
                 raise FDBError(1007)
-        return request if has_written else None
+        return request
 
     def _finish_commit(self, request: CommitRequest) -> None:
         self._committer.wait(request)

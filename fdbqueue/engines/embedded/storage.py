@@ -100,8 +100,8 @@ class Store:
         self._paused = False
         self._ready = False
         self._read_only = False
-        #: No object refers to its database any more: only a watching thread may still read, by
-        #: a connection that is closed after it.
+        #: No object refers to its database any more: only its watching thread may still read, by
+        #: a connection that is closed afterwards.
         self.is_retired = False
         self._idle: list[sqlite3.Connection] = []
         #: The snapshots that hold a connection, the oldest first.
@@ -217,7 +217,7 @@ class Store:
         self._snapshots.pop(snapshot, None)
 
     def _await_expiry(self) -> None:
-        """See to it that a snapshot nobody releases ends: it keeps the log from shrinking."""
+        """End snapshots in time that are never released: they keep the log from shrinking."""
         expiry = threading.Timer(_EXPIRY_SECONDS, self._on_expiry)
         expiry.daemon = True
         with contextlib.suppress(RuntimeError):  # the interpreter is about to end
@@ -242,7 +242,7 @@ class Store:
         However it ends, no transaction stays open and the turn is free.
 
         Args:
-            deadline: When to stop waiting, on the monotonic clock; None to wait for ever.
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
             work: What it has not committed is rolled back.
 
         Raises:
@@ -260,7 +260,7 @@ class Store:
             try:
                 _take(turnstile, deadline)
                 _take(turn, deadline)
-            finally:  # of a lock that is not held nothing is let go
+            finally:  # unlocking what is not locked does nothing
                 fcntl.flock(turnstile, fcntl.LOCK_UN)
             self.files.check()
             try:
@@ -321,7 +321,7 @@ class Store:
         return connection
 
     def _prepare(self, *, to_write: bool = False) -> None:
-        """Open what is not open yet; what can only be read, until it is to be written."""
+        """Open the file, unless it is open; one that can only be read is opened again to write."""
         if self._ready and not (to_write and self._read_only):
             return
         with self._lock:
@@ -398,14 +398,14 @@ class Store:
         return os.open(os.path.join(self.sync_directory, name), os.O_RDWR | os.O_CREAT, 0o666)
 
     def _remove_locks(self) -> None:
-        """Leave nothing beside a file that is not ours."""
+        """Remove the lock files beside a file that is another program's."""
         with contextlib.suppress(OSError):
             for name in (*files.LOCKS, files.MARK):
                 os.unlink(os.path.join(self.sync_directory, name))
             os.rmdir(self.sync_directory)
 
     def pause(self) -> None:
-        """Close every connection and lock, and let nobody open one until :meth:`resume`.
+        """Close every connection and lock; no thread can open one until :meth:`resume`.
 
         Reads of open snapshots fail with 1007. The caller makes sure that no thread is
         writing, and resumes from the same thread, also where this is interrupted.
@@ -425,7 +425,7 @@ class Store:
             self._close_writer()
 
     def resume(self) -> None:
-        """Let everything be opened again after :meth:`pause`; calling it again does nothing."""
+        """Allow opening again after :meth:`pause`; may be called twice."""
         self._paused = False
         with contextlib.suppress(RuntimeError):  # not held any more
             while True:

@@ -197,7 +197,7 @@ class Transaction(SnapshotTransaction):
             self.clear(key)
 
     def _key_of(self, key: Any) -> bytes:
-        if hasattr(key, "or_equal"):
+        if type(key) is not bytes and hasattr(key, "or_equal"):
             key = self.get_key(key)
         return as_key(key)
 

@@ -29,14 +29,14 @@ class RangeRead(NamedTuple):
 
 
 class View:
-    """Read a snapshot through the writes of a transaction, or without them.
+    """Read a snapshot with the writes of a transaction over it, or without them.
 
     The snapshot is asked for by the first read that the writes do not answer: as with a
     cluster's client, the others need no read version.
 
     Args:
         snapshot: Return the database at the read version.
-        writes: What the transaction wrote; None to read past it.
+        writes: What the transaction wrote; None where reads do not see it.
         end: The end of the keys it may read.
         is_open: Whether the transaction has a snapshot already.
     """
