@@ -114,7 +114,7 @@ class Notifier:
 class Watch(SignalledFuture):
     """Becomes ready when the key no longer holds ``value``.
 
-    As with the binding, a watch that nobody refers to any more is cancelled.
+    As with the binding, a watch that no object refers to any more is cancelled.
 
     Args:
         registry: Where it is kept once its transaction has committed.
@@ -178,7 +178,7 @@ class WatchRegistry:
             version: The oldest version whose value tells a change.
 
         Raises:
-            EngineUnavailable: Here is no right to write, which it takes to be woken.
+            EngineUnavailable: The directory of the pipes cannot be written.
         """
         with self._lock:
             if watch.is_ready():
@@ -214,7 +214,7 @@ class WatchRegistry:
             raise
 
     def keep(self, watch: Watch) -> None:
-        """Hold on to a watch that somebody awaits by callback."""
+        """Keep a watch alive that has a callback."""
         with self._lock:
             if not watch.is_ready():
                 self._kept.add(watch)
