@@ -16,6 +16,7 @@ from typing import Any
 
 import fdb
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ClientLibraryMissing, EngineUnavailable, ForkedEngine
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Database:
     def __repr__(self) -> str:
         return f"<FoundationDB Database {self.cluster_file or 'default cluster file'}>"
 
-    def create_transaction(self) -> Any:
+    def create_transaction(self) -> Transaction:
         """Return a new transaction, an ``fdb.Transaction``.
 
         Raises:
@@ -66,12 +67,12 @@ class Database:
             if _has_lost_its_network():  # the host project had opened a cluster by itself
                 raise _forked(None, process)
             _opened_by = process
-        database = self._handle()  # without the lock: a cluster that is away is away for each
+        database = self._handle()  # without the lock: each thread waits for the cluster by itself
         if self._database is None:
             self._database = database
 
     def _handle(self) -> Any:
-        """Open the cluster and hear from it once."""
+        """Open the cluster and wait for its first answer."""
         reason = f"no answer within {self.connect_timeout_seconds} seconds"
         try:
             database = fdb.open(self.cluster_file)
@@ -107,7 +108,7 @@ def _forked(opened_by: int | None, process: int) -> ForkedEngine:
 
 
 def load_binding() -> None:
-    """Load FoundationDB's client library, and select the API version if nobody has.
+    """Load FoundationDB's client library, and select the API version if the project has not.
 
     Raises:
         ClientLibraryMissing: It cannot be loaded, or is older than the binding.
@@ -118,7 +119,7 @@ def load_binding() -> None:
         if not fdb.is_api_version_selected():
             fdb.api_version(API_VERSION)
     except Exception as error:  # the binding raises nothing more precise
-        logger.error("the client library cannot be loaded", extra={"reason": str(error)})  # noqa: TRY400  # the text says it all
+        logger.error("the client library cannot be loaded", extra={"reason": str(error)})  # noqa: TRY400  # its text says all
         raise ClientLibraryMissing(reason=str(error)) from error
 
 

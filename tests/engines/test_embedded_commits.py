@@ -95,7 +95,7 @@ def test_conflicts_within_a_group(database, put):
     assert database[b"b"] == b"1"
     assert database[b"d"] is None
     assert transactions[1].get_committed_version() == -1
-    orders = [transactions[index]._commit.stamp[-1] for index in (0, 2, 4)]
+    orders = [transactions[index]._state._request.stamp[-1] for index in (0, 2, 4)]
     assert orders == [0, 1, 2]
 
 
@@ -207,7 +207,7 @@ def test_a_commit_ended_by_another_thread_stops_waiting(database, held, end, cod
     )
     leader.start()
     wait_until(lambda: database.committer._leader)
-    request = ended._commit
+    request = ended._state._request
     follower.start()
     wait_until(lambda: request.waiter is not None)
     end(ended)

@@ -1,4 +1,4 @@
-"""What must not grow, and what must not hurt a commit: the log, old snapshots, the bells."""
+"""What must not grow, and what must not hurt a commit: the log, old snapshots, the watches."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ say("fired")
     for _ in range(3):
         run(database, lambda transaction: transaction.add(b"count", b"\x01"))
     for _ in range(100_000):  # more than a pipe takes
-        database._bells.ring()
+        database._notifier.notify()
     run(database, lambda transaction: transaction.set(b"last", b"1"))
     assert pipe.exists()
     watcher.go_on()

@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, watches
-from fdbqueue.engines.embedded.watches import Bells, _Pipe
+from fdbqueue.engines.embedded.watches import Notifier, _Pipe
 from tests.engines.children import run, wait_until
 
 _DEADLINE_SECONDS = 30
@@ -282,23 +282,23 @@ def test_a_new_pipe_is_never_taken_for_a_dead_one(database, path):
     directory = str(path) + "-sync"
     stop = threading.Event()
 
-    def ring():
+    def notify():
         while not stop.is_set():
-            with closing(Bells(directory)) as bells:
-                bells.ring()
+            with closing(Notifier(directory)) as notifier:
+                notifier.notify()
 
-    ringing = threading.Thread(target=ring)
-    ringing.start()
+    notifying = threading.Thread(target=notify)
+    notifying.start()
     try:
         for _ in range(300):
             pipe = _Pipe(directory)
-            with closing(Bells(directory)) as bells:
-                bells.ring()
+            with closing(Notifier(directory)) as notifier:
+                notifier.notify()
             assert pipe.wait(_DEADLINE_SECONDS)
             pipe.remove()
     finally:
         stop.set()
-        ringing.join()
+        notifying.join()
 
 
 def test_an_error_of_the_file_is_no_watch(tmp_path):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from fdbqueue.engines.embedded.database import Database, open
 from fdbqueue.engines.embedded.errors import FDBError, predicates
-from fdbqueue.engines.embedded.reads import StreamingMode
+from fdbqueue.engines.embedded.range_result import StreamingMode
 from fdbqueue.engines.embedded.selectors import KeySelector
 from fdbqueue.engines.embedded.transaction import Transaction
 

@@ -1,4 +1,4 @@
-"""How long ``on_error`` waits before a transaction is run again."""
+"""The pauses of ``on_error`` before a transaction is run again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Backoff:
 
         Args:
             code: The error's.
-            retry_limit: How many retries there may be, -1 for any number.
+            retry_limit: How many retries there may be, -1 for no limit.
             longest_seconds: No pause is longer.
 
         Raises:

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_GROUP_BYTES = 16_000_000
 _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
-#: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: not for this commit alone.
+#: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
@@ -102,7 +102,7 @@ class CommitRequest:
         self.stamped_ranges: list[Range] = []
         #: The code that refuses it, once its group has taken effect.
         self.refusal: int | None = None
-        #: An exception took its thread away while it waited.
+        #: Its thread left by an exception while it waited.
         self.is_abandoned = False
         self.waiter: queue.SimpleQueue[None] | None = None
 
@@ -149,6 +149,9 @@ class Committer:
     def __init__(self, store: Store, committed: Callable[[], None]) -> None:
         self._store = store
         self._committed = committed
+        self._start_empty()
+
+    def _start_empty(self) -> None:
         self._mutex = threading.Lock()
         #: The line: all that were not told yet how they ended, and some that were.
         self._requests: collections.deque[CommitRequest] = collections.deque()
@@ -161,7 +164,7 @@ class Committer:
         self._pruned_at = 0
 
     def submit(self, request: CommitRequest) -> None:
-        """Ask for a commit; it runs when somebody waits for it or for another one."""
+        """Ask for a commit; it runs when a thread waits for it or for another one."""
         with self._mutex:
             self._requests.append(request)
 
@@ -220,13 +223,14 @@ class Committer:
                 self._leader = None
         self._wake_all()
 
-    def disown(self) -> None:
-        """Report 1021 for the commits still to run; a forked child's parent runs them.
+    def forget(self) -> None:
+        """Start anew in a forked child, and report 1021 for the commits still to run.
 
-        Takes no lock: a thread that did not come along may hold it.
+        The parent runs them. Takes no lock: a thread that did not come along may hold it.
         """
         for request in self._requests:
             request.end(FDBError(1021))
+        self._start_empty()
 
     def _register(self, request: CommitRequest) -> None:
         """Let the request's thread be woken by its leader, or by one that gives up the lead."""
@@ -260,7 +264,7 @@ class Committer:
                 self._tell_group()
             if not request.done:
                 self._store.write(request.deadline, self._run)
-        except (FDBError, EngineUnavailable) as error:  # its turn did not come
+        except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:
             if not self._is_announced:
@@ -275,7 +279,7 @@ class Committer:
         self._is_announced = True
 
     def _take_group(self) -> _Group:
-        """Return the first of the line, within a group's limits; they stay in it."""
+        """Return the first requests of the line, within a group's limits; they stay in the line."""
         requests: list[CommitRequest] = []
         size = 0
         with self._mutex:
@@ -289,7 +293,7 @@ class Committer:
         return _Group(requests)
 
     def _leave_line(self) -> None:
-        """Take away from the line's front what was told how it ended, or is abandoned."""
+        """Remove the requests at the line's front that have ended or are abandoned."""
         requests = self._requests
         while requests and (requests[0].done or requests[0].is_abandoned):
             requests.popleft()
@@ -313,7 +317,7 @@ class Committer:
             self._store.keep_log_small(connection)
 
     def _tell_group(self) -> None:
-        """Tell the requests of the last group how it ended, those that were not told yet.
+        """Tell the requests of the last group that were not told yet how it ended.
 
         Where an exception came before its end they are still in the line, and run again.
         """
@@ -339,7 +343,7 @@ class Committer:
         return error
 
     def _apply(self, connection: sqlite3.Connection, group: _Group) -> None:
-        """Write what the group's requests do, but for those that conflict."""
+        """Write what the group's requests do, except those that conflict."""
         newest, *row = connection.execute(_NEWEST).fetchone()
         anchor = clock.Anchor(*row)
         version, new_anchor = clock.next_version(anchor, newest)
@@ -349,16 +353,21 @@ class Committer:
         earlier: list[RangeSet] = []
         group.accepted = 0
         for request in group.requests:
-            request.refusal = history.conflict(request) or _conflict(earlier, request.read_ranges)
-            if request.refusal:
-                continue
+            if request.read_ranges:
+                request.refusal = history.conflict(request) or _conflict(
+                    earlier, request.read_ranges
+                )
+                if request.refusal:
+                    continue
             request.version = version
             if request.read_version is None:  # a commit that has read nothing reads now
                 request.read_version = newest
             request.stamp = version.to_bytes(8, "big") + group.accepted.to_bytes(2, "big")
             stamped = changes.add(request.mutations, request.stamp)
-            request.stamped_ranges = [(key, after(key)) for key in stamped]
-            ranges = request.write_ranges + request.stamped_ranges
+            ranges = request.write_ranges
+            if stamped:
+                request.stamped_ranges = [(key, after(key)) for key in stamped]
+                ranges = ranges + request.stamped_ranges
             group.accepted += 1
             written.extend(ranges)
             if len(group.requests) > 1:
@@ -402,7 +411,7 @@ class _History:
     def conflict(self, request: CommitRequest) -> int | None:
         """Return the code that refuses the request: 1020, 1007, or None."""
         read_version = request.read_version
-        if not request.read_ranges or read_version is None or read_version >= self._newest:
+        if read_version is None or read_version >= self._newest:
             return None
         if read_version < self._loaded_from:
             (oldest,) = self._connection.execute("SELECT min(version) FROM commits").fetchone()

@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
-import time
 import weakref
 from collections import deque
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.futures import Value
-from fdbqueue.engines.embedded.options import DatabaseDefaults, DatabaseOptions
-from fdbqueue.engines.embedded.single_operations import SingleOperations
-from fdbqueue.engines.embedded.snapshots import Snapshot
+from fdbqueue.engines.embedded.futures import Future, KeyValue, Value
+from fdbqueue.engines.embedded.option_values import DatabaseDefaults
+from fdbqueue.engines.embedded.options import DatabaseOptions
+from fdbqueue.engines.embedded.range_result import StreamingMode
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
-from fdbqueue.engines.embedded.watches import Bells, WatchRegistry
+from fdbqueue.engines.embedded.watches import Notifier, Watch, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL"}
-_FUTURE_VERSION_SECONDS = 1.0
-_FUTURE_VERSION_POLL_SECONDS = 0.01
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Database(SingleOperations):
+def _alone(
+    method: Callable[Concatenate[Transaction, P], T],
+) -> Callable[Concatenate[Database, P], T]:
+    """Return a database's method that calls a transaction's in a transaction of its own."""
+
+    @functools.wraps(method)
+    def run(self: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._transact(lambda tr: method(tr, *args, **kwargs))
+
+    return run
+
+
+class Database:
     """A FoundationDB database in one SQLite file, shared by threads and processes.
 
     Made by :func:`open`. Its file is opened on first use.
@@ -38,11 +53,11 @@ class Database(SingleOperations):
         self.durability = durability
         self.defaults = DatabaseDefaults()
         self._store = Store(path, _SYNCHRONOUS[durability])
-        self._bells = Bells(self._store.sync_directory, self._store.doubt_locks)
+        self._notifier = Notifier(self._store.sync_directory, self._store.doubt_locks)
         self.watches = WatchRegistry(self._store)
-        self.committer = Committer(self._store, self._bells.ring)
-        # only noted: a finalizer may run in any thread, amid whatever that is doing
-        weakref.finalize(self, _unused.append, (self._store, self._bells)).atexit = False
+        self.committer = Committer(self._store, self._notifier.notify)
+        # only noted: a finalizer may run in any thread, in the middle of anything
+        weakref.finalize(self, _unused.append, (self._store, self._notifier)).atexit = False
 
     def __repr__(self) -> str:
         return f"<embedded Database {self.path!r}>"
@@ -56,24 +71,13 @@ class Database(SingleOperations):
         """Return a new transaction; it gets its read version when it first reads."""
         if _unused:
             _close_unused()
-        return Transaction(self)
-
-    def open_snapshot(self, version: int | None) -> Snapshot:
-        """Open what a transaction reads from: the newest version, or a given one."""
-        give_up_at = time.monotonic() + _FUTURE_VERSION_SECONDS
-        while True:
-            try:
-                return self._store.snapshot(version)
-            except FDBError as error:
-                if error.code != 1009 or time.monotonic() > give_up_at:
-                    raise
-            time.sleep(_FUTURE_VERSION_POLL_SECONDS)
+        return Transaction(self._store, self.committer, self.watches, self.defaults)
 
     def get_client_status(self) -> Value:
         """Return, as JSON, whether the file can be read: ``{"Healthy": true}``."""
         status = b'{"Healthy": true}'
         try:
-            self.open_snapshot(None).release()
+            self._store.snapshot().release()
         except (FDBError, EngineUnavailable):
             status = b'{"Healthy": false}'
         return Value(status)  # type: ignore[arg-type]  # it holds the bytes
@@ -94,16 +98,111 @@ class Database(SingleOperations):
             finally:  # an interrupt may have kept it from that
                 self.after_fork_in_parent()
 
-    # A process that forks must hand no SQLite connection and no lock to its child.
+    # The methods of a transaction, each in a transaction of its own
+
+    def get(self, key: Any) -> bytes | None:
+        """Read one key; None where it is absent."""
+        return self._transact(lambda tr: tr.get(key).value)
+
+    def get_key(self, key_selector: Any) -> bytes | None:
+        r"""Find a selector's key: empty before the first key, ``\xff`` after the last."""
+        return self._transact(lambda tr: tr.get_key(key_selector).value)
+
+    def get_range(
+        self,
+        begin: Any,
+        end: Any,
+        limit: int = 0,
+        reverse: bool = False,
+        streaming_mode: int = StreamingMode.want_all,
+    ) -> list[KeyValue]:
+        """Read the rows of a range."""
+        return self._transact(
+            lambda tr: tr.get_range(begin, end, limit, reverse, streaming_mode).to_list()
+        )
+
+    def get_range_startswith(self, prefix: Any, *args: Any, **kwargs: Any) -> list[KeyValue]:
+        """Read the rows whose keys start with ``prefix``."""
+        return self._transact(lambda tr: tr.get_range_startswith(prefix, *args, **kwargs).to_list())
+
+    @overload
+    def __getitem__(self, key: slice) -> list[KeyValue]: ...
+
+    @overload
+    def __getitem__(self, key: Any) -> bytes | None: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self.get_range(key.start, key.stop, reverse=(key.step == -1))
+        return self.get(key)
+
+    def get_and_watch(self, key: Any) -> tuple[Value, Watch | Future[None]]:
+        """Read a key; return its value and a future that is ready once that has changed."""
+        return self._transact(lambda tr: (tr.get(key), tr.watch(key)))
+
+    def set_and_watch(self, key: Any, value: Any) -> Watch | Future[None]:
+        """Set a key; return a future that is ready once its value has changed again."""
+
+        def run(tr: Transaction) -> Watch | Future[None]:
+            tr.set(key, value)
+            return tr.watch(key)
+
+        return self._transact(run)
+
+    def clear_and_watch(self, key: Any) -> Watch | Future[None]:
+        """Clear a key; return a future that is ready once it has a value again."""
+
+        def run(tr: Transaction) -> Watch | Future[None]:
+            tr.clear(key)
+            return tr.watch(key)
+
+        return self._transact(run)
+
+    set = _alone(Transaction.set)
+    clear = _alone(Transaction.clear)
+    clear_range = _alone(Transaction.clear_range)
+    clear_range_startswith = _alone(Transaction.clear_range_startswith)
+    __setitem__ = _alone(Transaction.__setitem__)
+    __delitem__ = _alone(Transaction.__delitem__)
+    add = bit_add = _alone(Transaction.add)
+    bit_and = bit_bit_and = _alone(Transaction.bit_and)
+    bit_or = bit_bit_or = _alone(Transaction.bit_or)
+    bit_xor = bit_bit_xor = xor = _alone(Transaction.bit_xor)
+    max = bit_max = _alone(Transaction.max)
+    min = bit_min = _alone(Transaction.min)
+    byte_max = bit_byte_max = _alone(Transaction.byte_max)
+    byte_min = bit_byte_min = _alone(Transaction.byte_min)
+    append_if_fits = bit_append_if_fits = _alone(Transaction.append_if_fits)
+    compare_and_clear = bit_compare_and_clear = _alone(Transaction.compare_and_clear)
+    set_versionstamped_key = bit_set_versionstamped_key = _alone(Transaction.set_versionstamped_key)
+    set_versionstamped_value = bit_set_versionstamped_value = _alone(
+        Transaction.set_versionstamped_value
+    )
+
+    def _transact(self, function: Callable[[Transaction], T]) -> T:
+        """Run a function in a transaction, again where that may help, and commit.
+
+        As with the binding, this includes an outcome that is unknown (1021).
+        """
+        transaction = self.create_transaction()
+        while True:
+            try:
+                result = function(transaction)
+                transaction.commit().wait()
+                return result
+            except FDBError as error:
+                transaction.on_error(error).wait()
+
+    # Forks: a process that forks must hand no SQLite connection and no lock to its child.
 
     def before_fork(self) -> None:
-        """Let no commit run, and close the file; may be called again where it was interrupted."""
+        """Stop commits and close the file; call it again where it was interrupted."""
         self.committer.quiesce()
         self._store.pause()
-        self._bells.close()
+        self._notifier.close()
 
     def after_fork_in_parent(self) -> None:
-        """Go on; calling it again does no harm."""
+        """Let commits go on; may be called twice."""
         self._store.resume()
         self.committer.resume()
 
@@ -111,25 +210,24 @@ class Database(SingleOperations):
         """Start with nothing of the parent's threads, watches and commits."""
         self._store.resume()
         self.watches.forget()
-        self.committer.disown()
-        self.committer = Committer(self._store, self._bells.ring)
+        self.committer.forget()
 
 
-#: The files of databases that nobody refers to any more, until they are closed.
-_unused: deque[tuple[Store, Bells]] = deque()
+#: The files of databases that no object refers to any more, until they are closed.
+_unused: deque[tuple[Store, Notifier]] = deque()
 
 
 def _close_unused() -> None:
-    """Close the files of databases that nobody refers to any more."""
+    """Close the files of databases that no object refers to any more."""
     with _databases_lock:
         while _unused:
-            store, bells = _unused[0]
+            store, notifier = _unused[0]
             store.is_retired = True
             try:
                 store.pause()
             finally:
                 store.resume()
-            bells.close()
+            notifier.close()
             _unused.popleft()
 
 
@@ -151,7 +249,7 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
             the process does not.
 
     Raises:
-        ConfigurationError: Another durability, or a path that is no file's.
+        ConfigurationError: Another durability, or a path that does not name a file.
     """
     name = os.fspath(path)
     if not name or name.startswith((":memory:", "file:")):
@@ -205,3 +303,8 @@ os.register_at_fork(
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,
 )
+
+
+# The binding has these as well, for getattr(): they are words of Python.
+setattr(Database, "and", Database.bit_and)
+setattr(Database, "or", Database.bit_or)

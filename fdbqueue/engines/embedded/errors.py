@@ -85,7 +85,7 @@ class FDBError(Exception):
 
 
 def anew(error: Exception) -> Exception:
-    """Return an error to raise for one that is kept: the engine's own as a new one.
+    """Return an error to raise in place of one that is kept: a new one, where it is the engine's.
 
     An error's traceback holds the frames it went through, and those hold what keeps the error:
     a cycle, on which hangs all that the callers had in their hands.

@@ -25,9 +25,9 @@ MARK = "used"
 #: In ``-sync``: the lock files that order the writers.
 LOCKS = ("turnstile", "turn")
 #: A directory's time stamp may stand still this long while its content changes.
-_STAMP_GRANULARITY_NS = 50_000_000
+STAMP_GRANULARITY_NS = 50_000_000
 _LOST = "{} was deleted, moved or replaced while it was in use"
-_MISSING = "the file is missing or empty, which -sync beside it says was in use"
+_MISSING = "the file is missing or empty, but the folder -sync beside it says that it was in use"
 
 
 class OpenFiles:
@@ -41,6 +41,7 @@ class OpenFiles:
         self._path = path
         self._directory = os.path.dirname(path) or os.curdir
         self._opened: dict[str, Identity] = {}
+        #: The directory's time stamp and inode since which all names lead to the opened files.
         self._unchanged: tuple[int, int] | None = None
 
     def opened(self, *suffixes: str) -> None:
@@ -53,7 +54,7 @@ class OpenFiles:
         self._opened = {suffix: found for suffix, found in self._opened.items() if not suffix}
 
     def forget(self) -> None:
-        """Expect nothing: take the files that will be there."""
+        """Forget all files; those that are there at the next use are taken."""
         self._opened = {}
 
     def check(self) -> None:
@@ -71,16 +72,16 @@ class OpenFiles:
         stamp = found.st_mtime_ns, found.st_ino
         if stamp == self._unchanged:
             return
+        self._unchanged = None
         for suffix, identity in self._opened.items():
             try:
                 is_same = _identity(self._path + suffix) == identity
             except OSError:
                 is_same = False
             if not is_same:
-                self._unchanged = None
                 raise EngineUnavailable(path=self._path, reason=_LOST.format(suffix or "the file"))
-        is_settled = time.time_ns() - found.st_mtime_ns > _STAMP_GRANULARITY_NS
-        self._unchanged = stamp if is_settled else None
+        if time.time_ns() - found.st_mtime_ns > STAMP_GRANULARITY_NS:
+            self._unchanged = stamp
 
 
 def _identity(path: str) -> Identity:
@@ -134,7 +135,7 @@ def _found(path: str) -> str:
 
 
 def obstacle_to_writing(path: str) -> str | None:
-    """Return what keeps this process from writing a file that is there, None if nothing does."""
+    """Return why this process cannot write a file that exists, None where it can."""
     if not os.path.exists(path):
         return None
     directory = os.path.dirname(path)
@@ -146,7 +147,7 @@ def obstacle_to_writing(path: str) -> str | None:
         needed.append(path + SYNC if os.path.isdir(path + SYNC) else directory)
     for name in needed:
         if not os.access(name, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            if not os.path.lexists(name):  # another process has closed its files since: look anew
+            if not os.path.lexists(name):  # another process has closed its files since: look again
                 return obstacle_to_writing(path)
             return f"{name} may not be written"
     return None
@@ -201,6 +202,6 @@ def _settled_state(path: str) -> tuple[int, ...]:
     while True:
         state = _state(path)
         since = time.time_ns() - state[-1]
-        if not 0 <= since < _STAMP_GRANULARITY_NS:
+        if not 0 <= since < STAMP_GRANULARITY_NS:
             return state
-        time.sleep((_STAMP_GRANULARITY_NS - since) / 1e9)
+        time.sleep((STAMP_GRANULARITY_NS - since) / 1e9)

@@ -26,7 +26,7 @@ def _call(callback: Callable[[Any], object], future: Any) -> None:
     """Run a callback; as with the binding, what it raises is reported and goes no further."""
     try:
         callback(future)
-    except Exception:  # it is no concern of who completed the future
+    except Exception:  # the thread that completed the future goes on
         logger.exception("a callback of a future failed")
 
 
@@ -55,7 +55,7 @@ class Future(Generic[T]):
         """Return when the future is ready, raising no error of its own."""
 
     def cancel(self) -> None:
-        """Give the result up; without effect once it is there."""
+        """Cancel the operation; without effect once it is ready."""
 
     def on_ready(self, callback: Callable[[Future[T]], object]) -> None:
         """Call ``callback(self)`` once ready: now, or later from another thread."""
@@ -79,7 +79,7 @@ class Future(Generic[T]):
         return ready.get()
 
     def cancelled(self) -> bool:
-        """Tell whether the future was given up before it was ready."""
+        """Tell whether the future was cancelled before it was ready."""
         return self.is_ready() and getattr(self.exception(), "code", None) == 1101
 
     def result(self) -> T:
@@ -108,7 +108,9 @@ class WorkFuture(Future[T]):
     def wait(self) -> T:
         """Return the result, or raise the error."""
         self.block_until_ready()
-        return super().wait()
+        if self._error is not None:
+            raise anew(self._error)
+        return self._result  # type: ignore[return-value]  # None is a result of Future[None]
 
     def is_ready(self) -> bool:
         """Do the work, and say so."""
@@ -212,7 +214,7 @@ class Delay(Future[None]):
 class Value(Future["Value"]):
     """A value or key read from the database, usable wherever its bytes are.
 
-    As with the binding ``isinstance(value, bytes)`` holds, but it is no ``bytes``: convert
+    As with the binding ``isinstance(value, bytes)`` holds, but it is not a ``bytes``: convert
     with ``bytes(value)`` where the bytes themselves are needed. An absent value equals
     None, and :meth:`present` says so.
     """
@@ -230,7 +232,8 @@ class Value(Future["Value"]):
 
     def wait(self) -> Value:
         """Return this object, its value known, or raise the read's error."""
-        _ = self.value
+        if self._error is not None:
+            raise anew(self._error)
         return self
 
     def present(self) -> bool:
@@ -353,6 +356,11 @@ class Versionstamp(Value):
         """The stamp; waits for the commit."""
         self.block_until_ready()
         return super().value
+
+    def wait(self) -> Value:
+        """Return this object once the commit has ended, or raise its error."""
+        self.block_until_ready()
+        return super().wait()
 
     def is_ready(self) -> bool:
         """Tell whether the commit has ended."""

@@ -1,21 +1,19 @@
 """The options of databases and transactions, under the binding's names.
 
-Options that ask a cluster for something a single file has no notion of (priorities,
-tracing, locality) are accepted and change nothing.
+Options about what a single file does not have (priorities, tracing, locality) are accepted
+and change nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.limits import (
-    KEYS_END,
-    SYSTEM_KEYS_END,
-    TRANSACTION_SIZE_LIMIT,
-)
+from fdbqueue.engines.embedded.limits import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT
+from fdbqueue.engines.embedded.option_values import DatabaseDefaults
+from fdbqueue.engines.embedded.state import TransactionState
 
 _INT_MAX = 2**31 - 1
 _MIN_SIZE_LIMIT = 32
@@ -79,45 +77,6 @@ _DATABASE_WITHOUT_EFFECT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Persistent:
-    """The options that outlive ``on_error``, and that a database sets as defaults."""
-
-    timeout_ms: int = 0
-    retry_limit: int = -1
-    max_retry_delay_ms: int = 1000
-    size_limit: int = TRANSACTION_SIZE_LIMIT
-
-
-@dataclass(slots=True)
-class OptionValues:
-    """The options in force for one transaction."""
-
-    persistent: Persistent
-    read_your_writes: bool = True
-    snapshot_read_your_writes: int = 1
-    skip_next_write_conflict: bool = False
-    used_during_commit_protection: bool = True
-    bypass_unreadable: bool = False
-    keys_end: bytes = KEYS_END
-    write_end: bytes = KEYS_END
-
-
-@dataclass(slots=True)
-class DatabaseDefaults:
-    """What a new transaction starts with."""
-
-    persistent: Persistent = Persistent()
-    snapshot_read_your_writes: int = 1
-
-    def start(self) -> OptionValues:
-        """Return a new transaction's options."""
-        return OptionValues(
-            persistent=self.persistent,
-            snapshot_read_your_writes=self.snapshot_read_your_writes,
-        )
-
-
 def checked(value: int, low: int, high: int = _INT_MAX) -> int:
     """Return an option's integer.
 
@@ -130,7 +89,7 @@ def checked(value: int, low: int, high: int = _INT_MAX) -> int:
 
 
 def _nothing(*_: Any) -> None:
-    """Accept an option that a single file has no use for."""
+    """Accept an option that changes nothing here."""
 
 
 class DatabaseOptions:
@@ -142,11 +101,11 @@ class DatabaseOptions:
         self._defaults = defaults
 
     def set_transaction_timeout(self, milliseconds: int) -> None:
-        """Set how long a transaction may take, 0 for ever."""
+        """Set how long a transaction may take; 0 for no limit."""
         self._set(timeout_ms=checked(milliseconds, 0))
 
     def set_transaction_retry_limit(self, retries: int) -> None:
-        """Set how often ``on_error`` lets a transaction be run again, -1 for ever."""
+        """Set how often ``on_error`` lets a transaction be run again; -1 for no limit."""
         self._set(retry_limit=checked(retries, -1))
 
     def set_transaction_max_retry_delay(self, milliseconds: int) -> None:
@@ -154,7 +113,7 @@ class DatabaseOptions:
         self._set(max_retry_delay_ms=checked(milliseconds, 0))
 
     def set_transaction_size_limit(self, size: int) -> None:
-        """Set the most bytes a transaction may have."""
+        """Set how many bytes a transaction may have at most."""
         self._set(size_limit=checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT))
 
     def set_snapshot_ryw_enable(self) -> None:
@@ -180,26 +139,22 @@ class TransactionOptions:
     A timeout, a retry limit, a retry delay and a size limit also outlive ``on_error``.
     """
 
-    __slots__ = ("_transaction",)
+    __slots__ = ("_state",)
 
-    def __init__(self, transaction: Any) -> None:
-        self._transaction = transaction
-
-    @property
-    def _values(self) -> OptionValues:
-        return self._transaction.option_values
+    def __init__(self, state: TransactionState) -> None:
+        self._state = state
 
     def set_timeout(self, milliseconds: int) -> None:
-        """Fail with 1031 once this much time has passed since creation, 0 for never.
+        """Fail with 1031 once this much time has passed since creation; 0 for never.
 
-        It gives no guarantee: a commit that timed out may take effect all the same.
+        A commit that timed out may take effect all the same.
         """
         timeout_ms = checked(milliseconds, 0)
-        self._transaction.note_timeout()  # one that has passed cannot be taken back
+        self._state.note_timeout()  # a timeout that has passed cannot be undone
         self._set(timeout_ms=timeout_ms)
 
     def set_retry_limit(self, retries: int) -> None:
-        """Let ``on_error`` fail after this many retries, -1 for never."""
+        """Let ``on_error`` fail after this many retries; -1 for no limit."""
         self._set(retry_limit=checked(retries, -1))
 
     def set_max_retry_delay(self, milliseconds: int) -> None:
@@ -207,43 +162,43 @@ class TransactionOptions:
         self._set(max_retry_delay_ms=checked(milliseconds, 0))
 
     def set_size_limit(self, size: int) -> None:
-        """Set the most bytes the transaction may have."""
+        """Set how many bytes the transaction may have at most."""
         self._set(size_limit=checked(size, _MIN_SIZE_LIMIT, TRANSACTION_SIZE_LIMIT))
 
     def set_read_your_writes_disable(self) -> None:
-        """Read past the transaction's own writes; 2000 after a read or a write."""
-        self._transaction.disable_read_your_writes()
+        """Let reads not see the transaction's own writes; 2000 after a read or a write."""
+        self._state.disable_read_your_writes()
 
     def set_snapshot_ryw_enable(self) -> None:
         """Let snapshot reads see the transaction's own writes (the default)."""
-        self._values.snapshot_read_your_writes += 1
+        self._state.options.snapshot_read_your_writes += 1
 
     def set_snapshot_ryw_disable(self) -> None:
         """Keep the transaction's own writes from its snapshot reads."""
-        self._values.snapshot_read_your_writes -= 1
+        self._state.options.snapshot_read_your_writes -= 1
 
     def set_next_write_no_write_conflict_range(self) -> None:
-        """Let the next write conflict with nobody's reads."""
-        self._values.skip_next_write_conflict = True
+        """Let the next write conflict with no other transaction's reads."""
+        self._state.options.skip_next_write_conflict = True
 
     def set_used_during_commit_protection_disable(self) -> None:
         """Let a use during the commit fail alone, without failing the commit."""
-        self._values.used_during_commit_protection = False
+        self._state.options.used_during_commit_protection = False
 
     def set_bypass_unreadable(self) -> None:
         """Let ``get`` return what is known now of a value that the commit will complete."""
-        self._values.bypass_unreadable = True
+        self._state.options.bypass_unreadable = True
 
     def set_read_system_keys(self) -> None:
         r"""Allow reads of the keys from ``\xff`` on."""
-        self._values.keys_end = SYSTEM_KEYS_END
+        self._state.options.keys_end = SYSTEM_KEYS_END
 
     def set_access_system_keys(self) -> None:
         r"""Allow reads and writes of the keys from ``\xff`` on."""
-        self._values.keys_end = self._values.write_end = SYSTEM_KEYS_END
+        self._state.options.keys_end = self._state.options.write_end = SYSTEM_KEYS_END
 
     def _set(self, **changes: int) -> None:
-        self._values.persistent = replace(self._values.persistent, **changes)
+        self._state.options.persistent = replace(self._state.options.persistent, **changes)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name in _WITHOUT_EFFECT:

@@ -1,4 +1,4 @@
-"""Sets of half-open key ranges: what was cleared, what may not be read, what conflicts."""
+"""Sets of half-open key ranges: keys that were cleared, cannot be read, or conflict."""
 
 from __future__ import annotations
 

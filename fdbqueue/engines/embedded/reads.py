@@ -1,191 +1,231 @@
-"""The reading half of the transaction API, shared by transactions and their snapshots."""
+"""The reads of a transaction: of one version, with its own writes over it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.futures import Future, KeyValue, Value
-from fdbqueue.engines.embedded.limits import KEYS_END
+from fdbqueue.engines.embedded import special_keys
+from fdbqueue.engines.embedded.errors import FDBError, anew
+from fdbqueue.engines.embedded.futures import Future, Value
+from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.ranges import after
-from fdbqueue.engines.embedded.reading import Reading
-from fdbqueue.engines.embedded.selectors import (
-    KeySelector,
-    as_key,
-    as_selector,
-    first_after_prefix,
-)
-from fdbqueue.engines.embedded.view import RangeRead
+from fdbqueue.engines.embedded.selectors import KeySelector, is_within
+from fdbqueue.engines.embedded.snapshots import Snapshot
+from fdbqueue.engines.embedded.state import TransactionState
+from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.view import RangeRead, View
+from fdbqueue.exceptions import EngineUnavailable
 
-
-class StreamingMode:
-    """How much of a range each step of its iteration fetches."""
-
-    want_all = -2
-    iterator = -1
-    exact = 0
-    small = 1
-    medium = 2
-    large = 3
-    serial = 4
-
-
-_BYTES_WANTED = {
-    StreamingMode.want_all: 80_000,
-    StreamingMode.exact: 0,
-    StreamingMode.small: 256,
-    StreamingMode.medium: 1_000,
-    StreamingMode.large: 4_096,
-    StreamingMode.serial: 80_000,
-}
-_ITERATOR_BYTES = (4_096, 6_144, 9_216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000)
-
-
-class RangeResult:
-    """The rows of a range read, fetched as they are iterated; the first part at once."""
-
-    def __init__(
-        self,
-        reads: Reads,
-        begin: KeySelector,
-        end: KeySelector,
-        limit: int,
-        reverse: bool,
-        mode: int,
-    ) -> None:
-        self._reads = reads
-        self._begin = begin
-        self._end = end
-        self._limit = 0 if limit == -1 else limit  # both stand for no limit
-        self._reverse = reverse
-        self._mode = mode
-        self._first = self._fetch(begin, end, self._limit, mode, 1)
-
-    def to_list(self) -> list[KeyValue]:
-        """Return all rows."""
-        mode = self._mode
-        if mode == StreamingMode.iterator:
-            mode = StreamingMode.exact if self._limit > 0 else StreamingMode.want_all
-        return list(self._rows(mode))
-
-    def __iter__(self) -> Iterator[KeyValue]:
-        return self._rows(self._mode)
-
-    def _rows(self, mode: int) -> Iterator[KeyValue]:
-        begin, end, limit = self._begin, self._end, self._limit
-        part, step = self._first.wait(), 1
-        while True:
-            for key, value in part.rows:
-                yield KeyValue(key, value)
-            if not part.more or not part.rows or limit == len(part.rows):
-                return
-            limit = limit - len(part.rows) if limit else 0
-            step += 1
-            if self._reverse:
-                end = KeySelector(part.rows[-1][0], False, 1)
-            else:
-                begin = KeySelector(after(part.rows[-1][0]), False, 1)
-            part = self._fetch(begin, end, limit, mode, step).wait()
-
-    def _fetch(
-        self, begin: KeySelector, end: KeySelector, limit: int, mode: int, step: int
-    ) -> Future[RangeRead]:
-        if mode == StreamingMode.iterator:
-            wanted = _ITERATOR_BYTES[min(step, len(_ITERATOR_BYTES)) - 1]
-        elif mode == StreamingMode.exact and not limit:
-            return Future(error=FDBError(2210))
-        elif mode not in _BYTES_WANTED:
-            return Future(error=FDBError(2000))
-        else:
-            wanted = _BYTES_WANTED[mode]
-        return self._reads.fetch(begin, end, limit, wanted, self._reverse)
+T = TypeVar("T")
 
 
 class Reads:
-    """Read through a transaction: serializable reads, or snapshot reads that never conflict."""
+    """Read for a transaction, and add the read conflicts to its draft.
 
-    _snapshot: bool
+    The first read that the transaction's own writes do not answer opens the snapshot. Where
+    ``is_snapshot`` is true, a read adds no conflict.
 
-    def _reader(self) -> Reading:
-        raise NotImplementedError
+    Args:
+        state: The transaction's state.
+        store: Where to read.
+    """
 
-    def get(self, key: Any) -> Value:
-        """Read one key; the result equals None where it is absent."""
-        return self._reader().read_key(as_key(key), self._snapshot)
+    __slots__ = ("_state", "_store")
 
-    def get_key(self, key_selector: KeySelector) -> Value:
-        r"""Resolve a selector: the empty key before the first, ``\xff`` after the last."""
-        selector = as_selector(key_selector, b"")
-        return self._reader().read_selector(selector, self._snapshot)
+    def __init__(self, state: TransactionState, store: Store) -> None:
+        self._state = state
+        self._store = store
 
-    def get_range(
+    def key(self, key: bytes, is_snapshot: bool) -> Value:
+        """Read a key."""
+        refusal = 0 if key < self._state.options.keys_end else 2004
+        return self._read(Value, refusal, self._key, key, is_snapshot)
+
+    def _key(self, key: bytes, is_snapshot: bool) -> bytes | None:
+        if len(key) > KEY_SIZE_LIMIT:
+            return None
+        state = self._state
+        writes = state.draft.writes
+        if writes.entries or writes.cleared.begins or writes.unreadable.begins:
+            bypass_unreadable = state.options.bypass_unreadable
+            value = self._view(is_snapshot).get(key, bypass_unreadable=bypass_unreadable)
+        else:
+            value = self._stored().get(key)
+        if not is_snapshot:
+            state.draft.add_read_conflict(key, key + b"\x00")
+        return value
+
+    def selected_key(self, selector: KeySelector, is_snapshot: bool) -> Value:
+        """Find the key that a selector stands for."""
+        refusal = 0 if is_within(selector, self._state.options.keys_end) else 2004
+        return self._read(Value, refusal, self._selected_key, selector, is_snapshot)
+
+    def _selected_key(self, selector: KeySelector, is_snapshot: bool) -> bytes:
+        found = self._view(is_snapshot).get_key(selector)
+        if not is_snapshot and selector.offset > 0:
+            self._state.draft.add_read_conflict(selector.key, after(found))
+        elif not is_snapshot:
+            self._state.draft.add_read_conflict(found, selector.key)
+        return found
+
+    def rows(
         self,
-        begin: Any,
-        end: Any,
-        limit: int = 0,
-        reverse: bool = False,
-        streaming_mode: int = StreamingMode.iterator,
-    ) -> RangeResult:
-        """Read the rows of ``[begin, end)``, keys or selectors; None stands for either end."""
-        return RangeResult(
-            self,
-            as_selector(begin, b""),
-            as_selector(end, KEYS_END),
-            limit,
-            reverse,
-            streaming_mode,
+        begin: KeySelector,
+        end: KeySelector,
+        limit: int,
+        wanted: int,
+        reverse: bool,
+        is_snapshot: bool,
+    ) -> Future[RangeRead]:
+        """Read one part of a range.
+
+        Args:
+            begin: The first key.
+            end: The key after the last one.
+            limit: The most rows; 0 for no limit.
+            wanted: End the part at the row that reaches this many bytes; 0 for no limit.
+            reverse: Read from the end.
+            is_snapshot: Whether to add no read conflict.
+        """
+        keys_end = self._state.options.keys_end
+        refusal = 0 if limit >= 0 else 2012
+        if max(begin.key, end.key) > keys_end and not (
+            is_within(begin, keys_end) and is_within(end, keys_end)
+        ):
+            if special_keys.covers(begin, end):
+                return self._special_rows(begin.key, end.key, limit, reverse)
+            refusal = 2004
+        return self._read(
+            Future, refusal, self._rows, begin, end, limit, wanted, reverse, is_snapshot
         )
 
-    def get_range_startswith(self, prefix: Any, *args: Any, **kwargs: Any) -> RangeResult:
-        """Read the rows whose keys start with ``prefix``."""
-        prefix = as_key(prefix)
-        return self.get_range(prefix, first_after_prefix(prefix), *args, **kwargs)
+    def _rows(
+        self,
+        begin: KeySelector,
+        end: KeySelector,
+        limit: int,
+        wanted: int,
+        reverse: bool,
+        is_snapshot: bool,
+    ) -> RangeRead:
+        part = self._view(is_snapshot).get_range(begin, end, limit, wanted, reverse=reverse)
+        if part.conflict is not None and not is_snapshot:
+            self._state.draft.add_read_conflict(*part.conflict)
+        return part
 
-    def get_estimated_range_size_bytes(self, begin_key: Any, end_key: Any) -> Future[int]:
-        """Return how many bytes the keys and values of a range have now.
-
-        Here it is exact, and all of the range is read for it; a cluster estimates it.
-        """
-        if begin_key is None or end_key is None:
-            raise Exception("Invalid begin key or end key")  # noqa: TRY002  # as the binding does
-        return self._reader().range_size(as_key(begin_key), as_key(end_key))
-
-    def get_range_split_points(
-        self, begin_key: Any, end_key: Any, chunk_size: int
-    ) -> Future[list[bytes]]:
-        """Return keys that cut a range into parts of about ``chunk_size`` bytes, both ends too.
-
-        Here the parts are exact, and all of the range is read for them; a cluster estimates.
-        """
-        if begin_key is None or end_key is None or chunk_size <= 0:
-            raise Exception(  # noqa: TRY002  # as the binding does
-                "Invalid begin key, end key or chunk size"
-            )
-        return self._reader().split_points(as_key(begin_key), as_key(end_key), chunk_size)
-
-    def get_read_version(self) -> Future[int]:
-        """Return the version all reads of the transaction are of."""
-        return self._reader().read_version()
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            return self.get_range(key.start, key.stop, reverse=(key.step == -1))
-        return self.get(key)
-
-    def fetch(
-        self, begin: KeySelector, end: KeySelector, limit: int, wanted: int, reverse: bool
+    def _special_rows(
+        self, begin: bytes, end: bytes, limit: int, reverse: bool
     ) -> Future[RangeRead]:
-        """Read one part of a range, for :class:`RangeResult`."""
-        return self._reader().read_range(begin, end, limit, wanted, reverse, self._snapshot)
+        """Read special keys, also of a transaction that was cancelled or committed."""
+        state = self._state
+        with state.lock:
+            if state.deferred is not None:
+                return Future(error=state.deferred)
+            return Future(special_keys.read(state.draft, begin, end, limit, reverse=reverse))
 
+    def version(self) -> Future[int]:
+        """Return the version that the reads see, getting it where there is none yet."""
+        state = self._state
+        with state.lock:
+            try:
+                if state.deferred is not None:
+                    raise anew(state.deferred)
+                state.check_failure()
+                if state.draft.read_version is None:
+                    self._open()
+                return Future(state.draft.read_version)
+            except (FDBError, EngineUnavailable) as error:
+                return Future(error=error)
 
-class SnapshotReads(Reads):
-    """``transaction.snapshot``: the same reads, adding no read conflicts."""
+    def range_size(self, begin: bytes, end: bytes) -> Future[int]:
+        """Return the bytes of a range as it is now."""
+        return self._measure(begin, end, True, lambda stored: stored.size(begin, end))
 
-    def __init__(self, transaction: Reading) -> None:
-        self._transaction = transaction
-        self._snapshot = True
+    def split_points(self, begin: bytes, end: bytes, chunk_bytes: int) -> Future[list[bytes]]:
+        """Return the keys that cut a range, as it is now, into chunks."""
+        legal = max(begin, end) <= self._state.options.keys_end
+        return self._measure(
+            begin, end, legal, lambda stored: stored.split_points(begin, end, chunk_bytes)
+        )
 
-    def _reader(self) -> Reading:
-        return self._transaction
+    def _measure(
+        self, begin: bytes, end: bytes, legal: bool, measure: Callable[[Snapshot], T]
+    ) -> Future[T]:
+        """Look at what is stored now, which is not a read of the transaction."""
+        with self._state.lock:
+            try:
+                if begin > end:
+                    raise FDBError(2005)
+                self._state.check_usable()
+                if not legal:
+                    raise FDBError(2004)
+                stored = self._store.snapshot()
+                try:
+                    return Future(measure(stored))
+                finally:
+                    stored.release()
+            except (FDBError, EngineUnavailable) as error:
+                return Future(error=error)
+
+    def _read(
+        self,
+        future: Callable[..., Any],
+        refusal: int,
+        read: Callable[..., Any],
+        *arguments: Any,
+    ) -> Any:
+        """Return the future of a read, with its result or its error.
+
+        Args:
+            future: The future's class.
+            refusal: The error's code where the arguments are wrong, otherwise 0. Such an error
+                does not fail the commit, unlike one of the read itself.
+            read: Called with the arguments.
+            arguments: What to read.
+        """
+        state = self._state
+        with state.lock:
+            try:
+                state.check_usable()
+                if refusal:
+                    raise FDBError(refusal)
+            except FDBError as error:
+                return future(error=error)
+            try:
+                return future(read(*arguments))
+            except (FDBError, EngineUnavailable) as error:
+                state.read_failure = anew(error)
+                return future(error=error)
+
+    def _view(self, is_snapshot: bool) -> View:
+        state = self._state
+        options = state.options
+        sees_writes = options.read_your_writes and (
+            not is_snapshot or options.snapshot_read_your_writes > 0
+        )
+        return View(
+            self._stored,
+            state.draft.writes if sees_writes else None,
+            options.keys_end,
+            is_open=state.snapshot is not None,
+        )
+
+    def _stored(self) -> Snapshot:
+        """Return what is stored, opening it where there is no snapshot yet."""
+        state = self._state
+        state.draft.has_read = True
+        snapshot = state.snapshot
+        if snapshot is None:
+            return self._open()
+        if snapshot.expired:
+            raise FDBError(1007)
+        return snapshot
+
+    def _open(self) -> Snapshot:
+        state = self._state
+        version = state.draft.read_version
+        snapshot = self._store.snapshot() if version is None else self._store.snapshot_at(version)
+        state.snapshot = snapshot
+        state.draft.read_version = snapshot.version
+        return snapshot

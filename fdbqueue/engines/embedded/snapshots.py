@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import sqlite3
 import threading
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.errors import FDBError
@@ -25,22 +24,6 @@ _CHUNKS = """
 """
 
 Row = tuple[bytes, bytes]
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def disk_errors(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function so that SQLite's failures come out as FDBError 1510."""
-
-    @functools.wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except sqlite3.Error as error:
-            raise FDBError(1510) from error
-
-    return run
 
 
 class Snapshot:
@@ -146,13 +129,14 @@ class Snapshot:
         with self._lock:
             self._give_back(self)
 
-    @disk_errors
     def _query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
         with self._lock:
             if self.connection is None:
                 raise FDBError(1007)
             try:
                 return self.connection.execute(sql, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise FDBError(1510) from error
             finally:
                 if self._check is not None:
                     self._check()

@@ -8,17 +8,16 @@ this range is there, and only as a range between keys.
 
 from __future__ import annotations
 
-from fdbqueue.engines.embedded.attempt import Attempt
+from fdbqueue.engines.embedded.commit_draft import CommitDraft
 from fdbqueue.engines.embedded.limits import SYSTEM_KEYS_END
 from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
 from fdbqueue.engines.embedded.selectors import KeySelector, first_after_prefix
 from fdbqueue.engines.embedded.view import RangeRead
-from fdbqueue.engines.embedded.writes import stamped
+from fdbqueue.engines.embedded.writes import STAMP_BYTES, stamped
 
 WRITE_CONFLICT_RANGES = b"\xff\xff/transaction/write_conflict_range/"
 
 _LAST = first_after_prefix(WRITE_CONFLICT_RANGES)
-_STAMP_BYTES = 10
 
 
 def covers(begin: KeySelector, end: KeySelector) -> bool:
@@ -30,14 +29,14 @@ def covers(begin: KeySelector, end: KeySelector) -> bool:
     )
 
 
-def read(attempt: Attempt, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> RangeRead:
-    """Read the rows of ``[begin, end)``: no snapshot is needed, and nothing is depended on.
+def read(draft: CommitDraft, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> RangeRead:
+    """Read the rows of ``[begin, end)``, without a snapshot and without a read conflict.
 
     Args:
         limit: The most rows; 0 for no limit.
     """
     rows = []
-    for written_begin, written_end in _written(attempt):
+    for written_begin, written_end in _written(draft):
         rows.append((WRITE_CONFLICT_RANGES + written_begin, b"1"))
         if written_end < SYSTEM_KEYS_END:
             rows.append((WRITE_CONFLICT_RANGES + written_end, b"0"))
@@ -48,14 +47,14 @@ def read(attempt: Attempt, begin: bytes, end: bytes, limit: int, *, reverse: boo
     return RangeRead(rows[:limit] if more else rows, more, None)
 
 
-def _written(attempt: Attempt) -> RangeSet:
+def _written(draft: CommitDraft) -> RangeSet:
     return RangeSet.of(
-        [*attempt.write_conflicts, *(_stamped(key, attempt) for key in attempt.versionstamped_keys)]
+        [*draft.write_conflicts, *(_stamped(key, draft) for key in draft.versionstamped_keys)]
     )
 
 
-def _stamped(key: bytes, attempt: Attempt) -> Range:
+def _stamped(key: bytes, draft: CommitDraft) -> Range:
     """Return the keys that a versionstamped key may become."""
-    least = (attempt.read_version or 0).to_bytes(8, "big").ljust(_STAMP_BYTES, b"\x00")
-    end = after(stamped(key, b"\xff" * _STAMP_BYTES))
-    return stamped(key, least), min(end, attempt.options.keys_end)
+    least = (draft.read_version or 0).to_bytes(8, "big").ljust(STAMP_BYTES, b"\x00")
+    end = after(stamped(key, b"\xff" * STAMP_BYTES))
+    return stamped(key, least), min(end, draft.options.keys_end)

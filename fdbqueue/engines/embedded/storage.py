@@ -27,7 +27,7 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded import clock, files
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
-from fdbqueue.engines.embedded.snapshots import Snapshot, disk_errors
+from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.exceptions import EngineUnavailable
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,8 @@ _COMMITS_BETWEEN_LOOKS = 100
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 500"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _LOCK_POLL_SECONDS = 0.002
+_FUTURE_VERSION_SECONDS = 1.0
+_FUTURE_VERSION_POLL_SECONDS = 0.01
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
 
 
@@ -98,8 +100,8 @@ class Store:
         self._paused = False
         self._ready = False
         self._read_only = False
-        #: No object refers to its database any more: only a watching thread may still read, by
-        #: a connection that is closed after it.
+        #: No object refers to its database any more: only its watching thread may still read, by
+        #: a connection that is closed afterwards.
         self.is_retired = False
         self._idle: list[sqlite3.Connection] = []
         #: The snapshots that hold a connection, the oldest first.
@@ -114,43 +116,61 @@ class Store:
 
     # Snapshots
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
-        """Open a snapshot at the newest version, or share one open at ``version``.
+    def snapshot(self) -> Snapshot:
+        """Open a snapshot at the newest version.
+
+        Raises:
+            EngineUnavailable: The file cannot be opened, or is not where it was.
+        """
+        self._expire_old()
+        return self._open_snapshot()
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """Open a snapshot at a version, or share one; wait a moment for one still to come.
 
         Raises:
             FDBError: 1007 when the version is past and no snapshot of this process holds
                 it, 1009 when it is still to come.
             EngineUnavailable: The file cannot be opened, or is not where it was.
         """
-        self._expire_old()
-        if version is not None:
+        give_up_at = time.monotonic() + _FUTURE_VERSION_SECONDS
+        while True:
+            self._expire_old()
             for snapshot in list(self._snapshots):
                 if snapshot.version == version and snapshot.share():
                     return snapshot
-        snapshot = self._open_snapshot()
-        if version is not None and version != snapshot.version:
+            snapshot = self._open_snapshot()
             newest = snapshot.version
+            if newest == version:
+                return snapshot
             snapshot.release()
-            raise FDBError(1007 if version < newest else 1009)
-        return snapshot
+            if newest > version:
+                raise FDBError(1007)
+            if time.monotonic() > give_up_at:
+                raise FDBError(1009)
+            time.sleep(_FUTURE_VERSION_POLL_SECONDS)
 
-    @disk_errors
     def _open_snapshot(self) -> Snapshot:
         with self._opening:
             if not self._ready and not self.is_retired:
                 self._prepare()
             self.files.check()
-            connection, check = self._reader()
+            try:
+                connection, check = self._reader()
+            except sqlite3.Error as error:
+                raise FDBError(1510) from error
             snapshot = Snapshot(self.give_back, is_reusable=not self._read_only, check=check)
             if self._expiry is None:
                 self._await_expiry()
             self._snapshots[snapshot] = None
             try:
                 snapshot.begin(connection)
-            except BaseException:
+            except BaseException as error:
                 snapshot.connection = None
                 connection.close()
                 self._snapshots.pop(snapshot, None)
+                if isinstance(error, sqlite3.Error):
+                    raise FDBError(1510) from error
                 raise
             return snapshot
 
@@ -197,7 +217,7 @@ class Store:
         self._snapshots.pop(snapshot, None)
 
     def _await_expiry(self) -> None:
-        """See to it that a snapshot nobody releases ends: it keeps the log from shrinking."""
+        """End snapshots in time that are never released: they keep the log from shrinking."""
         expiry = threading.Timer(_EXPIRY_SECONDS, self._on_expiry)
         expiry.daemon = True
         with contextlib.suppress(RuntimeError):  # the interpreter is about to end
@@ -222,7 +242,7 @@ class Store:
         However it ends, no transaction stays open and the turn is free.
 
         Args:
-            deadline: When to stop waiting, on the monotonic clock; None to wait for ever.
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
             work: What it has not committed is rolled back.
 
         Raises:
@@ -240,7 +260,7 @@ class Store:
             try:
                 _take(turnstile, deadline)
                 _take(turn, deadline)
-            finally:  # of a lock that is not held nothing is let go
+            finally:  # unlocking what is not locked does nothing
                 fcntl.flock(turnstile, fcntl.LOCK_UN)
             self.files.check()
             try:
@@ -301,7 +321,7 @@ class Store:
         return connection
 
     def _prepare(self, *, to_write: bool = False) -> None:
-        """Open what is not open yet; what can only be read, until it is to be written."""
+        """Open the file, unless it is open; one that can only be read is opened again to write."""
         if self._ready and not (to_write and self._read_only):
             return
         with self._lock:
@@ -378,14 +398,14 @@ class Store:
         return os.open(os.path.join(self.sync_directory, name), os.O_RDWR | os.O_CREAT, 0o666)
 
     def _remove_locks(self) -> None:
-        """Leave nothing beside a file that is not ours."""
+        """Remove the lock files beside a file that is another program's."""
         with contextlib.suppress(OSError):
             for name in (*files.LOCKS, files.MARK):
                 os.unlink(os.path.join(self.sync_directory, name))
             os.rmdir(self.sync_directory)
 
     def pause(self) -> None:
-        """Close every connection and lock, and let nobody open one until :meth:`resume`.
+        """Close every connection and lock; no thread can open one until :meth:`resume`.
 
         Reads of open snapshots fail with 1007. The caller makes sure that no thread is
         writing, and resumes from the same thread, also where this is interrupted.
@@ -405,7 +425,7 @@ class Store:
             self._close_writer()
 
     def resume(self) -> None:
-        """Let everything be opened again after :meth:`pause`; calling it again does nothing."""
+        """Allow opening again after :meth:`pause`; may be called twice."""
         self._paused = False
         with contextlib.suppress(RuntimeError):  # not held any more
             while True:

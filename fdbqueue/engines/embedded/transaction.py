@@ -1,157 +1,309 @@
-"""Transactions of the embedded engine: the methods and meanings of ``fdb.Transaction``."""
+"""Transactions of the embedded engine: the methods and meanings of ``fdb.Transaction``.
+
+The methods check their arguments and call a part of the transaction: its reads
+(:mod:`fdbqueue.engines.embedded.reads`), or its state
+(:mod:`fdbqueue.engines.embedded.state`), which holds its writes, its conflict ranges and its
+options, and commits it.
+"""
 
 from __future__ import annotations
 
-import threading
-import time
-from typing import Any, Protocol
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
-from fdbqueue.engines.embedded.attempt import Attempt
-from fdbqueue.engines.embedded.backoff import Backoff
-from fdbqueue.engines.embedded.commits import CommitRequest, Committer
-from fdbqueue.engines.embedded.errors import FDBError, anew
-from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
-from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
-from fdbqueue.engines.embedded.mutators import Writes
-from fdbqueue.engines.embedded.options import (
-    DatabaseDefaults,
-    OptionValues,
-    TransactionOptions,
+from fdbqueue.engines.embedded.commit_draft import CommitDraft
+from fdbqueue.engines.embedded.commits import Committer
+from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp
+from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT, KEYS_END
+from fdbqueue.engines.embedded.option_values import DatabaseDefaults
+from fdbqueue.engines.embedded.options import TransactionOptions
+from fdbqueue.engines.embedded.range_result import RangeResult, StreamingMode
+from fdbqueue.engines.embedded.ranges import after
+from fdbqueue.engines.embedded.reads import Reads
+from fdbqueue.engines.embedded.selectors import (
+    as_key,
+    as_selector,
+    as_value,
+    first_after_prefix,
 )
-from fdbqueue.engines.embedded.reading import Reading, SnapshotSource
-from fdbqueue.engines.embedded.reads import Reads, SnapshotReads
-from fdbqueue.engines.embedded.selectors import as_key
+from fdbqueue.engines.embedded.state import TransactionState
+from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.exceptions import EngineUnavailable
 
-
-class Home(SnapshotSource, Protocol):
-    """The database of a transaction, as far as that needs it."""
-
-    defaults: DatabaseDefaults
-    watches: WatchRegistry
-    committer: Committer
+F = TypeVar("F", bound=Callable[[Any, Any, Any], None])
 
 
-class Transaction(Reads, Reading, Writes):
-    """One transaction: reads at one version, buffers writes, commits them all or none.
+class SnapshotTransaction:
+    """The reads of a transaction: ``transaction.snapshot``, which adds no read conflicts.
 
-    Serializable reads conflict at commit (1020) with what others wrote since; reads
-    through :attr:`snapshot` do not. An error of a write is raised by the next read or by
-    the commit, as with the binding. Threads may share a transaction.
+    Args:
+        reads: Reads for the transaction.
     """
 
-    _snapshot = False
-    _database: Home
+    _is_snapshot = True
 
-    def __init__(self, database: Home) -> None:
-        self._database = database
-        self._lock = threading.RLock()
-        self.option_values: OptionValues = database.defaults.start()
-        self._created_at = time.monotonic()
-        self._backoff = Backoff()
-        self._committed_version = -1
-        self._start()
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
 
-    def _start(self) -> None:
-        self._attempt = Attempt(self.option_values)
-        self._deferred: FDBError | None = None  # of a write
-        self._read_failure: Exception | None = None
-        self._failure: FDBError | None = None  # ends every use until a reset
-        self._commit: CommitRequest | None = None
-        self._commit_started = False
-        self._watches: list[Watch] = []
-        self._stamps: list[Versionstamp] = []
+    def get(self, key: Any) -> Value:
+        """Read one key; the result equals None where it is absent."""
+        if type(key) is not bytes:
+            key = as_key(key)
+        return self._reads.key(key, self._is_snapshot)
 
-    def __del__(self) -> None:
-        if self._view_source is not None:
-            self._view_source.release()
+    def get_key(self, key_selector: Any) -> Value:
+        r"""Find a selector's key: empty before the first key, ``\xff`` after the last."""
+        return self._reads.selected_key(as_selector(key_selector, b""), self._is_snapshot)
 
-    @property
-    def snapshot(self) -> SnapshotReads:
-        """The same reads, adding no read conflicts."""
-        return SnapshotReads(self)
+    def get_range(
+        self,
+        begin: Any,
+        end: Any,
+        limit: int = 0,
+        reverse: bool = False,
+        streaming_mode: int = StreamingMode.iterator,
+    ) -> RangeResult:
+        """Read the rows of ``[begin, end)``, keys or selectors; None stands for either end."""
+        return RangeResult(
+            self._reads,
+            self._is_snapshot,
+            as_selector(begin, b""),
+            as_selector(end, KEYS_END),
+            limit,
+            reverse,
+            streaming_mode,
+        )
+
+    def get_range_startswith(self, prefix: Any, *args: Any, **kwargs: Any) -> RangeResult:
+        """Read the rows whose keys start with ``prefix``, otherwise as :meth:`get_range`."""
+        prefix = as_key(prefix)
+        return self.get_range(prefix, first_after_prefix(prefix), *args, **kwargs)
+
+    def get_estimated_range_size_bytes(self, begin_key: Any, end_key: Any) -> Future[int]:
+        """Return how many bytes the keys and values of a range have now.
+
+        Here it is exact, and reads the whole range; a cluster estimates it.
+        """
+        if begin_key is None or end_key is None:
+            raise Exception("Invalid begin key or end key")  # noqa: TRY002  # as the binding does
+        return self._reads.range_size(as_key(begin_key), as_key(end_key))
+
+    def get_range_split_points(
+        self, begin_key: Any, end_key: Any, chunk_size: int
+    ) -> Future[list[bytes]]:
+        """Return keys that cut a range into parts of about ``chunk_size`` bytes, and both ends.
+
+        Here the parts are exact, and the whole range is read; a cluster estimates them.
+        """
+        if begin_key is None or end_key is None or chunk_size <= 0:
+            raise Exception(  # noqa: TRY002  # as the binding does
+                "Invalid begin key, end key or chunk size"
+            )
+        return self._reads.split_points(as_key(begin_key), as_key(end_key), chunk_size)
+
+    def get_read_version(self) -> Future[int]:
+        """Return the version that all reads of the transaction see."""
+        return self._reads.version()
+
+    @overload
+    def __getitem__(self, key: slice) -> RangeResult: ...
+
+    @overload
+    def __getitem__(self, key: Any) -> Value: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is not bytes and isinstance(key, slice):
+            return self.get_range(key.start, key.stop, reverse=(key.step == -1))
+        return self.get(key)
+
+
+def _atomic(method: F) -> F:
+    """Decorate a method that stands for the atomic operation of its name."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def mutate(self: Transaction, key: Any, param: Any) -> None:
+        if type(key) is not bytes:
+            key = as_key(key)
+        if type(param) is not bytes:
+            param = as_value(param)
+        self._state.write(CommitDraft.mutate, name, key, param)
+
+    return mutate  # type: ignore[return-value]  # of the same parameters
+
+
+class Transaction(SnapshotTransaction):
+    """One transaction: reads at one version, buffers writes, commits them all or none.
+
+    Reads conflict at commit (1020) with what others wrote since, except those of
+    ``snapshot``. An error of a write is raised by the next read or by the commit, as with the
+    binding. Threads may share a transaction.
+
+    Attributes:
+        snapshot: The same reads, without read conflicts.
+    """
+
+    _is_snapshot = False
+
+    def __init__(
+        self, store: Store, committer: Committer, watches: WatchRegistry, defaults: DatabaseDefaults
+    ) -> None:
+        self._state = state = TransactionState(committer, watches, defaults)
+        self._reads = reads = Reads(state, store)
+        self.snapshot = SnapshotTransaction(reads)
 
     @property
     def options(self) -> TransactionOptions:
         """The transaction's options, as ``set_...`` methods."""
-        return TransactionOptions(self)
+        return TransactionOptions(self._state)
 
-    def _reader(self) -> Transaction:
-        return self
+    # Writes
 
-    # Committing
+    def set(self, key: Any, value: Any) -> None:
+        """Set a key."""
+        if type(key) is not bytes:
+            key = as_key(key)
+        if type(value) is not bytes:
+            value = as_value(value)
+        self._state.write(CommitDraft.set, key, value)
+
+    def clear(self, key: Any) -> None:
+        """Clear a key, or the key that a selector stands for."""
+        if type(key) is not bytes:
+            key = self._key_of(key)
+        self._state.write(CommitDraft.clear, key)
+
+    def clear_range(self, begin: Any, end: Any) -> None:
+        """Clear the keys of ``[begin, end)``, keys or selectors; None stands for either end."""
+        begin = b"" if begin is None else begin
+        end = KEYS_END if end is None else end
+        self._state.write(CommitDraft.clear_range, self._key_of(begin), self._key_of(end))
+
+    def clear_range_startswith(self, prefix: Any) -> None:
+        """Clear the keys that start with ``prefix``."""
+        prefix = as_key(prefix)
+        self._state.write(CommitDraft.clear_range, prefix, first_after_prefix(prefix))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.set(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        if isinstance(key, slice):
+            self.clear_range(key.start, key.stop)
+        else:
+            self.clear(key)
+
+    def _key_of(self, key: Any) -> bytes:
+        if type(key) is not bytes and hasattr(key, "or_equal"):
+            key = self.get_key(key)
+        return as_key(key)
+
+    # Atomic operations: the binding has each of them a second time, with "bit_" before its name
+
+    @_atomic
+    def add(self, key: Any, param: Any) -> None:
+        """Add a little-endian integer to the value when the commit is applied."""
+
+    @_atomic
+    def bit_and(self, key: Any, param: Any) -> None:
+        """Keep the value's bits that are set in ``param``."""
+
+    @_atomic
+    def bit_or(self, key: Any, param: Any) -> None:
+        """Set the value's bits that are set in ``param``."""
+
+    @_atomic
+    def bit_xor(self, key: Any, param: Any) -> None:
+        """Flip the value's bits that are set in ``param``."""
+
+    @_atomic
+    def max(self, key: Any, param: Any) -> None:
+        """Keep the larger little-endian integer."""
+
+    @_atomic
+    def min(self, key: Any, param: Any) -> None:
+        """Keep the smaller little-endian integer."""
+
+    @_atomic
+    def byte_max(self, key: Any, param: Any) -> None:
+        """Keep the string that sorts last."""
+
+    @_atomic
+    def byte_min(self, key: Any, param: Any) -> None:
+        """Keep the string that sorts first."""
+
+    @_atomic
+    def append_if_fits(self, key: Any, param: Any) -> None:
+        """Append to the value, unless it would grow over the limit."""
+
+    @_atomic
+    def compare_and_clear(self, key: Any, param: Any) -> None:
+        """Clear the key if it holds ``param`` when the commit is applied."""
+
+    def set_versionstamped_key(self, key: Any, param: Any) -> None:
+        """Set a key that contains the commit's stamp, at the offset in its last four bytes."""
+        self._state.write(CommitDraft.set_versionstamped_key, as_key(key), as_value(param))
+
+    def set_versionstamped_value(self, key: Any, param: Any) -> None:
+        """Set a value that contains the commit's stamp, at the offset in its last four bytes."""
+        self._state.write(CommitDraft.set_versionstamped_value, as_key(key), as_value(param))
+
+    xor = bit_xor
+    bit_add = add
+    bit_bit_and = bit_and
+    bit_bit_or = bit_or
+    bit_bit_xor = bit_xor
+    bit_max = max  # noqa: A003  # the method above is meant
+    bit_min = min  # noqa: A003  # the method above is meant
+    bit_byte_max = byte_max
+    bit_byte_min = byte_min
+    bit_append_if_fits = append_if_fits
+    bit_compare_and_clear = compare_and_clear
+    bit_set_versionstamped_key = set_versionstamped_key
+    bit_set_versionstamped_value = set_versionstamped_value
+
+    # Conflict ranges
+
+    def add_read_conflict_range(self, begin: Any, end: Any) -> None:
+        """Conflict as if ``[begin, end)`` had been read.
+
+        Raises:
+            FDBError: 2005 when the range is inverted.
+        """
+        self._state.add_conflict(CommitDraft.add_read_conflict, as_key(begin), as_key(end))
+
+    def add_read_conflict_key(self, key: Any) -> None:
+        """Conflict as if the key had been read."""
+        key = as_key(key)
+        self._state.add_conflict(CommitDraft.add_read_conflict, key, after(key))
+
+    def add_write_conflict_range(self, begin: Any, end: Any) -> None:
+        """Make others conflict as if ``[begin, end)`` had been written.
+
+        Raises:
+            FDBError: 2005 when the range is inverted.
+        """
+        self._state.add_conflict(CommitDraft.add_write_conflict, as_key(begin), as_key(end))
+
+    def add_write_conflict_key(self, key: Any) -> None:
+        """Make others conflict as if the key had been written."""
+        key = as_key(key)
+        self._state.add_conflict(CommitDraft.add_write_conflict, key, after(key))
+
+    # Commit
 
     def commit(self) -> Future[None]:
         """Commit; the returned future tells how it went.
 
         The commit runs when the future is first used, or together with another commit of
         the process. It is durable when :meth:`Future.wait` returns. 1020 means that it had
-        no effect because of a conflict, 1021 that the disk failed at the last moment and
-        it is not known whether it had.
+        no effect because of a conflict; 1021 that the disk failed at the last moment, and it
+        is not known whether the commit took effect.
         """
-        with self._lock:
-            try:
-                self._check_usable()
-            except FDBError as error:
-                return Future(error=error)
-            self._commit_started = True
-            try:
-                request = self._commit_request()
-            except (FDBError, EngineUnavailable) as error:
-                if self._read_failure is None:  # which a commit does not get past
-                    self._end_stamps(error=FDBError(2020))
-                return Future(error=error)
-            if request is None:
-                self._committed_version = -1
-                self._end_stamps(error=FDBError(2021))
-                self._activate_watches()
-                return Future()
-            self._commit = request
-            self._database.committer.submit(request)
-            future = WorkFuture(lambda: self._run_commit(request))
-            for stamp in self._stamps:
-                stamp.attach(future)
-            return future
-
-    def _commit_request(self) -> CommitRequest | None:
-        """Return what to commit, None when nothing was written."""
-        if self._read_failure is not None:
-            raise anew(self._read_failure)
-        attempt = self._attempt
-        mutations = attempt.writes.mutations()
-        size = attempt.size(mutations)
-        if size > self.option_values.persistent.size_limit:
-            raise FDBError(2101)
-        source, self._view_source = self._view_source, None
-        if source is not None:
-            expired = source.expired
-            source.release()
-            if expired and attempt.read_conflicts and attempt.has_written:
-                raise FDBError(1007)
-        if not attempt.has_written:
-            return None
-        return CommitRequest(
-            read_version=attempt.read_version,
-            read_ranges=attempt.read_conflicts,
-            write_ranges=attempt.write_conflicts,
-            mutations=mutations,
-            size=size,
-            deadline=self._deadline(),
-        )
-
-    def _run_commit(self, request: CommitRequest) -> None:
-        self._database.committer.wait(request)
-        with self._lock:
-            if request.error is not None:
-                self.note_timeout()
-                self._end_stamps(error=FDBError(2020))
-                raise anew(request.error)
-            self._committed_version = request.version
-            self._attempt.read_version = request.read_version
-            self._attempt.versionstamped_keys = []  # now known, and in the conflict ranges
-            self._end_stamps(stamp=request.stamp)
-            self._activate_watches()
+        return self._state.commit()
 
     def on_error(self, error: Any) -> Delay | Future[None]:
         """Prepare to run again after an error, or raise it where that would not help.
@@ -162,38 +314,15 @@ class Transaction(Reads, Reading, Writes):
         code = error.code if isinstance(error, FDBError) else error
         if not isinstance(code, int):
             raise error
-        with self._lock:
-            try:
-                self._check_failure()
-                return self._retry(code)
-            except FDBError as failure:
-                self._fail(FDBError(1025))
-                return Future(error=failure)
-
-    def _retry(self, code: int) -> Delay:
-        persistent = self.option_values.persistent
-        pause = self._backoff.pause(
-            code, persistent.retry_limit, persistent.max_retry_delay_ms / 1000
-        )
-        self._drop_attempt()
-        self.option_values = self._database.defaults.start()
-        self.option_values.persistent = persistent
-        self._start()
-        return Delay(pause)
+        return self._state.retry(code)
 
     def reset(self) -> None:
         """Start anew, as if just created."""
-        with self._lock:
-            self._drop_attempt()
-            self.option_values = self._database.defaults.start()
-            self._created_at = time.monotonic()
-            self._backoff = Backoff()
-            self._start()
+        self._state.reset()
 
     def cancel(self) -> None:
-        """Fail everything under way and to come with 1025, until a reset."""
-        with self._lock:
-            self._fail(FDBError(1025))
+        """Fail all operations, those under way and those to come, with 1025 until a reset."""
+        self._state.fail(FDBError(1025))
 
     def set_read_version(self, version: int) -> None:
         """Read at a version got from another transaction.
@@ -201,21 +330,14 @@ class Transaction(Reads, Reading, Writes):
         This engine keeps a past version only while a transaction of the process is
         reading at it; otherwise reads fail with 1007, as at any version too old.
         """
-        with self._lock:
-            if self._deferred is None:
-                if self._attempt.read_version is not None:
-                    self._deferred = FDBError(2010)
-                elif version <= 0:
-                    self._deferred = FDBError(2011)
-                else:
-                    self._attempt.read_version = version
+        self._state.set_read_version(version)
 
     def get_committed_version(self) -> int:
         """Return the version of the last commit, also after a reset.
 
         It is -1 before the first commit, and after one that wrote nothing.
         """
-        return self._committed_version
+        return self._state.committed_version
 
     def get_versionstamp(self) -> Versionstamp:
         """Return the future of the commit's stamp; ask before committing.
@@ -223,116 +345,45 @@ class Transaction(Reads, Reading, Writes):
         It ends with 2021 where nothing was written, with 2020 where the commit failed, and
         with 1100 where the transaction is reset before.
         """
-        with self._lock:
+        with self._state.lock:
             stamp = Versionstamp()
             try:
-                self._check_usable()
+                self._state.check_usable()
             except FDBError as error:
                 stamp.end(error=error)
             else:
-                self._stamps.append(stamp)
+                self._state.stamps.append(stamp)
             return stamp
 
     def get_approximate_size(self) -> Future[int]:
         """Return about how many bytes the commit would send."""
-        with self._lock:
-            if self._deferred is not None:
-                return Future(error=self._deferred)
-            return Future(self._attempt.approximate_size)
+        with self._state.lock:
+            if self._state.deferred is not None:
+                return Future(error=self._state.deferred)
+            return Future(self._state.draft.approximate_size)
 
     def watch(self, key: Any) -> Watch | Future[None]:
         """Return a future that is ready once the key's value has changed.
 
         The watch is set by the commit. Creating it reads the key. It may miss a change
-        that is undone at once; cancel it when it is no longer wanted.
+        that is undone at once; cancel it when it is not needed any more.
         """
         key = as_key(key)
-        with self._lock:
+        state = self._state
+        with state.lock:
             try:
-                self._check_usable()
-                if not self.option_values.read_your_writes:
+                state.check_usable()
+                if not state.options.read_your_writes:
                     raise FDBError(1034)
-                if key < self.option_values.keys_end and len(key) > KEY_SIZE_LIMIT:
+                if key < state.options.keys_end and len(key) > KEY_SIZE_LIMIT:
                     raise FDBError(2102)
-                watch = self._database.watches.create(key, self.read_key(key, False).value)
+                watch = state.watch_registry.create(key, self._reads.key(key, False).value)
             except (FDBError, EngineUnavailable) as error:
                 return Future(error=error)
-            self._watches.append(watch)
+            state.watches.append(watch)
             return watch
 
-    def disable_read_your_writes(self) -> None:
-        """Set the option, for :class:`TransactionOptions`."""
-        with self._lock:
-            if self._deferred is None:
-                try:
-                    self._attempt.disable_read_your_writes()
-                except FDBError as error:
-                    self._deferred = error
 
-    # The state of the attempt
-
-    def _deadline(self) -> float | None:
-        timeout_ms = self.option_values.persistent.timeout_ms
-        return self._created_at + timeout_ms / 1000 if timeout_ms else None
-
-    def note_timeout(self) -> None:
-        """Fail the transaction if its time is over, also for :class:`TransactionOptions`."""
-        with self._lock:
-            deadline = self._deadline()
-            if deadline is not None and time.monotonic() > deadline:
-                self._fail(FDBError(1031))
-
-    def _check_failure(self) -> None:
-        if self.option_values.persistent.timeout_ms:
-            self.note_timeout()
-        if self._failure is not None:
-            raise anew(self._failure)
-
-    def _check_not_committing(self) -> None:
-        if self._commit_started:
-            if self.option_values.used_during_commit_protection:
-                self._fail(FDBError(2017))
-            raise FDBError(2017)
-
-    def _check_usable(self) -> None:
-        if self._deferred is not None:
-            raise anew(self._deferred)
-        self._check_not_committing()
-        self._check_failure()
-
-    def _fail(self, error: FDBError) -> None:
-        if self._failure is not None:
-            return
-        self._failure = error
-        if self._commit is not None:
-            self._database.committer.withdraw(self._commit, error)
-        self._end_attempt(error)
-
-    def _drop_attempt(self) -> None:
-        if self._commit is not None:
-            self._database.committer.withdraw(self._commit, FDBError(1025))
-        self._end_stamps(error=FDBError(1100))
-        self._end_attempt(FDBError(1025))
-
-    def _end_attempt(self, error: FDBError) -> None:
-        source, self._view_source = self._view_source, None
-        if source is not None:
-            source.release()
-        self._end_stamps(error=error)
-        watches, self._watches = self._watches, []
-        for watch in watches:
-            watch.complete(error)
-
-    def _end_stamps(self, *, stamp: bytes | None = None, error: Exception | None = None) -> None:
-        stamps, self._stamps = self._stamps, []
-        for future in stamps:
-            future.end(stamp, error)
-
-    def _activate_watches(self) -> None:
-        watches, self._watches = self._watches, []
-        version = max(self._committed_version, self._attempt.read_version or 0)
-        for watch in watches:
-            try:
-                self._database.watches.activate(watch, version)
-            except Exception as error:  # noqa: BLE001  # the commit stays; the watch fails
-                watch.complete(error)
+# The binding has these as well, for getattr(): they are words of Python.
+setattr(Transaction, "and", Transaction.bit_and)
+setattr(Transaction, "or", Transaction.bit_or)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from fdbqueue.engines.embedded.errors import FDBError
@@ -28,14 +29,14 @@ class RangeRead(NamedTuple):
 
 
 class View:
-    """Read a snapshot through the writes of a transaction, or without them.
+    """Read a snapshot with the writes of a transaction over it, or without them.
 
     The snapshot is asked for by the first read that the writes do not answer: as with a
     cluster's client, the others need no read version.
 
     Args:
         snapshot: Return the database at the read version.
-        writes: What the transaction wrote; None to read past it.
+        writes: What the transaction wrote; None where reads do not see it.
         end: The end of the keys it may read.
         is_open: Whether the transaction has a snapshot already.
     """
@@ -177,11 +178,16 @@ class View:
             raise FDBError(1036)
 
     def _stored(self, begin: bytes, end: bytes, at_once: int, *, reverse: bool) -> Iterator[Row]:
+        return chain.from_iterable(self._parts(begin, end, at_once, reverse=reverse))
+
+    def _parts(
+        self, begin: bytes, end: bytes, at_once: int, *, reverse: bool
+    ) -> Iterator[list[Row]]:
         at_once = min(at_once, _ROWS_AT_ONCE)
         snapshot = self._snapshot()
         while True:
             rows = snapshot.rows(begin, end, at_once, reverse=reverse)
-            yield from rows
+            yield rows
             if len(rows) < at_once:
                 return
             if reverse:

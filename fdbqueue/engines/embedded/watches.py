@@ -1,9 +1,9 @@
-"""Watches: tell those who wait that a key has changed, whichever process changed it.
+"""Watches: futures that are ready once a key has changed, in whichever process.
 
-A process with watches owns a pipe in the file's ``-sync`` directory. Whoever commits
+A process with watches owns a pipe in the file's ``-sync`` directory. A process that commits
 writes one byte into every pipe there; the byte wakes the owner's watching thread, which
 reads from the commit history which keys changed and compares their values. Nothing polls,
-and where nobody watches a commit pays for one ``stat``.
+and without watches a commit costs one ``stat``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.files import STAMP_GRANULARITY_NS
 from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.limits import MAX_WATCHES
 from fdbqueue.engines.embedded.ranges import RangeSet
@@ -33,11 +34,9 @@ logger = logging.getLogger(__name__)
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
 _RETRY_SECONDS = 0.02
-#: A directory's time stamps may stand still this long while its content changes.
-_STAMP_GRANULARITY_NS = 50_000_000
 
 
-class Bells:
+class Notifier:
     """Wake every process that watches the file.
 
     A pipe whose owner died is removed by the next commit.
@@ -53,7 +52,7 @@ class Bells:
         self._pipes: dict[str, int] = {}
         self._changed_at = -1  # until everything there was looked at
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Write a byte into each pipe; a full one wakes its owner all the same.
 
         Raises nothing: what was committed stays so. A pipe that could not be reached is
@@ -88,7 +87,7 @@ class Bells:
             return
         self._changed()
         self._changed_at = -1
-        settled = time.time_ns() - changed_at > _STAMP_GRANULARITY_NS
+        settled = time.time_ns() - changed_at > STAMP_GRANULARITY_NS
         names = {n for n in os.listdir(self._directory) if n.startswith(_PIPE_PREFIX)}
         for name in self._pipes.keys() - names:
             os.close(self._pipes.pop(name))
@@ -115,7 +114,7 @@ class Bells:
 class Watch(SignalledFuture):
     """Becomes ready when the key no longer holds ``value``.
 
-    As with the binding, a watch that nobody refers to any more is cancelled.
+    As with the binding, a watch that no object refers to any more is cancelled.
 
     Args:
         registry: Where it is kept once its transaction has committed.
@@ -142,7 +141,7 @@ class Watch(SignalledFuture):
 
 
 class WatchRegistry:
-    """The watches of one process on one file, and the thread that tends them.
+    """The watches of one process on one file, and the thread that completes them.
 
     The thread runs while there is something to watch, and a second longer.
     """
@@ -179,7 +178,7 @@ class WatchRegistry:
             version: The oldest version whose value tells a change.
 
         Raises:
-            EngineUnavailable: Here is no right to write, which it takes to be woken.
+            EngineUnavailable: The directory of the pipes cannot be written.
         """
         with self._lock:
             if watch.is_ready():
@@ -215,7 +214,7 @@ class WatchRegistry:
             raise
 
     def keep(self, watch: Watch) -> None:
-        """Hold on to a watch that somebody awaits by callback."""
+        """Keep a watch alive that has a callback."""
         with self._lock:
             if not watch.is_ready():
                 self._kept.add(watch)
@@ -240,7 +239,7 @@ class WatchRegistry:
             pipe.wake()
 
     def forget(self) -> None:
-        """Drop everything without a word: in a forked child it is its parent's."""
+        """Drop everything in a forked child, completing nothing: it is the parent's."""
         if self._pipe is not None:
             self._pipe.close_in_child()
         self._start_empty()
@@ -334,7 +333,9 @@ class _Pipe:
         self._open = False
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory)
-        unready = os.path.join(directory, f"new-{name}")  # whoever rings takes it for a dead one
+        unready = os.path.join(
+            directory, f"new-{name}"
+        )  # else a process that commits takes it for a dead one
         try:
             os.mkfifo(unready, 0o666)
             self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
@@ -362,7 +363,7 @@ class _Pipe:
         return bool(poll.poll(seconds * 1000))
 
     def is_reachable(self) -> bool:
-        """Tell whether it is where those who ring look for it."""
+        """Tell whether it is where processes that commit look for it."""
         return os.path.exists(self._path)
 
     def wake(self) -> None:
@@ -373,20 +374,20 @@ class _Pipe:
                     os.write(self._writer, b"!")
 
     def retire(self) -> None:
-        """Let the thread that waits by the pipe end, if there is one, and let no process ring."""
+        """End the thread that waits at the pipe, if there is one, and hide the pipe."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         self.wake()
 
     def remove(self) -> None:
-        """Take the pipe away, for good."""
+        """Remove the pipe."""
         if self._owner == os.getpid():
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
             self.close()
 
     def close_in_child(self) -> None:
-        """Close the ends a fork handed down; a thread of the parent may hold the lock."""
+        """Close the ends that a fork copied; a thread of the parent may hold the lock."""
         self._lock = threading.Lock()
         self.close()
 

@@ -13,7 +13,7 @@ from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
 #: end of the range for ``clear_range``).
 Mutation = tuple[str, bytes, bytes]
 
-_STAMP_BYTES = 10
+STAMP_BYTES = 10
 _STAMPED = frozenset({"set_versionstamped_value", "set_versionstamped_key"})
 _INDEPENDENT = _STAMPED | {"set", "clear"}
 _FEW = 8
@@ -72,7 +72,7 @@ def stamp_position(param: bytes) -> int:
         FDBError: 2000 when the ten bytes of the stamp do not fit there.
     """
     position = int.from_bytes(param[-4:], "little", signed=True)
-    if len(param) < 4 or position < 0 or position + _STAMP_BYTES > len(param) - 4:
+    if len(param) < 4 or position < 0 or position + STAMP_BYTES > len(param) - 4:
         raise FDBError(2000)
     return position
 
@@ -80,7 +80,7 @@ def stamp_position(param: bytes) -> int:
 def stamped(param: bytes, stamp: bytes) -> bytes:
     """Return ``param`` with the stamp in its place and the offset cut off."""
     position = stamp_position(param)
-    return param[:position] + stamp + param[position + _STAMP_BYTES : -4]
+    return param[:position] + stamp + param[position + STAMP_BYTES : -4]
 
 
 class WriteBuffer:
@@ -118,7 +118,7 @@ class WriteBuffer:
 
     def clear(self, key: bytes) -> None:
         """Clear one key, which makes it readable."""
-        if self.unreadable:
+        if self.unreadable.begins:
             self.unreadable.remove(key, after(key))
         self._store(key, None)
 
@@ -134,7 +134,10 @@ class WriteBuffer:
         if isinstance(entry, Pending):
             entry.operations.append((name, key, param))
         elif isinstance(entry, Unmodified):
-            self._push(name, key, param, unreadable=key in self.unreadable)
+            unreadable = bool(self.unreadable.begins) and key in self.unreadable
+            pending = self.entries[key] = Pending(unreadable=unreadable)
+            pending.operations.append((name, key, param))
+            self._new_keys.append(key)
         else:
             result = OPERATIONS[name](entry, param)
             self._store(key, result)
@@ -155,9 +158,9 @@ class WriteBuffer:
         unreadable from now on.
         """
         position = stamp_position(key)
-        head, tail = key[:position], key[position + _STAMP_BYTES : -4]
+        head, tail = key[:position], key[position + STAMP_BYTES : -4]
         first = head + (read_version + 1).to_bytes(8, "big") + b"\x00\x00" + tail
-        self._make_unreadable(first, after(head + b"\xff" * _STAMP_BYTES + tail))
+        self._make_unreadable(first, after(head + b"\xff" * STAMP_BYTES + tail))
         placeholder = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail + key[-4:]
         entry = self.entries.get(placeholder, UNMODIFIED)
         if not isinstance(entry, Pending):
@@ -205,14 +208,15 @@ class WriteBuffer:
     def get(self, key: bytes) -> Entry | Unmodified:
         """Return what this transaction wrote to the key, or UNMODIFIED."""
         entry = self.entries.get(key, UNMODIFIED)
-        if entry is UNMODIFIED and self.cleared and key in self.cleared:
+        if entry is UNMODIFIED and self.cleared.begins and key in self.cleared:
             return None
         return entry
 
     def touches(self, begin: bytes, end: bytes) -> bool:
         """Tell whether a read of ``[begin, end)`` sees anything of this buffer."""
-        if self.cleared.intersects(begin, end) or self.unreadable.intersects(begin, end):
-            return True
+        for ranges in (self.cleared, self.unreadable):
+            if ranges.begins and ranges.intersects(begin, end):
+                return True
         if not self.entries:
             return False
         keys = self._sort()
@@ -275,8 +279,8 @@ class WriteBuffer:
     def mutations(self) -> list[Mutation]:
         """Return what the commit applies, in order: clears of ranges before keys."""
         mutations = list(self.early)
-        for begin, end in self.cleared:
-            mutations.append(("clear_range", begin, end))
+        if self.cleared.begins:
+            mutations += [("clear_range", begin, end) for begin, end in self.cleared]
         for key in self._sort():
             entry = self.entries[key]
             if isinstance(entry, bytes):

@@ -1,11 +1,12 @@
-"""One attempt at a transaction: what it has read and written so far."""
+"""What the commit of a transaction will send: its writes, conflict ranges and read version."""
 
 from __future__ import annotations
 
+from fdbqueue.engines.embedded.commits import CommitRequest
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT, VALUE_SIZE_LIMIT
-from fdbqueue.engines.embedded.options import OptionValues
-from fdbqueue.engines.embedded.ranges import Range, after
+from fdbqueue.engines.embedded.option_values import OptionValues
+from fdbqueue.engines.embedded.ranges import Range
 from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
 
 #: What FoundationDB's client counts for a mutation and for a conflict range.
@@ -13,21 +14,33 @@ _MUTATION_BYTES = 40
 _RANGE_BYTES = 24
 
 
-class Attempt:
-    """Gather the writes and the conflict ranges of a transaction until it ends.
+class CommitDraft:
+    """Collect the writes and the conflict ranges of a transaction until it commits.
 
-    The methods that write take first whether others shall conflict with the write.
+    The first argument of the methods that write says whether the write conflicts with the
+    reads of other transactions.
 
     Args:
         options: The transaction's options.
     """
+
+    __slots__ = (
+        "approximate_size",
+        "has_read",
+        "options",
+        "read_conflicts",
+        "read_version",
+        "versionstamped_keys",
+        "write_conflicts",
+        "writes",
+    )
 
     def __init__(self, options: OptionValues) -> None:
         self.options = options
         self.writes = WriteBuffer()
         self.read_conflicts: list[Range] = []
         self.write_conflicts: list[Range] = []
-        #: What was set with a stamp to come, which is not in the conflict ranges before.
+        #: The keys set with a versionstamp, whose conflict ranges are known after the commit.
         self.versionstamped_keys: list[bytes] = []
         self.approximate_size = 0
         self.read_version: int | None = None
@@ -39,7 +52,7 @@ class Attempt:
         return bool(self.writes or self.write_conflicts)
 
     def disable_read_your_writes(self) -> None:
-        """Let reads pass the writes by.
+        """Let reads not see the writes.
 
         Raises:
             FDBError: 2000 after a read or a write.
@@ -48,15 +61,21 @@ class Attempt:
             raise FDBError(2000)
         self.options.read_your_writes = False
 
-    def depend_on(self, begin: bytes, end: bytes) -> None:
-        """Conflict with others' writes to a range, but for what was written here before."""
-        if self.options.read_your_writes and self.writes:
-            parts = self.writes.undetermined(begin, end)
+    def add_read_conflict(self, begin: bytes, end: bytes) -> None:
+        """Conflict with other writes to a range, except where it was written here before."""
+        writes = self.writes
+        if self.options.read_your_writes and (writes.entries or writes.cleared.begins):
+            parts = writes.undetermined(begin, end)
             self.read_conflicts.extend(parts)
             self.approximate_size += len(parts) * (len(begin) + len(end) + _RANGE_BYTES)
         elif begin < end:
             self.read_conflicts.append((begin, end))
             self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
+
+    def add_write_conflict(self, begin: bytes, end: bytes) -> None:
+        """Make others conflict as if a range had been written."""
+        self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
+        self.write_conflicts.append((begin, end))
 
     def set(self, conflicts: bool, key: bytes, value: bytes) -> None:
         """Set a key."""
@@ -72,7 +91,7 @@ class Attempt:
             raise FDBError(2004)
         if len(key) > KEY_SIZE_LIMIT:
             return
-        self._count(conflicts, key, b"")
+        self._admit(conflicts, key, b"")
         if self.options.read_your_writes:
             self.writes.clear(key)
         else:
@@ -86,15 +105,15 @@ class Attempt:
             raise FDBError(2004)
         if begin == end:
             return
-        self._count(False, begin, end)
+        self.approximate_size += len(begin) + len(end) + _MUTATION_BYTES
         if conflicts:
-            self.written(begin, end)
+            self.add_write_conflict(begin, end)
         if self.options.read_your_writes:
             self.writes.clear_range(begin, end)
         else:
             self.writes.early.append(("clear_range", begin, end))
 
-    def mutate(self, conflicts: bool, key: bytes, param: bytes, name: str) -> None:
+    def mutate(self, conflicts: bool, name: str, key: bytes, param: bytes) -> None:
         """Apply an atomic operation."""
         self._admit(conflicts, key, param)
         if self.options.read_your_writes:
@@ -103,7 +122,7 @@ class Attempt:
             self.writes.early.append((name, key, param))
 
     def set_versionstamped_key(self, _: bool, key: bytes, value: bytes) -> None:
-        """Set a key stamped by the commit, which makes others conflict with it."""
+        """Set a key that contains the commit's stamp, which makes others conflict with it."""
         self._admit(False, key, value)
         stamp_position(key)
         self.versionstamped_keys.append(key)
@@ -113,7 +132,7 @@ class Attempt:
             self.writes.early.append(("set_versionstamped_key", key, value))
 
     def set_versionstamped_value(self, conflicts: bool, key: bytes, param: bytes) -> None:
-        """Set a value stamped by the commit."""
+        """Set a value that contains the commit's stamp."""
         self._admit(conflicts, key, param)
         stamp_position(param)
         if self.options.read_your_writes:
@@ -122,31 +141,46 @@ class Attempt:
             self.writes.early.append(("set_versionstamped_value", key, param))
 
     def _admit(self, conflicts: bool, key: bytes, value: bytes) -> None:
+        """Check the limits of a write, and count it."""
         if key >= self.options.write_end:
             raise FDBError(2004)
         if len(key) > KEY_SIZE_LIMIT:
             raise FDBError(2102)
         if len(value) > VALUE_SIZE_LIMIT:
             raise FDBError(2103)
-        self._count(conflicts, key, value)
-
-    def _count(self, conflicts: bool, key: bytes, param: bytes) -> None:
-        size = len(key) + len(param) + _MUTATION_BYTES
+        size = len(key) + len(value) + _MUTATION_BYTES
         if conflicts:
-            self.write_conflicts.append((key, after(key)))
+            self.write_conflicts.append((key, key + b"\x00"))
             size += 2 * len(key) + 1 + _RANGE_BYTES
         self.approximate_size += size
 
-    def written(self, begin: bytes, end: bytes) -> None:
-        """Make others conflict as if a range had been written."""
-        self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
-        self.write_conflicts.append((begin, end))
+    def request(self, deadline: float | None) -> CommitRequest | None:
+        """Return the request to commit this, None where nothing was written.
 
-    def size(self, mutations: list[Mutation]) -> int:
-        """Return how many bytes a commit of the mutations would send."""
-        size = sum([len(key) + len(param) for _, key, param in mutations])
-        for begin, end in self.read_conflicts:
-            size += len(begin) + len(end)
-        for begin, end in self.write_conflicts:
-            size += len(begin) + len(end)
+        Raises:
+            FDBError: 2101 when it is larger than the transaction's size limit.
+        """
+        mutations = self.writes.mutations()
+        size = self._size(mutations)
+        if size > self.options.persistent.size_limit:
+            raise FDBError(2101)
+        if not mutations and not self.write_conflicts:
+            return None
+        return CommitRequest(
+            read_version=self.read_version,
+            read_ranges=self.read_conflicts,
+            write_ranges=self.write_conflicts,
+            mutations=mutations,
+            size=size,
+            deadline=deadline,
+        )
+
+    def _size(self, mutations: list[Mutation]) -> int:
+        """Return how many bytes the commit sends."""
+        size = 0
+        for _, key, param in mutations:
+            size += len(key) + len(param)
+        for ranges in (self.read_conflicts, self.write_conflicts):
+            for begin, end in ranges:
+                size += len(begin) + len(end)
         return size
