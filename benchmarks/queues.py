@@ -85,7 +85,7 @@ class Ours:
         )
         self._method = load.method
         if load.method == "uncounted":
-            stock = self.queue.parts.stock  # noqa: SLF001  # there is no such option
+            stock = self.queue.parts.stock  # there is no such option
             stock.tally = lambda: _NoTally(stock.meta)
 
     def fill(self, count: int) -> None:

@@ -221,7 +221,10 @@ def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten
         ten.pop_many(count + 1)
     assert [len(item.id) > 0 for item in ten.page().items] == [True] * 10  # all are there
     assert [item.value for item in ten.pop_many(count)] == list(range(count))
-    asked = [ask_handoff(database.create_transaction(), ten.parts.stock.meta, one.name) for one in requests]
+    asked = [
+        ask_handoff(database.create_transaction(), ten.parts.stock.meta, one.name)
+        for one in requests
+    ]
     assert [answer_handoff(one) for one in asked] == [None] * 4
     assert ten.page().items[0].id == corrupt
 
