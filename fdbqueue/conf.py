@@ -16,6 +16,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import ConfigurationError, message_of
 from fdbqueue.made import Made
 from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
@@ -159,7 +160,7 @@ def _forget(*, setting: str, **_: Any) -> None:
         close()
 
 
-def _is_kept(database: Any) -> bool:
+def _is_kept(database: Database) -> bool:
     """Tell whether the setting as it is now has the same database, or one around it."""
     try:
         new = _open(_setting())
@@ -168,7 +169,7 @@ def _is_kept(database: Any) -> bool:
     return _innermost(new) is _innermost(database)
 
 
-def _innermost(database: Any) -> Any:
+def _innermost(database: Database) -> Any:
     while (wrapped := getattr(database, "wrapped", None)) is not None:
         database = wrapped
     return database

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue import conf
+from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded
 from fdbqueue.service.catalog import Catalog
 
@@ -31,7 +32,7 @@ class TimedDatabase:
         seconds: Called for each transaction; how long that may take.
     """
 
-    def __init__(self, database: Any, seconds: Callable[[], float]) -> None:
+    def __init__(self, database: Database, seconds: Callable[[], float]) -> None:
         #: The same without the limit: what other threads of the process use for all.
         self.patient = getattr(database, "patient", database)
         self._database = database

@@ -11,6 +11,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
+from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
 from fdbqueue.management.rendering import visible
 from fdbqueue.service import Queue, receipts, run, strict_json
@@ -84,7 +85,7 @@ def check_settings() -> Iterator[Finding]:
         yield Finding("settings", None, OK, "no subspaces overlap, and nothing else is wrong")
 
 
-def check_engine(database: Any) -> Finding:
+def check_engine(database: Database) -> Finding:
     """Read and commit once, and say who answered, and how fast.
 
     Raises:
@@ -110,7 +111,7 @@ def check_engine(database: Any) -> Finding:
     )
 
 
-def check_receipts(database: Any) -> Finding:
+def check_receipts(database: Database) -> Finding:
     """Count the receipts of clients that are gone."""
     number = receipts.count_stale(database, older_than_seconds=_STALE_SECONDS)
     if not number:
@@ -226,7 +227,7 @@ def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
     return f"moved {buried:,} to the dead letters", census.is_whole
 
 
-def _version(database: Any) -> str:
+def _version(database: Database) -> str:
     """Return what the engine is: a cluster tells, the embedded one is SQLite."""
     transaction = database.create_transaction()
     try:

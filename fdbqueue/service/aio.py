@@ -32,6 +32,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.requests import TakeRequest
@@ -412,7 +413,7 @@ def _took_nothing(error: BaseException | None) -> bool:
     return getattr(error, "outcome_known", False) is True
 
 
-async def arun(database: Any, function: Callable[[Any], T]) -> T:
+async def arun(database: Database, function: Callable[[Transaction], T]) -> T:
     """Run a function in a transaction of its own, as :func:`run` does, and await its result.
 
     The function is an ordinary one, and is called in another thread: what it does with

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
@@ -34,7 +35,7 @@ class Browser:
         self._taker = taker
         self._priorities = priorities
 
-    def peek(self, tr: Any, count: int, end: End) -> list[Item]:
+    def peek(self, tr: Transaction, count: int, end: End) -> list[Item]:
         """Return the items that a pop would take.
 
         Raises:
@@ -62,7 +63,7 @@ class Browser:
             for item, row in zip(items, rows, strict=True)
         ]
 
-    def get(self, tr: Any, place: bytes, item_id: str) -> Item:
+    def get(self, tr: Transaction, place: bytes, item_id: str) -> Item:
         """Return the item at a place, whatever state it is in.
 
         Raises:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fdb.subspace_impl import Subspace
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import receipts, tuples
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -59,7 +60,7 @@ class QueueSpec:
         """Whether it stands for every queue whose name fits."""
         return "*" in self.name
 
-    def open(self, database: Any, subspace: Subspace, name: str) -> Queue:
+    def open(self, database: Database, subspace: Subspace, name: str) -> Queue:
         """Return the queue of that name in a subspace."""
         opened = FifoQueue if self.kind == "fifo" else PriorityQueue
         return opened(database, subspace, name=name, **self.options)
@@ -79,7 +80,9 @@ class Catalog:
         specs: The queues and patterns there may be.
     """
 
-    def __init__(self, database: Any, prefix: tuple[Any, ...], specs: Iterable[QueueSpec]) -> None:
+    def __init__(
+        self, database: Database, prefix: tuple[Any, ...], specs: Iterable[QueueSpec]
+    ) -> None:
         self.database = database
         with contextlib.suppress(TypeError):  # of a class without weak references
             receipts.keep_at(database, Subspace((*prefix, "receipt")))
@@ -99,7 +102,7 @@ class Catalog:
         """
         run(self.database, lambda tr: tr[self._prefix.key()].wait(), read_only=True)
 
-    def over(self, database: Any) -> Catalog:
+    def over(self, database: Database) -> Catalog:
         """Return a catalog of the same queues over another view of the same database."""
         catalog = copy.copy(self)
         catalog.database = database
@@ -230,5 +233,7 @@ def _name_in(rest: bytes) -> Any:
     return tuples.unpack(rest)[0]
 
 
-def _groups(tr: Any, begin: bytes, end: bytes, group_of: Callable[[bytes], Group]) -> list[Group]:
+def _groups(
+    tr: Transaction, begin: bytes, end: bytes, group_of: Callable[[bytes], Group]
+) -> list[Group]:
     return list(itertools.islice(groups(tr.snapshot, begin, end, group_of), _NAMES_AT_ONCE))

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import fdb.tuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput, message_of
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
@@ -129,7 +130,7 @@ class Answers:
         name = _digest(once.key.encode(errors="surrogatepass"), ANSWER_NAME_BYTES)
         return Call(once, name, _digest(fdb.tuple.pack(arguments)))
 
-    def ask(self, tr: Any, call: Call) -> Any:
+    def ask(self, tr: Transaction, call: Call) -> Any:
         """Ask for what is kept, without waiting for it; the transaction depends on it."""
         return tr.get_range(*self._meta.answer_bounds(call.name))
 
@@ -151,7 +152,7 @@ class Answers:
         call.mark(replayed=True)
         return data[_HEADER.size :], stamp
 
-    def keep(self, tr: Any, call: Call, payload: bytes, *, stamped: bool = False) -> None:
+    def keep(self, tr: Transaction, call: Call, payload: bytes, *, stamped: bool = False) -> None:
         """Keep an answer; nothing is kept under this name yet, or not any longer.
 
         Args:
@@ -174,14 +175,14 @@ class Answers:
         if random.randrange(_SWEPT_BY_ONE_IN) == 0:
             self.sweep(tr)
 
-    def _remove_old(self, tr: Any, call: Call) -> None:
+    def _remove_old(self, tr: Transaction, call: Call) -> None:
         begin, end = self._meta.answer_bounds(call.name)
         for row in tr.get_range(begin, end, limit=1):
             tr.clear_range(begin, end)
             if len(row.value) >= _HEADER.size:
                 tr.clear(self._meta.forget(_HEADER.unpack_from(row.value)[2], call.name))
 
-    def sweep(self, tr: Any) -> int:
+    def sweep(self, tr: Transaction) -> int:
         """Remove some of the answers that ran out an hour ago, and return how many."""
         sent = _KEYS_SENT * len(self._meta.forget(0, bytes(ANSWER_NAME_BYTES)))
         limit = max(1, min(_SWEPT_AT_ONCE, _MAX_SWEPT_BYTES // sent))
@@ -215,7 +216,7 @@ class Answers:
         return items
 
     def keep_items(
-        self, tr: Any, call: Call, loaded: Sequence[Loaded], items: Sequence[Item]
+        self, tr: Transaction, call: Call, loaded: Sequence[Loaded], items: Sequence[Item]
     ) -> None:
         """Keep the items that a call took."""
         facts = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdb import fdboptions
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.items import Item, Priority, Undecodable, moment
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.reader import End, Row
@@ -75,19 +76,19 @@ class Overview:
         self._stock = stock
         self._counters = counters
 
-    def ask_counts(self, tr: Any) -> Callable[[], Counts]:
+    def ask_counts(self, tr: Transaction) -> Callable[[], Counts]:
         """Ask how many items are in each state."""
         return self._counters.ask(tr)
 
-    def ask_history(self, tr: Any, minutes: int) -> Callable[[], list[Minute]]:
+    def ask_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
         """Ask for the pushes and pops of the last minutes, the present one last."""
         return self._counters.ask_history(tr, minutes)
 
-    def lowest_levels(self, tr: Any, limit: int) -> tuple[list[tuple[Priority, int]], bool]:
+    def lowest_levels(self, tr: Transaction, limit: int) -> tuple[list[tuple[Priority, int]], bool]:
         """Return the lowest priorities with their counts, and whether there may be more."""
         return self._counters.some_by_priority(tr, None, limit)
 
-    def ask_ends(self, tr: Any) -> Callable[[], Ends]:
+    def ask_ends(self, tr: Transaction) -> Callable[[], Ends]:
         """Ask for the first and the last ready item."""
         reader = self._stock.reader
         asked = {end: reader.rows(tr.snapshot, *self._keys.bounds(), 1, end) for end in ENDS}
@@ -99,7 +100,7 @@ class Overview:
 
         return answer
 
-    def ask_oldest(self, tr: Any) -> Callable[[], Callable[[], Moment]]:
+    def ask_oldest(self, tr: Transaction) -> Callable[[], Callable[[], Moment]]:
         """Ask when the oldest ready item was pushed; two answers have to be waited for.
 
         Where the first row does not tell, the next ones are read, one by one.
@@ -112,34 +113,34 @@ class Overview:
             return lambda: self._ask_present(tr, rows)
         return lambda: self._head_pushed_at(tr, rows)
 
-    def _ask_present(self, tr: Any, ages: Any) -> Callable[[], Moment]:
+    def _ask_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
         for row in ages:
             pushed_at, place = self._meta.parse_age(row.key)
             found = tr.snapshot[self._keys.key(place)]
             return lambda: moment(pushed_at) if found.present() else self._first_present(tr)
         return lambda: None
 
-    def _first_present(self, tr: Any) -> Moment:
+    def _first_present(self, tr: Transaction) -> Moment:
         for row in tr.snapshot.get_range(*self._meta.ages(), limit=_MAX_GHOSTS):
             pushed_at, place = self._meta.parse_age(row.key)
             if tr.snapshot[self._keys.key(place)].present():
                 return moment(pushed_at)
         return None
 
-    def _head_pushed_at(self, tr: Any, head: Any) -> Callable[[], Moment]:
+    def _head_pushed_at(self, tr: Transaction, head: Any) -> Callable[[], Moment]:
         items = self._shown(tr, head)
         if not items or items[0].pushed_at is not None:
             return lambda: items[0].pushed_at if items else None
         return lambda: self._first_dated(tr)
 
-    def _first_dated(self, tr: Any) -> Moment:
+    def _first_dated(self, tr: Transaction) -> Moment:
         for row in tr.snapshot.get_range(*self._keys.bounds(), limit=_MAX_UNDATED):
             (item,) = self._shown(tr, [row])
             if item.pushed_at is not None:
                 return item.pushed_at
         return None
 
-    def _shown(self, tr: Any, rows: Iterable[Any]) -> list[Item]:
+    def _shown(self, tr: Transaction, rows: Iterable[Any]) -> list[Item]:
         """Return the items in rows as they are read, those that cannot be decoded included."""
         found = [Row(self._keys.place_of(row.key), row.value) for row in rows]
         return self._stock.reader.shown(tr, found, retried=False)
@@ -156,19 +157,19 @@ def _is_undecodable(items: Sequence[Item]) -> bool:
     return any(isinstance(item.value, Undecodable) for item in items)
 
 
-def counts_of(tr: Any, queues: Sequence[Overseen]) -> list[Counts]:
+def counts_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Counts]:
     """Return the counts of queues, in one round trip."""
     asked = [queue.overview.ask_counts(tr) for queue in queues]
     return [answer() for answer in asked]
 
 
-def histories_of(tr: Any, queues: Sequence[Overseen], minutes: int) -> list[list[Minute]]:
+def histories_of(tr: Transaction, queues: Sequence[Overseen], minutes: int) -> list[list[Minute]]:
     """Return the last minutes of queues, in one round trip."""
     asked = [queue.overview.ask_history(tr, minutes) for queue in queues]
     return [answer() for answer in asked]
 
 
-def oldest_of(tr: Any, queues: Sequence[Overseen]) -> list[Moment]:
+def oldest_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Moment]:
     """Return when the oldest ready item of queues was pushed, in two round trips.
 
     None for a queue without any, or whose codec keeps no such record.
@@ -178,7 +179,7 @@ def oldest_of(tr: Any, queues: Sequence[Overseen]) -> list[Moment]:
     return [answer() for answer in found]
 
 
-def ends_of(tr: Any, queues: Sequence[Overseen]) -> list[Ends]:
+def ends_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Ends]:
     """Return what is at the ends of queues, in one round trip where no value has chunks."""
     asked = [queue.overview.ask_ends(tr) for queue in queues]
     return [answer() for answer in asked]

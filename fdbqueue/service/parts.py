@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from fdbqueue.engines.protocols import Database
 from fdbqueue.service.browse import Browser
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.consume.acks import Acks
@@ -57,7 +57,7 @@ class QueueParts:
 
 
 def assemble(
-    database: Any,
+    database: Database,
     keys: ItemKeys,
     name: str,
     codec: Codec,

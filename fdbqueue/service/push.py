@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import (
     BatchTooLarge,
     InvalidInput,
@@ -74,9 +75,9 @@ class Entry(NamedTuple):
 
 #: Writes something in the transaction that pushes some entries, and returns what to do once
 #: that is committed.
-Beside = Callable[[Any, list[Entry]], Callable[[], None]]
+Beside = Callable[[Transaction, list[Entry]], Callable[[], None]]
 #: Pushes what was prepared, in the transaction it is given, or in one of its own for None.
-Prepared = Callable[[Any], list[Item]]
+Prepared = Callable[[Transaction | None], list[Item]]
 
 
 class _Pushed(NamedTuple):
@@ -178,7 +179,11 @@ class Writer:
         return functools.partial(self._push, pushes, entries, call)
 
     def _push(
-        self, pushes: Sequence[Push], entries: list[Entry], call: Call | None, tr: Any
+        self,
+        pushes: Sequence[Push],
+        entries: list[Entry],
+        call: Call | None,
+        tr: Transaction | None,
     ) -> list[Item]:
         """Write entries in one transaction, and return their items."""
         if tr is not None:
@@ -197,7 +202,7 @@ class Writer:
             pushed, stamp = run(database, put, wrote=_is_new), b""
         return self._items(pushes, entries, pushed, stamp)
 
-    def _put_once(self, tr: Any, entries: list[Entry], call: Call | None) -> _Pushed:
+    def _put_once(self, tr: Transaction, entries: list[Entry], call: Call | None) -> _Pushed:
         """Write entries, unless the call was made before."""
         if call is not None:
             found = self._answers.recall(self._answers.ask(tr, call), call)
@@ -340,7 +345,7 @@ class Writer:
         items: Iterable[Any],
         delay: float | None,
         not_before: datetime.datetime | None,
-        tr: Any,
+        tr: Transaction | None,
     ) -> int:
         """Write values, or pairs of a value and a priority, and return how many."""
         until = self.until(delay, not_before)
@@ -369,7 +374,7 @@ class Writer:
         if size > MAX_RETURNED_BYTES or sent > MAX_SENT_BYTES:
             raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
 
-    def put(self, tr: Any, entries: list[Entry]) -> list[Place]:
+    def put(self, tr: Transaction, entries: list[Entry]) -> list[Place]:
         """Write entries behind what is there, and return their places.
 
         In the recipes' order the tail is read once for each priority, by a snapshot read;
@@ -436,14 +441,14 @@ class Writer:
         return len(entries)
 
     def _put_beside(
-        self, tr: Any, entries: list[Entry], beside: Beside | None
+        self, tr: Transaction, entries: list[Entry], beside: Beside | None
     ) -> Callable[[], None]:
         """Write entries and what goes beside them; return what to do once it is committed."""
         committed = _nothing if beside is None else beside(tr, entries)
         self.put(tr, entries)
         return committed
 
-    def _write(self, tr: Any, tally: Tally, entry: Entry, place: Place) -> None:
+    def _write(self, tr: Transaction, tally: Tally, entry: Entry, place: Place) -> None:
         value = self._stock.write_chunks(tr, place, entry.value)
         pushed_at = entry.pushed_at if self._codec.keeps_metadata else None
         if entry.until is None:
@@ -454,7 +459,7 @@ class Writer:
             hidden = Hidden(State.DELAYED, row, entry.until, 0, pushed_at)
             self._stock.hide(tr, tally, hidden, place=place)
 
-    def _following(self, tr: Any, entries: list[Entry]) -> dict[Any, int]:
+    def _following(self, tr: Transaction, entries: list[Entry]) -> dict[Any, int]:
         """Return the next index of each priority, above all that are ready or hidden."""
         tails = {}
         high = tr.snapshot[self._stock.meta.high]

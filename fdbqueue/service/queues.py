@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fdb.subspace_impl import Subspace
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
 from fdbqueue.service.aio import AsyncVerbs
 from fdbqueue.service.bulk.batches import Batch, Batches
@@ -62,7 +63,7 @@ class Queue(AsyncVerbs):
 
     def __init__(
         self,
-        database: Any,
+        database: Database,
         keys: ItemKeys,
         priorities: Callable[[str, QueueOptions], Priorities],
         name: str | None,
@@ -101,7 +102,7 @@ class Queue(AsyncVerbs):
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
         once: Once | str | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> Item:
         """Put a value at the end of the queue, behind those of the same priority.
 
@@ -135,7 +136,7 @@ class Queue(AsyncVerbs):
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> int:
         """Put values at the end of the queue, in their order.
 
@@ -161,7 +162,11 @@ class Queue(AsyncVerbs):
         return self._writer.push_many(items, delay, not_before, tr)
 
     def push_batch(
-        self, pushes: Sequence[Push], *, once: Once | str | None = None, tr: Any = None
+        self,
+        pushes: Sequence[Push],
+        *,
+        once: Once | str | None = None,
+        tr: Transaction | None = None,
     ) -> list[Item]:
         """Put values into the queue in one transaction: all of them in their order, or none.
 
@@ -213,11 +218,11 @@ class Queue(AsyncVerbs):
 
     # Pop
 
-    def pop(self, *, wait: float | None = None, tr: Any = None) -> Item | None:
+    def pop(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the item at the min end, as :meth:`pop_min` does."""
         return one(self.pop_many(1, end="min", wait=wait, tr=tr))
 
-    def pop_min(self, *, wait: float | None = None, tr: Any = None) -> Item | None:
+    def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item: the earliest pushed of the lowest priority.
 
         Strict, unless the queue is relaxed: it was the first when it was taken, at some
@@ -237,7 +242,7 @@ class Queue(AsyncVerbs):
         """
         return one(self.pop_many(1, end="min", wait=wait, tr=tr))
 
-    def pop_max(self, *, wait: float | None = None, tr: Any = None) -> Item | None:
+    def pop_max(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the last item: the latest pushed of the highest priority.
 
         The other end of the order of :meth:`pop_min`, with the same promises.
@@ -252,7 +257,7 @@ class Queue(AsyncVerbs):
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
         once: Once | str | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> list[Item]:
         """Take items from one end in one transaction: all of them, or none.
 
@@ -286,13 +291,13 @@ class Queue(AsyncVerbs):
     # Lease
 
     def lease(
-        self, *, seconds: float = 60, wait: float | None = None, tr: Any = None
+        self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Lease the item at the min end, as :meth:`lease_min` does."""
         return one(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
 
     def lease_min(
-        self, *, seconds: float = 60, wait: float | None = None, tr: Any = None
+        self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Hide the first item until it is acknowledged, given up, or the time is over.
 
@@ -315,7 +320,7 @@ class Queue(AsyncVerbs):
         return one(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
 
     def lease_max(
-        self, *, seconds: float = 60, wait: float | None = None, tr: Any = None
+        self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Lease the last item: the other end of the order of :meth:`lease_min`."""
         return one(self.lease_many(1, end="max", seconds=seconds, wait=wait, tr=tr))
@@ -329,7 +334,7 @@ class Queue(AsyncVerbs):
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
         once: Once | str | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> list[Item]:
         """Lease items from one end in one transaction, each under a token of its own.
 
@@ -341,7 +346,9 @@ class Queue(AsyncVerbs):
         request = self._consumer.lease(end, count, seconds, once)
         return self._consumer.take(request, wait, tr, waits_while)
 
-    def ack(self, lease: Item | str, *, once: Once | str | None = None, tr: Any = None) -> None:
+    def ack(
+        self, lease: Item | str, *, once: Once | str | None = None, tr: Transaction | None = None
+    ) -> None:
         """Remove a leased item for good.
 
         Also after its time, as long as no pop or lease has returned it to the queue.
@@ -360,7 +367,11 @@ class Queue(AsyncVerbs):
         self._acks.ack(lease, once, tr)
 
     def ack_many(
-        self, leases: Iterable[Item | str], *, once: Once | str | None = None, tr: Any = None
+        self,
+        leases: Iterable[Item | str],
+        *,
+        once: Once | str | None = None,
+        tr: Transaction | None = None,
     ) -> Held:
         """Remove leased items for good, in one transaction.
 
@@ -387,7 +398,7 @@ class Queue(AsyncVerbs):
         delay: float | None = None,
         reason: str = "given up",
         once: Once | str | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> None:
         """Give a leased item up: it returns to its place with its attempts one higher.
 
@@ -415,7 +426,7 @@ class Queue(AsyncVerbs):
         delay: float | None = None,
         reason: str = "given up",
         once: Once | str | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> Held:
         """Give leased items up in one transaction, as :meth:`nack` does.
 
@@ -443,7 +454,7 @@ class Queue(AsyncVerbs):
         seconds: float = 60,
         *,
         once: Once | str | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> Item:
         """Extend a lease to end the given number of seconds from now.
 
@@ -470,7 +481,7 @@ class Queue(AsyncVerbs):
         seconds: float = 60,
         *,
         once: Once | str | None = None,
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> Held:
         """Extend leases to end the given number of seconds from now, in one transaction.
 
@@ -533,19 +544,21 @@ class Queue(AsyncVerbs):
 
     # Look at items
 
-    def peek(self, *, tr: Any = None) -> Item | None:
+    def peek(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the item at the min end, as :meth:`peek_min` does."""
         return one(self.peek_many(1, end="min", tr=tr))
 
-    def peek_min(self, *, tr: Any = None) -> Item | None:
+    def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the item ``pop_min`` would take, None when the queue is empty."""
         return one(self.peek_many(1, end="min", tr=tr))
 
-    def peek_max(self, *, tr: Any = None) -> Item | None:
+    def peek_max(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the item ``pop_max`` would take, None when the queue is empty."""
         return one(self.peek_many(1, end="max", tr=tr))
 
-    def peek_many(self, count: int, *, end: End = "min", tr: Any = None) -> list[Item]:
+    def peek_many(
+        self, count: int, *, end: End = "min", tr: Transaction | None = None
+    ) -> list[Item]:
         """Return the items ``pop_many`` would take, leaving them where they are.
 
         Those are included whose lease or delay has expired, and that no pop or lease has
@@ -557,7 +570,7 @@ class Queue(AsyncVerbs):
         self._check(count, end)
         return self._runner.read(tr, functools.partial(self._browser.peek, count=count, end=end))
 
-    def get(self, item_id: str, *, tr: Any = None) -> Item:
+    def get(self, item_id: str, *, tr: Transaction | None = None) -> Item:
         """Return the item with an id, whatever state it is in.
 
         Returns:
@@ -580,7 +593,7 @@ class Queue(AsyncVerbs):
         min_priority: Any = None,
         max_priority: Any = None,
         state: str = "ready",
-        tr: Any = None,
+        tr: Transaction | None = None,
     ) -> Page:
         """Return some items in order, starting from one end or behind a given item.
 
@@ -628,19 +641,19 @@ class Queue(AsyncVerbs):
 
     # Count
 
-    def size(self, *, tr: Any = None) -> int:
+    def size(self, *, tr: Transaction | None = None) -> int:
         """Return how many items are ready, without counting them.
 
         Items whose lease or delay has expired are not, until the next pop or lease.
         """
         return self._runner.read(tr, self._counters.size)
 
-    def counts(self, *, tr: Any = None) -> Counts:
+    def counts(self, *, tr: Transaction | None = None) -> Counts:
         """Return how many items are ready, leased, delayed and dead, without counting them."""
         return self._runner.read(tr, lambda transaction: self._counters.ask(transaction)())
 
     def by_priority(
-        self, *, after: Any = None, limit: int = 1_000, tr: Any = None
+        self, *, after: Any = None, limit: int = 1_000, tr: Transaction | None = None
     ) -> list[tuple[Priority, int]]:
         """Return the priorities of ready items, lowest first, each with their number.
 
@@ -654,7 +667,7 @@ class Queue(AsyncVerbs):
         count = functools.partial(self._counters.by_priority, after=above, limit=limit)
         return self._runner.read(tr, count)
 
-    def oldest(self, *, tr: Any = None) -> datetime.datetime | None:
+    def oldest(self, *, tr: Transaction | None = None) -> datetime.datetime | None:
         """Return when the oldest ready item was pushed.
 
         In a FIFO queue that is the first item that says when it was pushed, which an item that
@@ -666,7 +679,7 @@ class Queue(AsyncVerbs):
         """
         return self._runner.read(tr, lambda transaction: self.overview.ask_oldest(transaction)()())
 
-    def history(self, minutes: int = 60, *, tr: Any = None) -> list[Minute]:
+    def history(self, minutes: int = 60, *, tr: Transaction | None = None) -> list[Minute]:
         """Return how many items were pushed and taken in each of the last minutes.
 
         Args:
@@ -689,7 +702,7 @@ class Queue(AsyncVerbs):
 
     # Dead letters
 
-    def bury(self, item_id: str, *, reason: str = "buried", tr: Any = None) -> None:
+    def bury(self, item_id: str, *, reason: str = "buried", tr: Transaction | None = None) -> None:
         """Move a ready item to the dead letters, even one that cannot be decoded.
 
         Raises:
@@ -748,7 +761,7 @@ class Queue(AsyncVerbs):
         self._check(count, end)
         return self._batches.lease(count, end, seconds, owner)
 
-    def ack_batch(self, batch: Batch, *, tr: Any = None) -> None:
+    def ack_batch(self, batch: Batch, *, tr: Transaction | None = None) -> None:
         """Remove a batch's items for good.
 
         Also after its time, as long as no pop or lease has returned them to the queue.
@@ -759,7 +772,7 @@ class Queue(AsyncVerbs):
         """
         self._batches.ack(batch, tr)
 
-    def return_batch(self, batch: Batch, *, tr: Any = None) -> None:
+    def return_batch(self, batch: Batch, *, tr: Transaction | None = None) -> None:
         """Return a batch's items to their places as they were.
 
         Raises:
@@ -783,7 +796,13 @@ class Queue(AsyncVerbs):
         return self._batches.settle(owner, done_ids)
 
     def move_many(
-        self, target: Queue, count: int, *, end: End = "min", priority: Any = None, tr: Any = None
+        self,
+        target: Queue,
+        count: int,
+        *,
+        end: End = "min",
+        priority: Any = None,
+        tr: Transaction | None = None,
     ) -> int:
         """Move items from one end behind those of another queue, in one transaction.
 
@@ -806,7 +825,7 @@ class Queue(AsyncVerbs):
         self._check(count, end)
         check_move(self.parts, target.parts, priority)
 
-        def move_some(transaction: Any) -> int:
+        def move_some(transaction: Transaction) -> int:
             return move(transaction, self.parts, target.parts, count, end, priority)[0]
 
         return self._runner.write("move", tr, move_some)
@@ -838,13 +857,13 @@ class Queue(AsyncVerbs):
         """
         return remove_all(self.database, self._stock, state, on_removed)
 
-    def clear(self, *, tr: Any = None) -> None:
+    def clear(self, *, tr: Transaction | None = None) -> None:
         """Remove all items, in whatever state, and the counts, in one transaction.
 
         Any number of them. Leases that are held are lost.
         """
 
-        def remove(transaction: Any) -> None:
+        def remove(transaction: Transaction) -> None:
             transaction.clear_range(*self._stock.keys.bounds())
             transaction.clear_range(*self._stock.meta.bounds)
 
@@ -913,7 +932,7 @@ class FifoQueue(Queue):
 
     def __init__(
         self,
-        database: Any,
+        database: Database,
         subspace: Subspace,
         *,
         name: str | None = None,
@@ -947,7 +966,7 @@ class PriorityQueue(Queue):
 
     def __init__(
         self,
-        database: Any,
+        database: Database,
         subspace: Subspace,
         *,
         name: str | None = None,

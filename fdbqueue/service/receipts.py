@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.storage.keys import bounds
 
@@ -51,12 +52,12 @@ class Found(NamedTuple):
     stamp: bytes
 
 
-def keep_at(database: Any, subspace: Subspace) -> None:
+def keep_at(database: Database, subspace: Subspace) -> None:
     """Keep the receipts of operations on a database in a subspace."""
     _places[database] = subspace
 
 
-def place_of(database: Any) -> Subspace:
+def place_of(database: Database) -> Subspace:
     """Return the subspace in which a database's receipts are kept."""
     try:
         return _places.get(database, DEFAULT_SUBSPACE)
@@ -93,7 +94,7 @@ os.register_at_fork(after_in_child=_forget_slots)
 class Receipt:
     """One slot, for the attempts of one call."""
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Database) -> None:
         self._slots = _slots
         self._slot = self._slots.take()
         self._key = place_of(database).pack((self._slots.client, self._slot))
@@ -103,7 +104,7 @@ class Receipt:
         """Whether it is this process's, and not of one that this process was forked from."""
         return self._slots is _slots
 
-    def write(self, tr: Any) -> int:
+    def write(self, tr: Transaction) -> int:
         """Let a transaction leave a receipt, and return its number."""
         number = next(_numbers)
         tr.add_read_conflict_key(self._key)
@@ -112,7 +113,7 @@ class Receipt:
         )
         return number
 
-    def read(self, tr: Any) -> Found | None:
+    def read(self, tr: Transaction) -> Found | None:
         """Return what the slot holds; the transaction then depends on it."""
         value = tr[self._key]
         return _found(bytes(value)) if value.present() else None
@@ -122,7 +123,7 @@ class Receipt:
         self._slots.free.append(self._slot)
 
 
-def sweep(database: Any, *, older_than_seconds: float = 86_400) -> int:
+def sweep(database: Database, *, older_than_seconds: float = 86_400) -> int:
     """Remove the receipts of clients that have not written for a time.
 
     In bounded transactions. A client that lives on loses nothing by it: its next
@@ -144,13 +145,13 @@ def sweep(database: Any, *, older_than_seconds: float = 86_400) -> int:
     return _walk(database, older_than_seconds, _clear)
 
 
-def count_stale(database: Any, *, older_than_seconds: float = 86_400) -> int:
+def count_stale(database: Database, *, older_than_seconds: float = 86_400) -> int:
     """Return how many receipts :func:`sweep` would remove."""
     return _walk(database, older_than_seconds, lambda *_: None)
 
 
 def _walk(
-    database: Any, older_than_seconds: float, visit: Callable[[Any, list[bytes]], None]
+    database: Database, older_than_seconds: float, visit: Callable[[Any, list[bytes]], None]
 ) -> int:
     """Visit the keys of receipts that are old, some in each transaction; return how many."""
     from fdbqueue.service.transactions import run  # which leaves receipts itself
@@ -160,7 +161,7 @@ def _walk(
     begin, end = bounds(place_of(database))
     age = int(older_than_seconds * _VERSIONS_PER_SECOND)
 
-    def visit_some(tr: Any, begin: bytes) -> tuple[int, bytes | None]:
+    def visit_some(tr: Transaction, begin: bytes) -> tuple[int, bytes | None]:
         newest = tr.get_read_version().wait() - age
         rows = list(tr.snapshot.get_range(begin, end, limit=_SWEPT_AT_ONCE))
         stale = [row.key for row in rows if _version(bytes(row.value)) < newest]
@@ -176,7 +177,7 @@ def _walk(
     return total
 
 
-def _clear(tr: Any, keys: list[bytes]) -> None:
+def _clear(tr: Transaction, keys: list[bytes]) -> None:
     for key in keys:
         tr.add_read_conflict_key(key)
         tr.clear(key)

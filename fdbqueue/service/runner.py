@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service import instrumentation
 from fdbqueue.service.transactions import run
 
@@ -19,11 +20,11 @@ class Runner:
         queue: The queue's name, for observers and errors.
     """
 
-    def __init__(self, database: Any, queue: str) -> None:
+    def __init__(self, database: Database, queue: str) -> None:
         self.database = database
         self.queue = queue
 
-    def read(self, tr: Any, function: Callable[[Any], T]) -> T:
+    def read(self, tr: Transaction | None, function: Callable[[Transaction], T]) -> T:
         """Call a function that only reads."""
         if tr is not None:
             return function(tr)
@@ -32,8 +33,8 @@ class Runner:
     def write(
         self,
         verb: str,
-        tr: Any,
-        function: Callable[[Any], T],
+        tr: Transaction | None,
+        function: Callable[[Transaction], T],
         *,
         wrote: Callable[[T], bool] = lambda _: True,
     ) -> T:

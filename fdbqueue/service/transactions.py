@@ -54,6 +54,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown
 from fdbqueue.service import instrumentation
 from fdbqueue.service.receipts import MIN_SWEPT_VERSIONS, Receipt
@@ -87,8 +88,8 @@ class Conflict(Exception):
 
 
 def run(
-    database: Any,
-    function: Callable[[Any], T],
+    database: Database,
+    function: Callable[[Transaction], T],
     *,
     wrote: Callable[[T], bool] | None = None,
     read_only: bool = False,
@@ -126,7 +127,7 @@ def run(
 
 
 def run_stamped(
-    database: Any, function: Callable[[Any], T], *, wrote: Callable[[T], bool]
+    database: Database, function: Callable[[Transaction], T], *, wrote: Callable[[T], bool]
 ) -> tuple[T, bytes]:
     """Do as :func:`run` does, and return the versionstamp too, empty where it wrote nothing."""
     return _Call(database, function, wrote, True, stamped=True).run()
@@ -142,8 +143,8 @@ class _Call(Generic[T]):
 
     def __init__(
         self,
-        database: Any,
-        function: Callable[[Any], T],
+        database: Database,
+        function: Callable[[Transaction], T],
         wrote: Callable[[T], bool] | None,
         retries_conflicts: bool,
         *,
@@ -198,7 +199,7 @@ class _Call(Generic[T]):
             if self._receipt is not None and (is_done or self._unsettled is None):
                 self._receipt.give_back()
 
-    def _attempt(self, tr: Any) -> tuple[T, bytes]:
+    def _attempt(self, tr: Transaction) -> tuple[T, bytes]:
         """Run the function and commit; return its result and its stamp."""
         result = self._function(tr)
         wrote = self._wrote
@@ -218,7 +219,7 @@ class _Call(Generic[T]):
             raise
         return result, b"" if stamp is None else bytes(stamp.wait())
 
-    def _judge(self, tr: Any, error: Exception) -> None:
+    def _judge(self, tr: Transaction, error: Exception) -> None:
         """Take note of what an error of a commit says about it."""
         code = error_code(error)
         if isinstance(error, EngineError) or code in _REFUSED or code in _CHECKS:
@@ -227,7 +228,7 @@ class _Call(Generic[T]):
             self._fdb_code = code
             self._since = _version_of(tr)
 
-    def _settle(self, tr: Any) -> tuple[T, bytes] | None:
+    def _settle(self, tr: Transaction) -> tuple[T, bytes] | None:
         """Find out about the unsettled attempt: return its result and stamp if it took effect.
 
         Otherwise it never will, and nothing is unsettled any more.
@@ -251,14 +252,14 @@ class _Call(Generic[T]):
         self._unsettled = None
         return None
 
-    def _may_be_swept(self, tr: Any) -> bool:
+    def _may_be_swept(self, tr: Transaction) -> bool:
         """Tell whether a receipt that is not there may have been."""
         if self._since is None:
             return True
         version: int = tr.get_read_version().wait()
         return version - self._since >= MIN_SWEPT_VERSIONS
 
-    def _prepare(self, tr: Any, error: Exception, code: int) -> Any:
+    def _prepare(self, tr: Transaction, error: Exception, code: int) -> Any:
         """Return the transaction for what comes next, or raise what ends the call."""
         instrumentation.engine_error(code)
         if not self._retries:
@@ -293,11 +294,11 @@ class _Call(Generic[T]):
             logger.warning("a transaction was retried for long", extra=facts)
 
 
-def _has_written(tr: Any) -> bool:
+def _has_written(tr: Transaction) -> bool:
     return any(True for _ in tr.get_range(_WRITTEN, _WRITTEN + b"\xff\xff", limit=1))
 
 
-def _version_of(tr: Any) -> int | None:
+def _version_of(tr: Transaction) -> int | None:
     """Return the version at which a failed transaction read, None where it is lost."""
     try:
         version: int = tr.get_read_version().wait()

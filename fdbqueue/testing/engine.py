@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from fdbqueue.engines.protocols import Database
 from fdbqueue.testing.faults import FaultyDatabase
 
 
-def open(database: Any) -> FaultyDatabase:
+def open(database: Database) -> FaultyDatabase:
     """Return a database that is able to fail, around another."""
     return FaultyDatabase(database)

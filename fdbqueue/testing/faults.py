@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import EngineUnavailable
 
 #: The client does not know whether the commit took effect; it may ask.
@@ -61,7 +62,7 @@ class FaultyDatabase:
         happened: How many commits have failed.
     """
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Database) -> None:
         self.is_available = True
         self.happened = 0
         self._database = database
@@ -128,7 +129,7 @@ class FaultyDatabase:
 class _Transaction:
     """A transaction whose commit may fail; all else is the transaction's own."""
 
-    def __init__(self, faulty: FaultyDatabase, transaction: Any) -> None:
+    def __init__(self, faulty: FaultyDatabase, transaction: Transaction) -> None:
         self._faulty = faulty
         self._transaction = transaction
         self._has_written = False
@@ -170,7 +171,7 @@ class _Transaction:
 class _Commit:
     """The future of a commit that fails."""
 
-    def __init__(self, faulty: FaultyDatabase, transaction: Any, fault: _Fault) -> None:
+    def __init__(self, faulty: FaultyDatabase, transaction: Transaction, fault: _Fault) -> None:
         self._faulty = faulty
         self._transaction = transaction  # held until its future is read
         self._fault = fault

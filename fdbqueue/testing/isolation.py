@@ -16,6 +16,7 @@ from django.conf import settings
 from django.test.utils import TestContextDecorator, override_settings
 
 from fdbqueue import conf
+from fdbqueue.engines.protocols import Database
 from fdbqueue.service import Catalog, receipts
 from fdbqueue.service.transactions import error_code
 
@@ -70,7 +71,7 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
                     receipts.keep_at(database, self._receipts)
                 _clear(database, fdb.tuple.pack(self._prefix))
             else:
-                database.close()
+                database.close()  # type: ignore[attr-defined]  # the embedded engine's
         finally:
             self._restore()
 
@@ -162,7 +163,7 @@ class EmptyQueuesMixin(unittest.TestCase):
             super().debug()
 
 
-def _clear(database: Any, prefix: bytes) -> None:
+def _clear(database: Database, prefix: bytes) -> None:
     """Clear all keys with a prefix, the receipts included: so by no operation that leaves one."""
     transaction = database.create_transaction()
     while True:

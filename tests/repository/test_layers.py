@@ -16,9 +16,14 @@ PACKAGE = ROOT / "fdbqueue"
 LAYERS = {
     "fdbqueue.exceptions": (),
     "fdbqueue.engines": ("fdbqueue.engines", "fdbqueue.exceptions"),
-    "fdbqueue.service": ("fdbqueue.service", "fdbqueue.exceptions"),
+    "fdbqueue.service": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
     "fdbqueue.made": (),
-    "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.exceptions", "fdbqueue.made"),
+    "fdbqueue.conf": (
+        "fdbqueue.service",
+        "fdbqueue.engines.protocols",
+        "fdbqueue.exceptions",
+        "fdbqueue.made",
+    ),
     "fdbqueue": ("fdbqueue",),
 }
 WITHOUT_DJANGO = ("fdbqueue.engines", "fdbqueue.service", "fdbqueue.exceptions")

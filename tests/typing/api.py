@@ -166,7 +166,7 @@ async def awaited(target: PriorityQueue) -> None:
     ids += [item.id async for item in queue.aiterate(end="max", state="dead")]
     size: int = await queue.asize()
     counts: Counts = await queue.acounts()
-    moved: bool = await arun(database, lambda tr: move(tr, FifoQueue(tr, Subspace()), target))
+    moved: bool = await arun(database, lambda tr: move(tr, FifoQueue(database, Subspace()), target))
     await queue.apop(tr=1)  # type: ignore[call-arg]  # no transaction can be taken part in
     wrong: int = await queue.apop()  # type: ignore[assignment]  # it is an item, or None
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import instrumentation
 from fdbqueue.service.bulk.remove import remove_places
@@ -91,7 +91,7 @@ class Batches:
         requeue = functools.partial(self._requeue, batch=batch)
         run(patient(self._runner.database), requeue, wrote=lambda _: True)
 
-    def ack(self, batch: Batch, tr: Any) -> None:
+    def ack(self, batch: Batch, tr: Transaction | None) -> None:
         """Remove a batch's items for good.
 
         Raises:
@@ -100,7 +100,7 @@ class Batches:
         if batch:
             self._runner.write("ack_batch", tr, functools.partial(self._ack, batch=batch))
 
-    def requeue(self, batch: Batch, tr: Any) -> None:
+    def requeue(self, batch: Batch, tr: Transaction | None) -> None:
         """Return a batch's items to their places.
 
         Raises:
@@ -124,7 +124,7 @@ class Batches:
         """Return what leases items that were taken, all together."""
         hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
-        def lease(tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
+        def lease(tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
             retried = any(one.has_attempts for one in loaded)
             held = Handoff([one.row for one in loaded], False, retried)
             write_pieces(tr, self._stock.meta, hold.name, held)
@@ -136,7 +136,7 @@ class Batches:
 
         return lease
 
-    def _ack(self, tr: Any, batch: Batch) -> int:
+    def _ack(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
         tally = self._stock.tally()
         for loaded in batch.loaded:
@@ -144,12 +144,12 @@ class Batches:
         tally.write(tr)
         return len(batch)
 
-    def _requeue(self, tr: Any, batch: Batch) -> int:
+    def _requeue(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
         self._stock.requeue(tr, [loaded.row for loaded in batch.loaded])
         return len(batch)
 
-    def _settle(self, tr: Any, owner: bytes, done: Collection[bytes]) -> int:
+    def _settle(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
         """Remove those of an owner's items for good that are done, and put the others back.
 
         Args:
@@ -175,7 +175,7 @@ class Batches:
         tally.write(tr)
         return len(removed)
 
-    def _release(self, tr: Any, hold: Hold) -> None:
+    def _release(self, tr: Transaction, hold: Hold) -> None:
         """Remove the batch, if it is as it was made."""
         stored = tr[self._jobs.batch(hold.owner)]
         piece = tr[self._stock.meta.handoff(hold.name, 0)]
@@ -183,7 +183,7 @@ class Batches:
             raise LeaseLost(queue=self._stock.queue)
         self._remove_hold(tr, hold)
 
-    def _remove_hold(self, tr: Any, hold: Hold) -> None:
+    def _remove_hold(self, tr: Transaction, hold: Hold) -> None:
         remove_pieces(tr, self._stock.meta, hold.name)
         tr.clear(self._stock.meta.due(hold.deadline, Kind.BATCH, hold.name))
         tr.clear(self._jobs.batch(hold.owner))

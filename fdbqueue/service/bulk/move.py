@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.consume.round import take
 from fdbqueue.service.parts import QueueParts
@@ -43,7 +44,7 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
 
 
 def move(
-    tr: Any, source: QueueParts, target: QueueParts, count: int, end: End, priority: Any
+    tr: Transaction, source: QueueParts, target: QueueParts, count: int, end: End, priority: Any
 ) -> tuple[int, int]:
     """Move items from one end, and return how many and how long their values are.
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
@@ -46,7 +47,7 @@ class _Reach(NamedTuple):
     is_done: bool
 
 
-def recount(database: Any, stock: Stock) -> None:
+def recount(database: Database, stock: Stock) -> None:
     """Count everything in a queue, and add to its counts what they lack."""
     for state in State:
         _recount_hidden(database, stock, state)
@@ -59,11 +60,11 @@ def recount(database: Any, stock: Stock) -> None:
     run(database, functools.partial(_forget_attempts, stock=stock))
 
 
-def _recount_hidden(database: Any, stock: Stock, state: State) -> None:
+def _recount_hidden(database: Database, stock: Stock, state: State) -> None:
     begin, stop = stock.meta.state_bounds(state)
     found = 0
 
-    def count(tr: Any) -> tuple[bytes, int, bool]:
+    def count(tr: Transaction) -> tuple[bytes, int, bool]:
         key, number, deadline = begin, 0, time.monotonic() + _SECONDS
         for row in _rows(tr, begin, stop):
             key = row.key + b"\x00"
@@ -82,7 +83,7 @@ def _recount_hidden(database: Any, stock: Stock, state: State) -> None:
         found += number
 
 
-def _count_ready(tr: Any, stock: Stock, reach: _Reach) -> _Reach:
+def _count_ready(tr: Transaction, stock: Stock, reach: _Reach) -> _Reach:
     """Count on, and correct the priorities that were counted to their end."""
     found: Counter[bytes | None] = Counter()
     foreign = reach.foreign
@@ -115,7 +116,7 @@ def _count_ready(tr: Any, stock: Stock, reach: _Reach) -> _Reach:
 
 
 def _corrected(
-    tr: Any,
+    tr: Transaction,
     stock: Stock,
     found: Counter[bytes | None],
     reach: _Reach,
@@ -133,7 +134,7 @@ def _level(stock: Stock, priority: Priority | None) -> bytes | None:
 
 
 def _correct(
-    tr: Any,
+    tr: Transaction,
     stock: Stock,
     found: Counter[bytes | None],
     foreign: int,
@@ -163,7 +164,7 @@ def _correct(
     tally.write(tr)
 
 
-def _add_up(tr: Any, stock: Stock, foreign: int) -> None:
+def _add_up(tr: Transaction, stock: Stock, foreign: int) -> None:
     """Make the count of all ready items the sum of those by priority."""
     counters = Counters(stock.meta)
     total = sum(counters.levels(tr, None, None).values())
@@ -174,7 +175,7 @@ def _add_up(tr: Any, stock: Stock, foreign: int) -> None:
     tally.write(tr)
 
 
-def _guarded(tr: Any, stock: Stock, changes: Any) -> Any:
+def _guarded(tr: Transaction, stock: Stock, changes: Any) -> Any:
     """Return an account that two recounts at once do not both write."""
     tr.add_read_conflict_key(stock.meta.recounted)
     if changes:
@@ -182,11 +183,11 @@ def _guarded(tr: Any, stock: Stock, changes: Any) -> Any:
     return stock.tally()
 
 
-def _remove_ghosts(database: Any, stock: Stock) -> None:
+def _remove_ghosts(database: Database, stock: Stock) -> None:
     """Remove the ages of items that foreign poppers have taken."""
     begin: bytes | None = stock.meta.ages()[0]
 
-    def remove(tr: Any, begin: bytes) -> bytes | None:
+    def remove(tr: Transaction, begin: bytes) -> bytes | None:
         rows = list(tr.snapshot.get_range(begin, stock.meta.ages()[1], limit=_AGES_AT_ONCE))
         handed = set(_handed(tr, stock))
         places = [stock.meta.parse_age(row.key)[1] for row in rows]
@@ -200,14 +201,14 @@ def _remove_ghosts(database: Any, stock: Stock) -> None:
         begin = run(database, functools.partial(remove, begin=begin))
 
 
-def _forget_attempts(tr: Any, stock: Stock) -> None:
+def _forget_attempts(tr: Transaction, stock: Stock) -> None:
     """Let poppers know when no attempts are kept apart from their items any more."""
     marked = tr.snapshot[stock.meta.retried]
     if marked.present() and not any(True for _ in tr.get_range(*stock.meta.all_attempts())):
         tr.clear(stock.meta.retried)
 
 
-def _rows(tr: Any, begin: bytes, stop: bytes) -> Iterator[Any]:
+def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:
     while True:
         some = list(tr.snapshot.get_range(begin, stop, limit=_ROWS_AT_ONCE))
         yield from some
@@ -216,7 +217,7 @@ def _rows(tr: Any, begin: bytes, stop: bytes) -> Iterator[Any]:
         begin = some[-1].key + b"\x00"
 
 
-def _handed(tr: Any, stock: Stock) -> Iterator[bytes]:
+def _handed(tr: Transaction, stock: Stock) -> Iterator[bytes]:
     """Yield the places of what was taken for poppers who have not collected it yet."""
     for _, handoff in all_handoffs(tr, stock.meta):
         yield from (row.place for row in handoff.rows)

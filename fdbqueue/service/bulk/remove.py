@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import Tally
@@ -22,7 +23,7 @@ _REMOVED_AT_ONCE = 500
 _LONG_AT_ONCE = 20
 
 
-def remove(tr: Any, stock: Stock, places: Sequence[bytes]) -> int:
+def remove(tr: Transaction, stock: Stock, places: Sequence[bytes]) -> int:
     """Remove the items at some places, wherever they are now, and return how many.
 
     An item that a popper was handed but has not collected is taken from it again; a batch
@@ -58,7 +59,7 @@ def remove(tr: Any, stock: Stock, places: Sequence[bytes]) -> int:
     return count
 
 
-def remove_places(database: Any, stock: Stock, places: Iterable[bytes]) -> int:
+def remove_places(database: Database, stock: Stock, places: Iterable[bytes]) -> int:
     """Remove the items at any number of places, and return how many there were."""
     rest = iter(places)
     count = 0
@@ -68,7 +69,7 @@ def remove_places(database: Any, stock: Stock, places: Iterable[bytes]) -> int:
 
 
 def remove_all(
-    database: Any, stock: Stock, state: str, on_removed: Callable[[int], None] = lambda _: None
+    database: Database, stock: Stock, state: str, on_removed: Callable[[int], None] = lambda _: None
 ) -> int:
     """Remove the items that are in a state when it starts, in bounded transactions.
 
@@ -103,13 +104,13 @@ def remove_all(
     return count
 
 
-def _removed(tr: Any, stock: Stock, tally: Tally, rows: Sequence[Row]) -> int:
+def _removed(tr: Transaction, stock: Stock, tally: Tally, rows: Sequence[Row]) -> int:
     for loaded in stock.reader.load(tr, rows, retried=True):
         stock.remove(tr, tally, loaded)
     return len(rows)
 
 
-def _remove_handed(tr: Any, stock: Stock, tally: Tally, places: Collection[bytes]) -> int:
+def _remove_handed(tr: Transaction, stock: Stock, tally: Tally, places: Collection[bytes]) -> int:
     """Remove the items that handoffs and batches hold.
 
     An item that is nowhere comes back nowhere, so only those that hold one matter.
@@ -133,7 +134,7 @@ class _Handed(NamedTuple):
 
 
 def _take_out(
-    tr: Any, stock: Stock, tally: Tally, found: _Handed, places: Collection[bytes]
+    tr: Transaction, stock: Stock, tally: Tally, found: _Handed, places: Collection[bytes]
 ) -> int:
     bounds = stock.meta.handoff_bounds(found.name)
     tr.add_read_conflict_range(*bounds)
@@ -148,7 +149,7 @@ def _take_out(
     return _removed(tr, stock, tally, taken)
 
 
-def _holds(tr: Any, stock: Stock) -> dict[bytes, bytes]:
+def _holds(tr: Transaction, stock: Stock) -> dict[bytes, bytes]:
     """Return the keys of those who hold batches, by the batches' names."""
     found = {}
     for row in tr.get_range(*JobKeys(stock.meta).batches()):
@@ -164,7 +165,7 @@ class _Ready:
     def __init__(self, stock: Stock) -> None:
         self._stock = stock
 
-    def last(self, tr: Any) -> bytes | None:
+    def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None where there is none."""
         begin, stop = self._stock.keys.bounds()
         for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
@@ -172,7 +173,7 @@ class _Ready:
             return place
         return None
 
-    def places(self, tr: Any, after: bytes | None, last: bytes) -> list[bytes]:
+    def places(self, tr: Transaction, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
         begin, _ = self._stock.keys.bounds()
         if after is not None:
@@ -187,7 +188,7 @@ class _Ready:
                 break
         return found
 
-    def remove(self, tr: Any, places: Sequence[bytes]) -> int:
+    def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
         """Remove those that are still ready."""
         tally = self._stock.tally()
         asked = [tr[self._stock.keys.key(place)] for place in places]
@@ -211,19 +212,19 @@ class _Hidden:
         self._stock = stock
         self._state = state
 
-    def last(self, tr: Any) -> bytes | None:
+    def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None where there is none."""
         begin, stop = self._stock.meta.state_bounds(self._state)
         for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
             return self._stock.meta.hidden_place(self._state, row.key)[0]
         return None
 
-    def places(self, tr: Any, after: bytes | None, last: bytes) -> list[bytes]:
+    def places(self, tr: Transaction, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
         found = self._stock.places(tr, self._state, after, _REMOVED_AT_ONCE)
         return [place for place in found if place <= last]
 
-    def remove(self, tr: Any, places: Sequence[bytes]) -> int:
+    def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
         """Remove those that are still in that state."""
         tally = self._stock.tally()
         found = [hidden for hidden in self._stock.facts(tr, self._state, places) if hidden]

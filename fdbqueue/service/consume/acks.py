@@ -8,6 +8,7 @@ from typing import Any
 
 import fdb.tuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
 from fdbqueue.service.consume.leases import Leases, reason_of, token_of
@@ -42,25 +43,32 @@ class Acks:
 
     # Ending leases
 
-    def ack(self, lease: Item | str, once: Once | str | None, tr: Any) -> None:
+    def ack(self, lease: Item | str, once: Once | str | None, tr: Transaction | None) -> None:
         """Remove a leased item for good."""
         token = token_of(lease)
         call = None if once is None else self._call(once, "ack", [token])
 
-        def ack(transaction: Any) -> bytes:
+        def ack(transaction: Transaction) -> bytes:
             self._leases.ack_one(transaction, token)
             return b""
 
         self._write_once("ack", call, tr, ack)
 
-    def ack_many(self, leases: Iterable[Item | str], once: Once | str | None, tr: Any) -> Held:
+    def ack_many(
+        self, leases: Iterable[Item | str], once: Once | str | None, tr: Transaction | None
+    ) -> Held:
         """Remove leased items for good, in one transaction."""
         tokens = _tokens_of(leases)
         ack = functools.partial(self._leases.ack, tokens=tokens)
         return self._end_many("ack", tokens, once, (), ack, tr, limit=MAX_ITEMS)
 
     def nack(
-        self, lease: Item | str, delay: float | None, reason: str, once: Once | str | None, tr: Any
+        self,
+        lease: Item | str,
+        delay: float | None,
+        reason: str,
+        once: Once | str | None,
+        tr: Transaction | None,
     ) -> None:
         """Give a leased item up."""
         token, reason = token_of(lease), reason_of(self._queue, reason)
@@ -68,7 +76,7 @@ class Acks:
         if once is not None:
             call = self._call(once, "nack", [token], self._delay(delay), _packable(reason))
 
-        def nack(transaction: Any) -> bytes:
+        def nack(transaction: Transaction) -> bytes:
             self._leases.nack(transaction, token, delay, reason)
             return b""
 
@@ -80,13 +88,13 @@ class Acks:
         delay: float | None,
         reason: str,
         once: Once | str | None,
-        tr: Any,
+        tr: Transaction | None,
     ) -> Held:
         """Give leased items up, in one transaction."""
         tokens, reason = _tokens_of(leases), reason_of(self._queue, reason)
         arguments = self._delay(delay), _packable(reason)
 
-        def nack(transaction: Any, token: str) -> None:
+        def nack(transaction: Transaction, token: str) -> None:
             self._leases.nack(transaction, token, delay, reason)
 
         each = functools.partial(self._each_held, tokens=tokens, change=nack)
@@ -94,13 +102,15 @@ class Acks:
 
     # Extending leases
 
-    def extend(self, lease: Item | str, seconds: float, once: Once | str | None, tr: Any) -> Item:
+    def extend(
+        self, lease: Item | str, seconds: float, once: Once | str | None, tr: Transaction | None
+    ) -> Item:
         """Extend a lease to end the given number of seconds from now."""
         token = token_of(lease)
         lasting = duration(self._queue, "seconds", seconds)
         call = None if once is None else self._call(once, "extend", [token], lasting)
 
-        def extend(transaction: Any) -> Item:
+        def extend(transaction: Transaction) -> Item:
             if call is not None:
                 asked = self._answers.ask(transaction, call)
                 for item in self._answers.recalled_items(asked, call) or ():
@@ -113,12 +123,16 @@ class Acks:
         return self._runner.write("extend", tr, extend, wrote=lambda _: not is_replayed(call))
 
     def extend_many(
-        self, leases: Iterable[Item | str], seconds: float, once: Once | str | None, tr: Any
+        self,
+        leases: Iterable[Item | str],
+        seconds: float,
+        once: Once | str | None,
+        tr: Transaction | None,
     ) -> Held:
         """Extend leases to end the given number of seconds from now, in one transaction."""
         tokens, lasting = _tokens_of(leases), duration(self._queue, "seconds", seconds)
 
-        def extend(transaction: Any, token: str) -> None:
+        def extend(transaction: Transaction, token: str) -> None:
             self._leases.extend(transaction, token, seconds)
 
         each = functools.partial(self._each_held, tokens=tokens, change=extend)
@@ -137,14 +151,18 @@ class Acks:
         return self._answers.call(once, verb, tuple(map(_packable, tokens)), *arguments)
 
     def _write_once(
-        self, verb: str, call: Call | None, tr: Any, function: Callable[[Any], bytes]
+        self,
+        verb: str,
+        call: Call | None,
+        tr: Transaction | None,
+        function: Callable[[Transaction], bytes],
     ) -> bytes:
         """Run what writes, unless the call was made before; return its response."""
         if call is None:
             return self._runner.write(verb, tr, function)
         made = call
 
-        def answer(transaction: Any) -> bytes:
+        def answer(transaction: Transaction) -> bytes:
             found = self._answers.recall(self._answers.ask(transaction, made), made)
             if found is not None:
                 return found[0]
@@ -161,7 +179,7 @@ class Acks:
         once: Once | str | None,
         arguments: Sequence[Any],
         end: Callable[[Any], Sequence[str]],
-        tr: Any,
+        tr: Transaction | None,
         *,
         limit: int,
     ) -> Held:
@@ -178,7 +196,7 @@ class Acks:
         return Held(len(tokens) - len(lost), lost)
 
     def _each_held(
-        self, tr: Any, tokens: Sequence[str], change: Callable[[Any, str], None]
+        self, tr: Transaction, tokens: Sequence[str], change: Callable[[Transaction, str], None]
     ) -> list[str]:
         """Change one lease after the other, and return the tokens of those not held any more.
 
@@ -196,7 +214,7 @@ class Acks:
                 raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_SENT_BYTES)
         return lost
 
-    def _loaded(self, tr: Any, item: Item) -> list[Loaded]:
+    def _loaded(self, tr: Transaction, item: Item) -> list[Loaded]:
         """Return a leased item as it is stored, whole."""
         hidden = self._stock.find(tr, State.LEASED, self._stock.keys.place_named(item.id))
         return self._stock.reader.load(tr, [hidden.row] if hidden else [], retried=False)

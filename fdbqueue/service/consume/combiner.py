@@ -35,6 +35,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
 
 #: How long an idle helper stays.
@@ -74,7 +75,7 @@ class Operation:
         self.gate: threading.Lock | None = None
         self.left_in = State.WAITING
 
-    def begin(self, database: Any) -> None:
+    def begin(self, database: Database) -> None:
         """Start anew, on a database."""
         self.state = self.left_in = State.WAITING
         self.result = self.error = self.gate = None
@@ -137,7 +138,7 @@ class Combiner:
         self._wake = threading.Lock()
         self._crowded_until = 0.0
 
-    def submit(self, operation: Operation, database: Any) -> Any:
+    def submit(self, operation: Operation, database: Database) -> Any:
         """Do an operation, together with those of other threads; return its result.
 
         Whatever is raised has an attribute ``outcome_known``: True where nothing was done.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume.leases import Leases
@@ -75,7 +75,7 @@ class Consumer:
         self,
         request: TakeRequest,
         wait: float | None,
-        tr: Any = None,
+        tr: Transaction | None = None,
         waits_while: Callable[[], bool] | None = None,
     ) -> list[Item]:
         """Take items for a thread, as soon as there are some.

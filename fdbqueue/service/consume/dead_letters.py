@@ -7,8 +7,8 @@ import itertools
 import logging
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, ItemNotFound
 from fdbqueue.service.consume.leases import Leases, reason_of
 from fdbqueue.service.runner import Runner
@@ -34,7 +34,7 @@ class DeadLetters:
         self._stock = stock
         self._leases = leases
 
-    def bury(self, item_id: str, reason: str, tr: Any) -> None:
+    def bury(self, item_id: str, reason: str, tr: Transaction | None) -> None:
         """Move a ready item to the dead letters."""
         queue = self._stock.queue
         place, reason = self._stock.keys.place_named(item_id), reason_of(queue, reason)
@@ -81,5 +81,5 @@ class DeadLetters:
             after = some[-1]
             yield some
 
-    def _following(self, tr: Any, after: bytes | None) -> list[bytes]:
+    def _following(self, tr: Transaction, after: bytes | None) -> list[bytes]:
         return self._stock.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)

@@ -12,8 +12,9 @@ import itertools
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.counts import Tally
 from fdbqueue.service.storage.handoffs import (
@@ -95,7 +96,7 @@ class _Budget:
 
 
 def examine(
-    stock: Stock, tr: Any, dues: Sequence[Due], requests: Sequence[HelpRequest] = ()
+    stock: Stock, tr: Transaction, dues: Sequence[Due], requests: Sequence[HelpRequest] = ()
 ) -> Found:
     """Read what has expired; the transaction then depends on it.
 
@@ -116,7 +117,7 @@ def examine(
 
 def _examine_batches(
     stock: Stock,
-    tr: Any,
+    tr: Transaction,
     dues: Sequence[Due],
     requests: Sequence[HelpRequest],
     found: Found,
@@ -139,7 +140,7 @@ def _examine_batches(
 
 
 def _examine_items(
-    stock: Stock, tr: Any, dues: Sequence[Due], found: Found, budget: _Budget
+    stock: Stock, tr: Transaction, dues: Sequence[Due], found: Found, budget: _Budget
 ) -> None:
     rest = iter(dues)
     while not budget.is_over and (some := list(itertools.islice(rest, _ASKED_AT_ONCE))):
@@ -155,7 +156,9 @@ def _examine_items(
             found.items.append(Expired(item, item.attempts + is_leased))
 
 
-def apply(stock: Stock, tr: Any, tally: Tally, found: Found, max_attempts: int | None) -> list[Row]:
+def apply(
+    stock: Stock, tr: Transaction, tally: Tally, found: Found, max_attempts: int | None
+) -> list[Row]:
     """Take what has expired out of its tables, and return the rows that are to be put back."""
     rows = []
     for key in found.stale:
@@ -199,7 +202,7 @@ def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
 
 def release(
     stock: Stock,
-    tr: Any,
+    tr: Transaction,
     tally: Tally,
     hidden: Hidden,
     attempts: int,
@@ -229,7 +232,7 @@ def release(
 
 def preview(
     stock: Stock,
-    tr: Any,
+    tr: Transaction,
     dues: Sequence[Due],
     requests: Sequence[HelpRequest],
     max_attempts: int | None,

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES
 from fdbqueue.service.storage.keys import ItemKeys
@@ -95,7 +96,7 @@ class Head:
 
     def __init__(
         self,
-        tr: Any,
+        tr: Transaction,
         keys: ItemKeys,
         reader: ItemReader,
         end: End,
@@ -226,7 +227,7 @@ class _Later:
     """A range read that is asked for when it is iterated."""
 
     def __init__(
-        self, reader: ItemReader, tr: Any, begin: bytes, stop: bytes, limit: int, end: End
+        self, reader: ItemReader, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End
     ) -> None:
         self._arguments = (tr.snapshot, begin, stop, limit, end)
         self._reader = reader

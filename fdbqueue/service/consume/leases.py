@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, LeaseLost
 from fdbqueue.service.clock import duration, now_us
 from fdbqueue.service.consume import expiry
@@ -48,7 +49,7 @@ class Leases:
         """Return what leases items that were taken."""
         lasting = duration(self._stock.queue, "seconds", seconds)
 
-        def lease(tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
+        def lease(tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
             until = now_us() + lasting
             marks = os.urandom(_MARK_BYTES * len(loaded))
             return [
@@ -58,7 +59,9 @@ class Leases:
 
         return lease
 
-    def _lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> Item:
+    def _lease(
+        self, tr: Transaction, tally: Tally, loaded: Loaded, until: int, mark: bytes
+    ) -> Item:
         self._stock.lease(tr, tally, loaded, until, mark)
         item = loaded.item
         assert isinstance(item, Item)
@@ -74,7 +77,7 @@ class Leases:
             moment(until),
         )
 
-    def ack(self, tr: Any, tokens: Sequence[str]) -> list[str]:
+    def ack(self, tr: Transaction, tokens: Sequence[str]) -> list[str]:
         """Remove leased items for good, and return the tokens of those not held any more.
 
         Raises:
@@ -96,7 +99,7 @@ class Leases:
         tally.write(tr)
         return lost
 
-    def ack_one(self, tr: Any, token: str) -> None:
+    def ack_one(self, tr: Transaction, token: str) -> None:
         """Remove a leased item for good.
 
         Raises:
@@ -105,7 +108,7 @@ class Leases:
         if self.ack(tr, [token]):
             raise LeaseLost(queue=self._stock.queue, lease=token)
 
-    def nack(self, tr: Any, token: str, delay_seconds: float | None, reason: str) -> None:
+    def nack(self, tr: Transaction, token: str, delay_seconds: float | None, reason: str) -> None:
         """Give a leased item up: it goes back to its place, at once or after a delay.
 
         Raises:
@@ -133,7 +136,7 @@ class Leases:
                 tr[self._stock.keys.key(row.place)] = row.value
         tally.write(tr)
 
-    def give_back(self, tr: Any, tokens: Sequence[str]) -> None:
+    def give_back(self, tr: Transaction, tokens: Sequence[str]) -> None:
         """Put leased items back to their places as they were, those that are still held."""
         tally = self._stock.tally()
         parsed = [self._parse(token) for token in tokens]
@@ -147,7 +150,7 @@ class Leases:
             self._stock.put_back(tr, tally, hidden, row)
         tally.write(tr)
 
-    def extend(self, tr: Any, token: str, seconds: float) -> Item:
+    def extend(self, tr: Transaction, token: str, seconds: float) -> Item:
         """Let a lease run for so many seconds from now, and return its item.
 
         Raises:
@@ -164,7 +167,7 @@ class Leases:
         (item,) = self._stock.shown(tr, [extended])
         return replace(item, lease=token, until=moment(extended.until))
 
-    def bury(self, tr: Any, place: bytes, item_id: str, reason: str) -> None:
+    def bury(self, tr: Transaction, place: bytes, item_id: str, reason: str) -> None:
         """Move a ready item, even a corrupt one, to the dead letters.
 
         Raises:
@@ -181,7 +184,7 @@ class Leases:
         tally.taken += 1
         tally.write(tr)
 
-    def redrive(self, tr: Any, places: Sequence[bytes], most: float) -> tuple[int, int]:
+    def redrive(self, tr: Transaction, places: Sequence[bytes], most: float) -> tuple[int, int]:
         """Put dead letters back to their places, as if never tried.
 
         Places without one are passed by. Stops after about 1,000,000 bytes.
@@ -205,7 +208,7 @@ class Leases:
         tally.write(tr)
         return count, looked
 
-    def _held(self, tr: Any, token: str) -> Hidden:
+    def _held(self, tr: Transaction, token: str) -> Hidden:
         place, mark = self._parse(token)
         hidden = self._stock.find(tr, State.LEASED, place)
         if hidden is None or hidden.mark != mark:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.combiner import Combiner, State
 from fdbqueue.service.consume.head import Order
@@ -50,7 +51,7 @@ class EndPoppers:
     """
 
     def __init__(
-        self, database: Any, taker: Taker, end: End, handoff_timeout_seconds: float
+        self, database: Database, taker: Taker, end: End, handoff_timeout_seconds: float
     ) -> None:
         self._database = database
         self._taker = taker
@@ -127,7 +128,7 @@ class EndPoppers:
 
     def _try(
         self,
-        database: Any,
+        database: Database,
         early: Sequence[TakeRequest],
         gather: Gather,
         **options: Any,
@@ -155,7 +156,7 @@ class EndPoppers:
 
     def _round(
         self,
-        database: Any,
+        database: Database,
         early: Sequence[TakeRequest],
         gather: Gather,
         *,
@@ -181,7 +182,7 @@ class EndPoppers:
             Conflict: It conflicted.
         """
 
-        def serve(tr: Any) -> RoundResult:
+        def serve(tr: Transaction) -> RoundResult:
             one = Round(self._taker, tr, self._end, order)
             result = one.serve(
                 early, gather, take_up=take_up, extra=self._extra, own=own, may_undo=may_undo
@@ -207,7 +208,7 @@ class PopperGroup:
             one are kept for it.
     """
 
-    def __init__(self, database: Any, taker: Taker, handoff_timeout_seconds: float) -> None:
+    def __init__(self, database: Database, taker: Taker, handoff_timeout_seconds: float) -> None:
         self._ends: dict[End, EndPoppers] = {
             "min": EndPoppers(database, taker, "min", handoff_timeout_seconds),
             "max": EndPoppers(database, taker, "max", handoff_timeout_seconds),
@@ -216,7 +217,7 @@ class PopperGroup:
         self.watch = ItemWatch(database, taker.stock)
         _groups.add(self)
 
-    def take(self, request: TakeRequest, database: Any) -> list[Item]:
+    def take(self, request: TakeRequest, database: Database) -> list[Item]:
         """Take items, together with all others in this process who want some now.
 
         What is raised has an attribute ``outcome_known``: True where nothing was taken.
@@ -253,7 +254,7 @@ def _ids(items: Sequence[Item]) -> list[str | None]:
     return [item.id for item in items]
 
 
-def patient(database: Any) -> Any:
+def patient(database: Database) -> Any:
     """Return the database that a database with a time limit is over, or the database itself."""
     return getattr(database, "patient", database)
 
@@ -270,7 +271,9 @@ _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, PopperG
 _sharing = threading.Lock()
 
 
-def group(database: Any, taker: Taker, handoff_timeout_seconds: float, key: Any) -> PopperGroup:
+def group(
+    database: Database, taker: Taker, handoff_timeout_seconds: float, key: Any
+) -> PopperGroup:
     """Return the poppers of a queue in this process, the same for all its queue objects."""
     database = patient(database)
     with _sharing:

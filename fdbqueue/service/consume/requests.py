@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.combiner import Operation
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.idempotency import Call
@@ -17,7 +18,7 @@ from fdbqueue.service.storage.tables import Due
 
 #: What becomes of items that were taken: popped, or leased. Given the transaction, its
 #: account and the items, none of them corrupt.
-Effect = Callable[[Any, Tally, Sequence[Loaded]], list[Item]]
+Effect = Callable[[Transaction, Tally, Sequence[Loaded]], list[Item]]
 #: Puts back what an effect returned, in transactions of its own.
 Requeue = Callable[[Any], None]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume.leases import Leases, token_of
 from fdbqueue.service.consume.poppers import patient
@@ -32,7 +32,7 @@ class Popped(list[Item]):
         self.loaded = loaded
 
 
-def pop(stock: Stock, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
+def pop(stock: Stock, tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
     """Remove items for good: what a pop does to what it takes."""
     items = []
     for one in loaded:
@@ -42,7 +42,7 @@ def pop(stock: Stock, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> Popped
     return Popped(items, loaded)
 
 
-def pop_for_a_task(stock: Stock, tr: Any, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
+def pop_for_a_task(stock: Stock, tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
     """Remove items that may come back, for a task that may be cancelled."""
     for one in loaded:  # later pushes go behind what may come back
         stock.note_hidden(tally, one.position)
@@ -61,7 +61,7 @@ class Requeuer:
         leases: Its leases.
     """
 
-    def __init__(self, database: Any, stock: Stock, leases: Leases) -> None:
+    def __init__(self, database: Database, stock: Stock, leases: Leases) -> None:
         self._database = patient(database)
         self._stock = stock
         self._leases = leases
@@ -82,13 +82,13 @@ class Requeuer:
             self._run(functools.partial(self._leases.give_back, tokens=tokens))
             del items[:count]
 
-    def _restore(self, tr: Any, loaded: Sequence[Loaded]) -> None:
+    def _restore(self, tr: Transaction, loaded: Sequence[Loaded]) -> None:
         tally = self._stock.tally()
         for one in loaded:
             self._stock.restore(tr, tally, one)
         tally.write(tr)
 
-    def _run(self, function: Callable[[Any], None]) -> None:
+    def _run(self, function: Callable[[Transaction], None]) -> None:
         instrumentation.observed(
             "return",
             self._stock.queue,

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Head, Order, TransactionBudget
@@ -43,7 +44,9 @@ class Round:
         order: What the transaction is to depend on.
     """
 
-    def __init__(self, taker: Taker, tr: Any, end: End, order: Order = Order.STRICT) -> None:
+    def __init__(
+        self, taker: Taker, tr: Transaction, end: End, order: Order = Order.STRICT
+    ) -> None:
         self._taker = taker
         self._stock = taker.stock
         self._tr = tr
@@ -233,7 +236,7 @@ def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     return list(batch)
 
 
-def take(taker: Taker, tr: Any, request: TakeRequest) -> list[Item]:
+def take(taker: Taker, tr: Transaction, request: TakeRequest) -> list[Item]:
     """Take items in the caller's transaction, which serves no other popper.
 
     Raises:

@@ -18,8 +18,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.combiner import Combiner
 from fdbqueue.service.consume.head import Order
@@ -70,7 +70,12 @@ class Staging:
     """
 
     def __init__(
-        self, database: Any, taker: Taker, end: End, timeout_seconds: float, take_over: TakeOver
+        self,
+        database: Database,
+        taker: Taker,
+        end: End,
+        timeout_seconds: float,
+        take_over: TakeOver,
     ) -> None:
         self._database = database
         self._taker = taker
@@ -118,7 +123,7 @@ class Staging:
         """Ask for those whose calls were not made before; return them, and the request."""
         taker = self._taker
 
-        def ask(tr: Any) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
+        def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
             asked = taker.ask_answers(tr, batch)
             answered = taker.answered(asked)
             rest = taker.unanswered(batch, asked, answered)
@@ -158,7 +163,7 @@ class Staging:
 
     def _look(
         self,
-        tr: Any,
+        tr: Transaction,
         combiner: Combiner,
         request: HelpRequest,
         batch: Sequence[TakeRequest],

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.requests import Portion, QueueState, Result, RoundResult, TakeRequest
@@ -49,12 +50,12 @@ class Taker:
 
     # What a popper must know
 
-    def ask_state(self, tr: Any, now: int) -> Any:
+    def ask_state(self, tr: Transaction, now: int) -> Any:
         """Ask for the state of the queue, without waiting for it."""
         begin, stop = self.stock.meta.present(now)
         return tr.snapshot.get_range(begin, stop, limit=_STATE_ROWS)
 
-    def parse_state(self, tr: Any, now: int, rows: Any) -> QueueState:
+    def parse_state(self, tr: Transaction, now: int, rows: Any) -> QueueState:
         """Return what the rows of the state say."""
         meta = self.stock.meta
         taken, retried, requests, dues = 0, False, [], []
@@ -80,11 +81,11 @@ class Taker:
         more_due = len(dues) > len(chosen) or count == _STATE_ROWS
         return QueueState(taken, retried, is_open, expired, bool(handed), chosen, more_due)
 
-    def all_due(self, tr: Any, now: int) -> Iterator[Due]:
+    def all_due(self, tr: Transaction, now: int) -> Iterator[Due]:
         """Yield all that is due, in its order."""
         return self._due(tr, now, 0)
 
-    def _due(self, tr: Any, now: int, limit: int) -> Iterator[Due]:
+    def _due(self, tr: Transaction, now: int, limit: int) -> Iterator[Due]:
         begin, stop = self.stock.meta.due_bounds()[0], self.stock.meta.present(now)[1]
         for row in tr.snapshot.get_range(begin, stop, limit=limit):
             entry = self.stock.meta.parse_due(row.key)
@@ -93,7 +94,7 @@ class Taker:
 
     # Answers of calls with an idempotency key
 
-    def ask_answers(self, tr: Any, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
+    def ask_answers(self, tr: Transaction, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
         """Ask for what is kept of calls with a key; of those with the same key, of the first."""
         named = {one.call.name: one for one in reversed([*batch]) if one.call is not None}
         return {
@@ -126,7 +127,7 @@ class Taker:
     # What becomes of rows
 
     def collect(
-        self, tr: Any, batch: Sequence[TakeRequest], request: HelpRequest, handoff: Handoff
+        self, tr: Transaction, batch: Sequence[TakeRequest], request: HelpRequest, handoff: Handoff
     ) -> RoundResult:
         """Give those who wait what was taken for them, and remove the handoff.
 
@@ -150,7 +151,7 @@ class Taker:
         return RoundResult([*answered.items(), *results], wrote=True)
 
     def deliver(
-        self, tr: Any, tally: Tally, portions: Sequence[Portion], *, retried: bool
+        self, tr: Transaction, tally: Tally, portions: Sequence[Portion], *, retried: bool
     ) -> tuple[list[Result], bool]:
         """Do to rows what was wanted of them; no request gets past one that is corrupt.
 
@@ -171,7 +172,7 @@ class Taker:
             results = [(request, result or copy.copy(corrupt)) for request, result in results]
         return results, corrupt is not None
 
-    def sound(self, tr: Any, rows: list[Row], *, retried: bool) -> list[Row]:
+    def sound(self, tr: Transaction, rows: list[Row], *, retried: bool) -> list[Row]:
         """Return the rows before the first that is corrupt; put back the others."""
         loaded = self.stock.reader.load(tr, rows, retried=retried)
         for index, one in enumerate(loaded):
@@ -182,7 +183,7 @@ class Taker:
 
     def _outcome(
         self,
-        tr: Any,
+        tr: Transaction,
         tally: Tally,
         request: TakeRequest,
         rows: Sequence[Row],
@@ -205,7 +206,7 @@ class Taker:
 
 
 def _by_age(
-    tr: Any, requests: list[HelpRequest]
+    tr: Transaction, requests: list[HelpRequest]
 ) -> tuple[list[HelpRequest], list[HelpRequest], list[HelpRequest]]:
     """Return the open requests, the oldest first, those handed over, and the expired ones."""
     if not requests:

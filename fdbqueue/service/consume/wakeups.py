@@ -21,6 +21,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.handoffs import read_request
 from fdbqueue.service.storage.store import Stock
@@ -46,7 +47,7 @@ class ItemWatch:
         stock: The queue's items.
     """
 
-    def __init__(self, database: Any, stock: Stock) -> None:
+    def __init__(self, database: Database, stock: Stock) -> None:
         self._database = database
         self._stock = stock
         self.forget()
@@ -78,7 +79,7 @@ class ItemWatch:
         look: Callable[[], T],
         deadline: float,
         waits_while: Callable[[], bool] | None = None,
-        database: Any = None,
+        database: Database | None = None,
     ) -> T | None:
         """Call a function, and again when there may be an item, until it finds something.
 
@@ -123,7 +124,7 @@ class ItemWatch:
         deadline: float,
         waits_while: Callable[[], bool] | None = None,
         *,
-        database: Any = None,
+        database: Database | None = None,
     ) -> bool:
         """Return once all were woken since ``seen``, or may have missed something.
 
@@ -204,7 +205,7 @@ class ItemWatch:
     def _is_watched(self) -> bool:
         return self._watch is not None or time.monotonic() < self._arming_until
 
-    def _arm(self, database: Any) -> None:
+    def _arm(self, database: Database | None) -> None:
         """Watch the count, unless that is done or there is an item already."""
         with self._mutex:
             if self._is_watched():
@@ -223,7 +224,7 @@ class ItemWatch:
         if watch is not None:
             watch.on_ready(functools.partial(self._fire, watch))
 
-    def _look(self, tr: Any) -> tuple[Any, float]:
+    def _look(self, tr: Transaction) -> tuple[Any, float]:
         """Return a watch, None when there is an item; and in how many seconds one may come back."""
         stock, meta = self._stock, self._stock.meta
         head = tr.snapshot.get_range(*stock.keys.bounds(), limit=1)

@@ -16,6 +16,7 @@ from typing import Any
 
 from fdb import fdboptions
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Priority, moment
 from fdbqueue.service.storage.keys import Place
@@ -96,7 +97,9 @@ class Tally:
         self.high = -1
         self._corrects = False
 
-    def enter(self, tr: Any, place: Place, priority: Priority | None, pushed_at: Any) -> None:
+    def enter(
+        self, tr: Transaction, place: Place, priority: Priority | None, pushed_at: Any
+    ) -> None:
         """Count an item that becomes ready."""
         self.ready += 1
         if priority is not None:
@@ -104,7 +107,9 @@ class Tally:
             if pushed_at is not None:
                 place.set(tr, self._meta.age_prefix(pushed_at), b"")
 
-    def leave(self, tr: Any, place: bytes, priority: Priority | None, pushed_at: Any) -> None:
+    def leave(
+        self, tr: Transaction, place: bytes, priority: Priority | None, pushed_at: Any
+    ) -> None:
         """Count an item that is ready no more."""
         self.ready -= 1
         if priority is not None:
@@ -125,7 +130,7 @@ class Tally:
         """Count items that come to a hidden state, or leave it when negative."""
         self._hidden[state] += count
 
-    def write(self, tr: Any) -> None:
+    def write(self, tr: Transaction) -> None:
         """Add it all to the queue's counts."""
         total = self.ready + (self.taken << _FIELD) + (self.delays << 2 * _FIELD)
         if total:
@@ -155,7 +160,7 @@ class Tally:
                 self._keys[kind] = found
         return found
 
-    def _write_level(self, tr: Any, key: bytes, change: int) -> None:
+    def _write_level(self, tr: Transaction, key: bytes, change: int) -> None:
         if change:
             tr.add(key, _packed(change, 1))
         if change < 0 or self._corrects:
@@ -172,11 +177,11 @@ class Counters:
     def __init__(self, meta: MetaKeys) -> None:
         self._meta = meta
 
-    def size(self, tr: Any) -> int:
+    def size(self, tr: Transaction) -> int:
         """Return how many items are ready."""
         return tally_of(_bytes(tr.snapshot[self._meta.tally]))[0]
 
-    def ask(self, tr: Any) -> Callable[[], Counts]:
+    def ask(self, tr: Transaction) -> Callable[[], Counts]:
         """Ask how many items are in each state; what is returned waits for the answer."""
         tally, hidden = tr.snapshot[self._meta.tally], tr.snapshot[self._meta.hidden]
 
@@ -186,19 +191,19 @@ class Counters:
 
         return answer
 
-    def hidden(self, tr: Any) -> dict[State, int]:
+    def hidden(self, tr: Transaction) -> dict[State, int]:
         """Return how many items are in each hidden state."""
         fields = _fields(_bytes(tr.snapshot[self._meta.hidden]), len(_STATES))
         return dict(zip(_STATES, fields, strict=True))
 
     def by_priority(
-        self, tr: Any, after: Priority | None, limit: int
+        self, tr: Transaction, after: Priority | None, limit: int
     ) -> list[tuple[Priority, int]]:
         """Return the priorities and how many items of each are ready, in order."""
         return self.some_by_priority(tr, after, limit)[0]
 
     def some_by_priority(
-        self, tr: Any, after: Priority | None, limit: int
+        self, tr: Transaction, after: Priority | None, limit: int
     ) -> tuple[list[tuple[Priority, int]], bool]:
         """Return what :meth:`by_priority` does, and whether there may be more behind it."""
         begin, end = self._meta.levels()
@@ -208,17 +213,17 @@ class Counters:
         counted = [(self._meta.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
         return [(priority, count) for priority, count in counted if count], len(rows) == limit
 
-    def levels(self, tr: Any, low: bytes | None, high: bytes | None) -> Counter[bytes]:
+    def levels(self, tr: Transaction, low: bytes | None, high: bytes | None) -> Counter[bytes]:
         """Return the counts by priority, by their keys, from ``low`` up to ``high``."""
         begin, end = self._meta.levels()
         rows = tr.snapshot.get_range(low or begin, high or end)
         return Counter({bytes(row.key): _fields(row.value, 1)[0] for row in rows})
 
-    def history(self, tr: Any, minutes: int) -> list[Minute]:
+    def history(self, tr: Transaction, minutes: int) -> list[Minute]:
         """Return the last minutes, the present one last, those without any work included."""
         return self.ask_history(tr, minutes)()
 
-    def ask_history(self, tr: Any, minutes: int) -> Callable[[], list[Minute]]:
+    def ask_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
         """Ask for :meth:`history`; what is returned waits for the answer."""
         present = now_us() // _MINUTE_US
         first = present - minutes + 1

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from fdbqueue.engines.protocols import SnapshotTransaction
+
 #: So many gaps are halved in one round, the first ones first.
 _GAPS_AT_ONCE = 64
 #: So many bytes behind what two keys have in common are halved.
@@ -26,7 +28,7 @@ class _Gap(NamedTuple):
 
 
 def groups(
-    tr: Any, begin: bytes, end: bytes, group_of: Callable[[bytes], Group]
+    tr: SnapshotTransaction, begin: bytes, end: bytes, group_of: Callable[[bytes], Group]
 ) -> Iterator[Group]:
     """Yield the groups of the keys in a range, in order; each is a range of keys.
 
@@ -49,7 +51,7 @@ def groups(
 
 
 def _look(
-    tr: Any, gaps: list[_Gap], group_of: Callable[[bytes], Group]
+    tr: SnapshotTransaction, gaps: list[_Gap], group_of: Callable[[bytes], Group]
 ) -> tuple[list[Group], list[_Gap]]:
     """Look into the middle of each gap, both ways; return what is there and what is left."""
     asked = []

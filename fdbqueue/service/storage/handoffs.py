@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import fdb.tuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, MetaKeys
@@ -77,7 +78,7 @@ class Handoff(NamedTuple):
     retried: bool
 
 
-def write_request(tr: Any, meta: MetaKeys, request: HelpRequest) -> None:
+def write_request(tr: Transaction, meta: MetaKeys, request: HelpRequest) -> None:
     """Write the row of a request; its version is that of the commit."""
     facts = _FACTS.pack(
         request.is_handed, ENDS.index(request.end), request.wanted, request.timeout_us
@@ -98,33 +99,33 @@ def read_request(meta: MetaKeys, key: bytes, value: bytes) -> HelpRequest | None
     return HelpRequest(name, ENDS[end], wanted, timeout_us, version, bool(is_handed))
 
 
-def remove_request(tr: Any, meta: MetaKeys, name: bytes) -> None:
+def remove_request(tr: Transaction, meta: MetaKeys, name: bytes) -> None:
     """Remove a request; of two who remove or answer it, one has to try again."""
     key = meta.request(name)
     tr.add_read_conflict_key(key)
     tr.clear(key)
 
 
-def hand_over(tr: Any, meta: MetaKeys, request: HelpRequest, handoff: Handoff) -> None:
+def hand_over(tr: Transaction, meta: MetaKeys, request: HelpRequest, handoff: Handoff) -> None:
     """Answer a request with what was taken for it."""
     tr.add_read_conflict_key(meta.request(request.name))
     write_request(tr, meta, request._replace(is_handed=True))
     write_pieces(tr, meta, request.name, handoff)
 
 
-def write_pieces(tr: Any, meta: MetaKeys, name: bytes, handoff: Handoff) -> None:
+def write_pieces(tr: Transaction, meta: MetaKeys, name: bytes, handoff: Handoff) -> None:
     """Write what a handoff or a batch holds, in as many pieces as that takes."""
     data = _packed(handoff)
     for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
         tr[meta.handoff(name, piece)] = data[start : start + _PIECE_BYTES]
 
 
-def remove_pieces(tr: Any, meta: MetaKeys, name: bytes) -> None:
+def remove_pieces(tr: Transaction, meta: MetaKeys, name: bytes) -> None:
     """Remove what a handoff or a batch holds; what becomes of its items is the caller's."""
     tr.clear_range(*meta.handoff_bounds(name))
 
 
-def ask_handoff(tr: Any, meta: MetaKeys, name: bytes) -> Any:
+def ask_handoff(tr: Transaction, meta: MetaKeys, name: bytes) -> Any:
     """Ask for a handoff or a batch, without waiting for it; the transaction depends on it."""
     return tr.get_range(*meta.handoff_bounds(name))
 
@@ -135,7 +136,7 @@ def answer_handoff(asked: Any) -> Handoff | None:
     return _unpacked(data) if data else None
 
 
-def all_handoffs(tr: Any, meta: MetaKeys) -> Iterator[tuple[bytes, Handoff]]:
+def all_handoffs(tr: Transaction, meta: MetaKeys) -> Iterator[tuple[bytes, Handoff]]:
     """Yield the names of all handoffs and batches, and what they hold; by snapshot reads."""
     pieces: dict[bytes, list[Any]] = {}
     for row in tr.snapshot.get_range(*meta.handoffs()):

@@ -24,11 +24,12 @@ import base64
 import itertools
 import os
 import struct
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import fdb.tuple
 from fdb.subspace_impl import Subspace
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
@@ -66,7 +67,7 @@ class Place(NamedTuple):
     data: bytes
     stamp_at: int | None = None
 
-    def set(self, tr: Any, prefix: bytes, value: bytes, tail: bytes = b"") -> int:
+    def set(self, tr: Transaction, prefix: bytes, value: bytes, tail: bytes = b"") -> int:
         """Set the key of this place under a prefix, and return the key's length."""
         key = prefix + self.data + tail
         if self.stamp_at is None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from fdb import fdboptions
 
+from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
@@ -60,7 +61,9 @@ class ItemReader:
         self._codec = codec
         self._queue = queue
 
-    def rows(self, tr: Any, begin: bytes, stop: bytes, limit: int, end: End) -> Iterable[Any]:
+    def rows(
+        self, tr: SnapshotTransaction, begin: bytes, stop: bytes, limit: int, end: End
+    ) -> Iterable[Any]:
         """Ask for the rows of a range of keys from one end, without waiting for them."""
         if end not in {"min", "max"}:
             raise InvalidInput(queue=self._queue, end=end, allowed="min, max")
@@ -77,7 +80,7 @@ class ItemReader:
         position = self._position(row.place)
         return size * (1 if isinstance(position, CorruptItem) else position.chunks)
 
-    def load(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Loaded]:
+    def load(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Loaded]:
         """Return the items of rows, what is stored apart from them included.
 
         All that is needed is asked for before any of it is waited for.
@@ -121,7 +124,7 @@ class ItemReader:
         )
         return Loaded(row, position, item, stored.pushed_at, has_attempts, data)
 
-    def items(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Item]:
+    def items(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Item]:
         """Return the items of rows.
 
         Raises:
@@ -129,11 +132,11 @@ class ItemReader:
         """
         return [_sound(loaded) for loaded in self.load(tr, rows, retried=retried)]
 
-    def shown(self, tr: Any, rows: Sequence[Row], *, retried: bool) -> list[Item]:
+    def shown(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Item]:
         """Return the items of rows, those that cannot be decoded included."""
         return [self._shown(loaded) for loaded in self.load(tr, rows, retried=retried)]
 
-    def page(self, tr: Any, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
+    def page(self, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
         """Return the ready items of a range of keys, and where the next page starts."""
         retried = tr.snapshot[self._meta.retried]
         rows: list[Row] = []

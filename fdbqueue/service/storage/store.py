@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
@@ -69,14 +70,14 @@ class Stock:
 
     # Out of the ready items; their rows are removed by who found them
 
-    def remove(self, tr: Any, tally: Tally, loaded: Loaded) -> None:
+    def remove(self, tr: Transaction, tally: Tally, loaded: Loaded) -> None:
         """Remove what belongs to a popped item besides its row."""
         self._leave(tr, tally, loaded)
         if loaded.position.chunks > 1:
             tr.clear_range(*self.meta.chunks(loaded.row.place))
         tally.pops += 1
 
-    def restore(self, tr: Any, tally: Tally, loaded: Loaded) -> None:
+    def restore(self, tr: Transaction, tally: Tally, loaded: Loaded) -> None:
         """Put a popped item back as it was. The history counts it as taken all the same."""
         place = Place(loaded.row.place)
         place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
@@ -85,7 +86,7 @@ class Stock:
             self._write_attempts(tr, place.data, loaded.item.attempts)
         tally.enter(tr, place, loaded.position.priority, loaded.pushed_at)
 
-    def write_chunks(self, tr: Any, place: Place, data: bytes) -> bytes:
+    def write_chunks(self, tr: Transaction, place: Place, data: bytes) -> bytes:
         """Write the chunks of a value but the first, and return that."""
         rest = data[MAX_VALUE_BYTES:]
         for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
@@ -93,7 +94,7 @@ class Stock:
             place.set(tr, self.meta.chunk_prefix(), piece, chunk_tail(number))
         return data[:MAX_VALUE_BYTES]
 
-    def lease(self, tr: Any, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> None:
+    def lease(self, tr: Transaction, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> None:
         """Hide a ready item for as long as it is leased."""
         assert isinstance(loaded.item, Item)
         self._leave(tr, tally, loaded)
@@ -105,7 +106,7 @@ class Stock:
             position=loaded.position,
         )
 
-    def bury(self, tr: Any, tally: Tally, loaded: Loaded, now: int, reason: str) -> None:
+    def bury(self, tr: Transaction, tally: Tally, loaded: Loaded, now: int, reason: str) -> None:
         """Move a ready item, or what is no item, to the dead letters."""
         attempts = loaded.item.attempts if isinstance(loaded.item, Item) else 0
         self._leave(tr, tally, loaded)
@@ -122,7 +123,7 @@ class Stock:
             ),
         )
 
-    def _leave(self, tr: Any, tally: Tally, loaded: Loaded) -> None:
+    def _leave(self, tr: Transaction, tally: Tally, loaded: Loaded) -> None:
         tally.leave(tr, loaded.row.place, loaded.position.priority, loaded.pushed_at)
         if loaded.has_attempts:
             tr.clear(self.meta.attempts(loaded.row.place))
@@ -131,7 +132,7 @@ class Stock:
 
     def hide(
         self,
-        tr: Any,
+        tr: Transaction,
         tally: Tally,
         hidden: Hidden,
         *,
@@ -167,7 +168,7 @@ class Stock:
             in_commit_order = not isinstance(position.sequence, int)
             tally.high = max(tally.high, HIGHEST if in_commit_order else position.sequence)
 
-    def reveal(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
+    def reveal(self, tr: Transaction, tally: Tally, hidden: Hidden) -> None:
         """Remove a hidden item from its table; what becomes of it is the caller's."""
         for key in self.meta.hidden_keys(hidden.state, hidden.row.place):
             tr.clear(key)
@@ -175,7 +176,7 @@ class Stock:
             tr.clear(self.meta.due(hidden.until, _KINDS[hidden.state], hidden.row.place))
         tally.hide(hidden.state, -1)
 
-    def returned(self, tr: Any, hidden: Hidden, attempts: int) -> Row:
+    def returned(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
         """Return the row to put back for a hidden item, with so many attempts.
 
         Where the stored value cannot hold them, they are written to a row of their own.
@@ -187,7 +188,7 @@ class Stock:
             self._write_attempts(tr, hidden.row.place, attempts)
         return row or hidden.row
 
-    def _write_attempts(self, tr: Any, place: bytes, attempts: int) -> None:
+    def _write_attempts(self, tr: Transaction, place: bytes, attempts: int) -> None:
         tr[self.meta.attempts(place)] = attempts.to_bytes(4, "big")
         tr[self.meta.retried] = b""
 
@@ -202,23 +203,23 @@ class Stock:
             return None
         return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
 
-    def requeue(self, tr: Any, rows: Iterable[Row]) -> None:
+    def requeue(self, tr: Transaction, rows: Iterable[Row]) -> None:
         """Put rows back to their places that were taken off the ready ones, and still count."""
         for row in rows:
             tr[self.keys.key(row.place)] = row.value
 
-    def put_back(self, tr: Any, tally: Tally, hidden: Hidden, row: Row) -> None:
+    def put_back(self, tr: Transaction, tally: Tally, hidden: Hidden, row: Row) -> None:
         """Write the row of an item that is ready again."""
         tr[self.keys.key(row.place)] = row.value
         self.count_back(tr, tally, hidden)
 
-    def count_back(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
+    def count_back(self, tr: Transaction, tally: Tally, hidden: Hidden) -> None:
         """Count an item that is ready again."""
         position = self.position(hidden.row.place)
         priority = None if position is None else position.priority
         tally.enter(tr, Place(hidden.row.place), priority, hidden.pushed_at)
 
-    def delete(self, tr: Any, tally: Tally, hidden: Hidden) -> None:
+    def delete(self, tr: Transaction, tally: Tally, hidden: Hidden) -> None:
         """Remove a hidden item for good."""
         self.reveal(tr, tally, hidden)
         position = self.position(hidden.row.place)
@@ -227,7 +228,7 @@ class Stock:
 
     # Reading the hidden items
 
-    def ask(self, tr: Any, state: State, place: bytes) -> tuple[Any, Any]:
+    def ask(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, Any]:
         """Ask for a hidden item, without waiting for it; the transaction depends on it."""
         meta, value = self.meta.hidden_keys(state, place)
         return tr[meta], tr[value]
@@ -239,11 +240,11 @@ class Stock:
             return None
         return self._hidden(state, place, bytes(meta), bytes(value))
 
-    def find(self, tr: Any, state: State, place: bytes) -> Hidden | None:
+    def find(self, tr: Transaction, state: State, place: bytes) -> Hidden | None:
         """Return the hidden item at a place, None where there is none."""
         return self.answer(state, place, self.ask(tr, state, place))
 
-    def facts(self, tr: Any, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
+    def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
         """Return hidden items without their values, None where there is none."""
         asked = [tr[self.meta.hidden_keys(state, place)[0]] for place in places]
         return [
@@ -251,13 +252,13 @@ class Stock:
             for place, meta in zip(places, asked, strict=True)
         ]
 
-    def shown(self, tr: Any, hidden: list[Hidden]) -> list[Item]:
+    def shown(self, tr: Transaction, hidden: list[Hidden]) -> list[Item]:
         """Return hidden items, those that cannot be decoded included."""
         items = self.reader.shown(tr, [found.row for found in hidden], retried=False)
         return [_described(item, found) for item, found in zip(items, hidden, strict=True)]
 
     def page(
-        self, tr: Any, state: State, places: tuple[bytes, bytes], limit: int, end: End
+        self, tr: Transaction, state: State, places: tuple[bytes, bytes], limit: int, end: End
     ) -> Page:
         """Return the hidden items in a state between two places, in their order."""
         prefix = self.meta.state_prefix(state)
@@ -282,7 +283,7 @@ class Stock:
         is_cut = bool(items) and (rows == 2 * limit or size >= MAX_RETURNED_BYTES)
         return Page(items, items[-1].id if is_cut else None)
 
-    def places(self, tr: Any, state: State, after: bytes | None, limit: int) -> list[bytes]:
+    def places(self, tr: Transaction, state: State, after: bytes | None, limit: int) -> list[bytes]:
         """Return the places of the next hidden items in a state."""
         begin, stop = self.meta.state_bounds(state)
         if after is not None:

@@ -6,8 +6,8 @@ import functools
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, Priority, Undecodable
@@ -147,13 +147,13 @@ class Examiner:
                 return total
             begin = last + b"\x00"
 
-    def _fingerprint(self, tr: Any) -> tuple[bytes, bytes]:
+    def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
         """Return what changes with every item that comes, goes or moves."""
         asked = tr.snapshot[self._meta.tally], tr.snapshot[self._meta.hidden]
         tally, hidden = (bytes(value) if value.present() else b"" for value in asked)
         return tally, hidden
 
-    def _add_handed(self, tr: Any, census: Census) -> None:
+    def _add_handed(self, tr: Transaction, census: Census) -> None:
         """Count what is on its way to a popper: the counts say that it is ready."""
         for _, handoff in all_handoffs(tr, self._meta):
             for row in handoff.rows:
@@ -161,7 +161,7 @@ class Examiner:
                 position = self._stock.position(row.place)
                 census.levels[None if position is None else position.priority] += 1
 
-    def _overdue(self, tr: Any) -> Overdue:
+    def _overdue(self, tr: Transaction) -> Overdue:
         now = now_us()
         begin, _ = self._meta.due_bounds()
         stop = self._meta.present(now)[1]
@@ -179,7 +179,7 @@ class Examiner:
             requests=len(expired) - handed,
         )
 
-    def _requeue(self, tr: Any) -> int:
+    def _requeue(self, tr: Transaction) -> int:
         """Do some of what is due, and return how much of it that was."""
         now = now_us()
         state = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now))
@@ -192,7 +192,7 @@ class Examiner:
         return len(found.items) + len(found.batches) + len(found.stale)
 
     def _stale_holds(
-        self, tr: Any, *, begin: bytes, stop: bytes, forget: bool
+        self, tr: Transaction, *, begin: bytes, stop: bytes, forget: bool
     ) -> tuple[int, bytes | None]:
         """Return how many of the next there are, and the last key read; None at the end."""
         rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))

@@ -14,10 +14,11 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fdb.tuple
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import PushTaken
 from fdbqueue.service import tuples
 from fdbqueue.service.clock import now_us
@@ -100,7 +101,7 @@ class Load:
             yield pair[0]
 
     def _beside(
-        self, tr: Any, batch: Sequence[Entry], pushed: Callable[[int], None]
+        self, tr: Transaction, batch: Sequence[Entry], pushed: Callable[[int], None]
     ) -> Callable[[], None]:
         """Write how far the batch comes; return what to do once that is committed."""
         stored = None if self._name is None else self._record(tr, batch, self._name)
@@ -111,7 +112,7 @@ class Load:
 
         return committed
 
-    def _record(self, tr: Any, batch: Sequence[Entry], name: str) -> bytes:
+    def _record(self, tr: Transaction, batch: Sequence[Entry], name: str) -> bytes:
         if self._read(tr) != self._stored:
             raise PushTaken(queue=self._queue.name, source=name)
         (mark,) = [mark() for entry, mark in self._latest if entry is batch[-1]]
@@ -119,7 +120,7 @@ class Load:
         tr[self._key] = stored
         return stored
 
-    def _read(self, tr: Any) -> bytes | None:
+    def _read(self, tr: Transaction) -> bytes | None:
         if self._name is None:
             return None
         value = tr[self._key]
@@ -164,7 +165,7 @@ def _pages(queue: Queue, latest: float, *, forget: bool) -> Iterator[list[Stoppe
 
 
 def _page(
-    tr: Any, begin: bytes, stop: bytes, latest: float, forget: bool
+    tr: Transaction, begin: bytes, stop: bytes, latest: float, forget: bool
 ) -> tuple[list[Stopped], bytes | None]:
     """Return the next of them, and the last key that was read; None at the end."""
     rows = list(tr.snapshot.get_range(begin, stop, limit=_SWEPT_AT_ONCE))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
 from fdbqueue.service.queues import Queue
@@ -33,7 +34,7 @@ class Scan:
 class _Reading:
     """The items of a queue in order; ``is_cut`` says that there are more than it yields."""
 
-    def __init__(self, queue: Queue, tr: Any, most: int, bounds: dict[str, Any]) -> None:
+    def __init__(self, queue: Queue, tr: Transaction, most: int, bounds: dict[str, Any]) -> None:
         self.is_cut = False
         self._queue = queue
         self._tr = tr
@@ -59,7 +60,7 @@ def scan(
     queue: Queue,
     matches: Callable[[Item], bool],
     *,
-    tr: Any,
+    tr: Transaction,
     most_found: int,
     most_looked_at: int,
     **bounds: Any,
