@@ -39,10 +39,10 @@ def test_no_attribute_has_a_word_that_is_not_marked(template):
 
 
 WORDS = {
-    "Pushes a minute": "Eingänge je Minute",
+    "Pushes per minute": "Eingänge je Minute",
     "Items %(first)s to %(last)s": "Einträge %(first)s bis %(last)s",
     "less than a minute ago": "vor weniger als einer Minute",
-    "No queue has this name.": "Keine Warteschlange hat diesen Namen.",
+    "There is no queue with this name.": "Keine Warteschlange hat diesen Namen.",
 }
 
 
