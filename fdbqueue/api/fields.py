@@ -33,7 +33,7 @@ class PriorityField(AnyJSONField):
     """An item's priority; one written by others that JSON has no number for is a string."""
 
     @staticmethod
-    def shown(priority: Any) -> Any:
+    def shown(priority: Any, _codec: str) -> Any:
         """Return a finite number as it is, anything else as text."""
         finite = not isinstance(priority, float) or math.isfinite(priority)
         return priority if finite else str(priority)
