@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named(api: APIClient) -> None:
     response = api.post("/api/queues/jobs/push/", body)
     assert response.json() == {
         "code": "invalid_input",
-        "message": "The input is not acceptable; nothing was changed",
+        "message": "The input is not valid; nothing was changed",
         "fields": {
             "items.1.value": "This field is required.",
             "items.2": "A JSON object is needed.",
