@@ -99,7 +99,7 @@ class BodyTooLarge(exceptions.APIException):
 
     status_code = 413
     default_code = "body_too_large"
-    default_detail = "The body of the request is too large."
+    default_detail = "The request's body is too large."
 
 
 #: Django's exceptions, and the API's exceptions for them.

@@ -94,7 +94,7 @@ def settings(queue: Queue) -> list[Setting]:
     return [
         *found,
         Setting(_("Codec"), queue.codec.name),
-        Setting(_("Push order by"), queue.order),
+        Setting(_("Push order"), queue.order),
         Setting(_("Maximum attempts"), str(attempts)),
         Setting(_("Maximum value size (bytes)"), grouped(queue.max_value_bytes)),
         Setting(_("Subspace"), subspace(queue), is_code=True),
