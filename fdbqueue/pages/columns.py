@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from django.template.loader import render_to_string
 from django.utils.functional import Promise
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 Row = TypeVar("Row")
@@ -20,14 +23,6 @@ STATES = (
 )
 #: What a cell without a value shows.
 DASH = "\N{EN DASH}"
-
-
-class Cell(NamedTuple):
-    """A cell: its value, the template that shows it (none for plain text), and CSS classes."""
-
-    value: Any
-    template: str
-    css: str
 
 
 class Link(NamedTuple):
@@ -70,18 +65,27 @@ class Column(Generic[Row]):
         classes = {"fdbqueue-number": self.is_number, "fdbqueue-minor": self.is_minor}
         return " ".join(name for name, applies in classes.items() if applies)
 
-    def cell(self, row: Row) -> Cell:
-        """Return a row's cell."""
+    def shown(self, value: Any) -> SafeString:
+        """Return the markup of a value."""
+        if not self.template:
+            return conditional_escape(value)
+        return render_to_string(f"fdbqueue/{self.template}", {"value": value})
+
+    def cell(self, row: Row, *, is_header: bool) -> SafeString:
+        """Return the markup of a row's cell."""
         value = self.value(row)
-        template = self.template and f"fdbqueue/{self.template}"
-        return Cell(value, template, f"{self.header_css} {self.css(value)}".strip())
+        css = f"{self.header_css} {self.css(value)}".strip()
+        attribute = format_html(' class="{}"', css) if css else ""
+        markup = '<th scope="row"{}>{}</th>' if is_header else "<td{}>{}</td>"
+        return format_html(markup, attribute, self.shown(value))
 
 
-def cells(columns: Iterable[Column[Row]], row: Row) -> list[Cell]:
-    """Return the cells of a row."""
-    return [column.cell(row) for column in columns]
+def cells(columns: Sequence[Column[Row]], row: Row) -> SafeString:
+    """Return the markup of a row's cells, the first of them as its header."""
+    markup = ((column.cell(row, is_header=n == 0),) for n, column in enumerate(columns))
+    return format_html_join("", "{}", markup)
 
 
-def facts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str | Promise, Cell]]:
-    """Return the headings of columns, each with the row's cell."""
-    return [(column.heading, column.cell(row)) for column in columns]
+def facts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str | Promise, SafeString]]:
+    """Return the headings of columns, each with the markup of the row's value."""
+    return [(column.heading, column.shown(column.value(row))) for column in columns]
