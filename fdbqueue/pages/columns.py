@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.template.loader import render_to_string
 from django.utils.functional import Promise
@@ -25,12 +25,9 @@ STATES = (
 DASH = "\N{EN DASH}"
 
 
-class Link(NamedTuple):
-    """The value of a cell that leads to another page."""
-
-    id: str
-    address: str
-    text: str
+def link(element_id: str, address: str, text: str) -> SafeString:
+    """Return the markup of a link, as the value of a cell."""
+    return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
 
 
 def _no_css(_value: Any) -> str:

@@ -13,7 +13,7 @@ from django.utils.functional import Promise
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.pages.columns import DASH, STATES, Column, Link
+from fdbqueue.pages.columns import DASH, STATES, Column, link
 from fdbqueue.pages.text import (
     Moment,
     age,
@@ -64,10 +64,6 @@ class ItemColumn(Column[ItemRow]):
 def shown(columns: tuple[ItemColumn, ...], queue: Queue, state: str) -> list[ItemColumn]:
     """Return the columns that are there for a queue's items in a state."""
     return [column for column in columns if column.is_shown(queue, state)]
-
-
-def _link(row: ItemRow) -> Link:
-    return Link(f"item-{row.item.id}", row.address, str(row.position))
 
 
 def _pushed(row: ItemRow) -> Moment | None:
@@ -122,7 +118,10 @@ _SIZE = ItemColumn(
 #: The table of items on the page of a queue.
 COLUMNS = (
     ItemColumn(
-        name="position", heading=_("Position"), value=_link, template="link.html", is_number=True
+        name="position",
+        heading=_("Position"),
+        value=lambda row: link(f"item-{row.item.id}", row.address, str(row.position)),
+        is_number=True,
     ),
     _PRIORITY,
     _PUSHED,

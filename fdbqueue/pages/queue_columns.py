@@ -16,7 +16,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.charts import sparkline
-from fdbqueue.pages.columns import STATES, Column, Link
+from fdbqueue.pages.columns import STATES, Column, link
 from fdbqueue.pages.text import Moment, age, grouped, mean
 from fdbqueue.service.base import Queue
 from fdbqueue.service.counters import Counts, Minute
@@ -93,10 +93,6 @@ def _read_rates(tr: Any, rows: Sequence[QueueRow]) -> None:
     _read_history(tr, rows, RATE_MINUTES)
 
 
-def _link(row: QueueRow) -> Link:
-    return Link(f"queue-{row.queue.name}", row.address, row.queue.name)
-
-
 def _quiet_zero(value: str) -> str:
     return "fdbqueue-quiet" if value == "0" else ""
 
@@ -151,8 +147,7 @@ COLUMNS = (
     QueueColumn(
         name="name",
         heading=_("Name"),
-        value=_link,
-        template="link.html",
+        value=lambda row: link(f"queue-{row.queue.name}", row.address, row.queue.name),
         sort_key=lambda row: row.queue.name,
     ),
     QueueColumn(
