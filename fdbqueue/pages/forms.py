@@ -127,7 +127,7 @@ class ItemsForm(PageForm):
     state = _hidden(STATES)
     end = forms.ChoiceField(
         label=_("Order"),
-        choices=[("min", _("First pushed first")), ("max", _("Last pushed first"))],
+        choices=[("min", _("Oldest first")), ("max", _("Newest first"))],
         error_messages=_CHOICE_ERRORS,
     )
     q = forms.CharField(
