@@ -3,6 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
 FUZZ_SECONDS ?= 300
+LOCALE ?= de
 export PORT
 
 ENGINE ?= embedded
@@ -48,11 +49,12 @@ coverage: install ## Run the tests, or ARGS, and say what of fdbqueue/ they do n
 schema: install ## Write the OpenAPI schema anew.
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
-messages: install ## Gather what is to be translated; needs gettext.
+messages: install ## Gather and compile what is to be translated into LOCALE; needs gettext.
+	mkdir -p fdbqueue/locale
 	cd fdbqueue && DJANGO_SETTINGS_MODULE=project.settings PYTHONPATH=.. ../$(BIN)/python -m django \
-		makemessages --all --no-wrap --no-location
+		makemessages --locale $(LOCALE) --no-wrap --no-location
 	cd fdbqueue && DJANGO_SETTINGS_MODULE=project.settings PYTHONPATH=.. ../$(BIN)/python -m django \
-		compilemessages
+		compilemessages --locale $(LOCALE)
 
 pictures: install ## Take the pictures of docs/images; needs chromium.
 	$(BIN)/python -m tests.browser.pictures

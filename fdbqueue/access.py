@@ -1,9 +1,10 @@
-"""Who may do what to which queue: asked by the REST API and the pages; nothing by default.
+"""Permissions: which user may do what to which queue. The REST API and the pages ask here.
 
-A user may do to a queue what ``user.has_perm(permission)`` allows for all queues, or
-``user.has_perm(permission, queue)`` for this one, which authentication backends with object
-permissions answer. A project with other rules names its own function in the setting
-(``"API": {"AUTHORIZER": "myproject.queues.may"}``), which then decides alone.
+By default a user may do nothing. ``user.has_perm(permission)`` allows it for all queues, and
+``user.has_perm(permission, queue)`` for one queue: authentication backends with object permissions
+answer that, and ``queue`` is a :class:`fdbqueue.models.Queue`. A project with other rules names its
+own function in the setting (``"API": {"AUTHORIZER": "myproject.queues.may"}``), which then decides
+alone.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
-from fdbqueue import conf
-from fdbqueue.models import Queue
+from fdbqueue import conf, models
 from fdbqueue.service.catalog import Catalog
 
 VIEW = "fdbqueue.view_queue"
@@ -27,28 +27,28 @@ def may(user: Any, permission: str, name: str) -> bool:
     """Tell whether a user may do something to a queue.
 
     Args:
-        user: Whoever asks; no anonymous user ever may, and none that was deactivated.
-        permission: One of those of this module.
-        name: The queue's name; there need not be one.
+        user: The user of the request. Anonymous and deactivated users may do nothing.
+        permission: One of the constants of this module.
+        name: The queue's name; the queue need not exist.
 
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    if not _is_somebody(user):
+    if not _is_active(user):
         return False
     authorizer = conf.api().authorizer
     if authorizer is not None:
         return bool(authorizer(user, permission, name))
-    return _has(user, permission) or _has(user, permission, Queue(name=name))
+    return _has(user, permission) or _has(user, permission, models.Queue(name=name))
 
 
 def may_in_general(user: Any, permission: str) -> bool:
-    """Tell whether a user may do something whichever the queue.
+    """Tell whether a user may do something to every queue.
 
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    if not _is_somebody(user) or conf.api().authorizer is not None:
+    if not _is_active(user) or conf.api().authorizer is not None:
         return False
     return _has(user, permission)
 
@@ -61,21 +61,21 @@ def visible(
     limit: int,
     is_late: Callable[[], bool] = lambda: False,
 ) -> tuple[list[str], str | None]:
-    """Return the next names that a user may know, and the name to go on behind, if there are more.
+    """Return the next names that a user may see, and the name to continue after if there are more.
 
-    The others are passed by, as many as there are. Where that takes too long there may be fewer
-    names than asked for, even none, and the name to go on behind is one that was passed by: do
-    not show it.
+    Names that the user may not see are skipped, however many there are. If that takes too long,
+    fewer names than asked for are returned, even none, and the name to continue after may be one
+    that was skipped: do not show it.
 
     Args:
         catalog: The queues.
-        may_view: Tells of a name whether the user may know it.
+        may_view: Tells whether the user may see a name.
         after: Only names that sort after this one.
-        limit: The most names.
+        limit: Return at most this many names.
         is_late: Asked after each name; True ends the search.
 
     Raises:
-        PermissionDenied: There are queues, and none is for this user.
+        PermissionDenied: There are queues, and the user may see none.
     """
     names: list[str] = []
     name = None
@@ -91,10 +91,10 @@ def visible(
     return names, None
 
 
-def _is_somebody(user: Any) -> bool:
+def _is_active(user: Any) -> bool:
     return bool(user and user.is_authenticated and getattr(user, "is_active", True))
 
 
 def _has(user: Any, *what: Any) -> bool:
-    """Ask a user; one of a class without permissions has none."""
+    """Ask a user; a user class without ``has_perm`` has no permissions."""
     return hasattr(user, "has_perm") and bool(user.has_perm(*what))

@@ -1,4 +1,4 @@
-"""The pages in the admin: *Queues*, what is in a queue, and one item. They change nothing."""
+"""The pages in the admin: the list of queues, a queue, and an item. They are read-only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import URLPattern, path, reverse_lazy
 
-from fdbqueue.models import Queue
-from fdbqueue.pages.mounts import AdminMount, may_view_in_admin
+from fdbqueue import models
+from fdbqueue.pages.sites import AdminSite, may_view_in_admin
 from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, read_only
 
 
-@admin.register(Queue)
+@admin.register(models.Queue)
 class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
-    """Mount the pages for those who may view queues, on any admin site.
+    """The pages for users who may view queues, on any admin site.
 
-    Nothing of the stock ModelAdmin is reachable: its list, forms and history need a table.
+    The list, forms and history of the stock ModelAdmin are not reachable: they need a table.
     """
 
     def get_urls(self) -> list[URLPattern]:
@@ -31,11 +31,11 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         ]
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Tell whether the user may look into a queue, or for None into any that is known."""
+        """Tell whether the user may view a queue, or with None, whether the index has an entry."""
         return may_view_in_admin(request.user, obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # nobody may
-        """Refuse: queues are made in the settings."""
+        """Refuse: queues are named in the settings."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # nobody may
@@ -51,7 +51,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         return self.has_view_permission(request)
 
     def _page(self, view: type[PageView]) -> Any:
-        guarded = self.admin_site.admin_view(view.as_view(mount=AdminMount(self)))
+        guarded = self.admin_site.admin_view(view.as_view(site=AdminSite(self)))
         page = read_only(guarded)
         page.login_url = reverse_lazy(  # type: ignore[attr-defined]  # for LoginRequiredMiddleware
             "admin:login", current_app=self.admin_site.name

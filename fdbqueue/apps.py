@@ -8,14 +8,14 @@ from django.apps import AppConfig, apps
 
 
 class FdbQueueConfig(AppConfig):
-    """FoundationDB queues: the model's permissions, the pages, the commands, the checks."""
+    """Queues on FoundationDB: permissions, pages, commands and checks."""
 
     name = "fdbqueue"
     verbose_name = "Queues"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, and what the API's schema says."""
+        """Register the system checks and the API's schema."""
         from fdbqueue.checks import register_checks
 
         register_checks()

@@ -1,4 +1,4 @@
-"""What is made of a setting, for as long as the setting is the same, whoever changes it."""
+"""Objects made from a setting, cached until the setting is replaced."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ T = TypeVar("T")
 
 
 class Made(Generic[T]):
-    """Make something of a setting once, and again when the setting is another object.
+    """Make an object from a setting once, and again when the setting is replaced.
 
     Args:
-        read: Returns the setting as it is now.
-        make: Makes it of the setting; called by one thread at a time.
+        read: Returns the current setting.
+        make: Makes the object from the setting; called by one thread at a time.
     """
 
     def __init__(self, read: Callable[[], Any], make: Callable[[Any], T]) -> None:
         self._read = read
         self._make = make
         self._making = threading.RLock()
-        #: The setting, and what was made of it: never one without the other.
+        #: The setting and the object made from it, replaced together.
         self._made: tuple[Any, T] | None = None
 
     @property
     def last(self) -> T | None:
-        """What was made last, None where that was forgotten."""
+        """The object made last, None if it was forgotten."""
         made = self._made
         return None if made is None else made[1]
 
     def of_setting(self) -> T:
-        """Return what is made of the setting as it is now.
+        """Return the object of the current setting.
 
         Raises:
-            Exception: What making it raises; it is tried again the next time.
+            Exception: Raised by ``make``, which is called again the next time.
         """
         setting = self._read()
         made = self._made
@@ -48,5 +48,5 @@ class Made(Generic[T]):
             return made[1]
 
     def forget(self) -> None:
-        """Make it anew when it is needed, although the setting is the same object."""
+        """Make a new object the next time, even if the setting is the same."""
         self._made = None

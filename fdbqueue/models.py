@@ -1,4 +1,9 @@
-"""A model without a table: it carries the permissions, and the entry in the admin."""
+"""A model without a table: it has the permissions, and the entry in the admin.
+
+It is called ``Queue`` because Django makes names from a model's name: the admin's addresses
+(``/admin/fdbqueue/queue/``), the content type, and the label that object permissions are stored
+under. The app's code calls it ``models.Queue``; ``Queue`` alone is :class:`fdbqueue.service.Queue`.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +19,14 @@ _NO_ROWS = (
 
 
 class QueueSet(models.QuerySet["Queue"]):
-    """Refuse to store queues, which ``save``, ``create``, ``bulk_create`` and loaddata come to."""
+    """Refuse to store queues: ``save``, ``create``, ``bulk_create`` and loaddata come here."""
 
     def _insert(self, *_: Any, **__: Any) -> NoReturn:
         raise NotSupportedError(_NO_ROWS)
 
 
 class QueueManager(models.Manager.from_queryset(QueueSet)):  # type: ignore[misc]  # made here
-    """Return empty querysets without asking the database: there is no table to ask for."""
+    """Return empty querysets without a query: there is no table."""
 
     def get_queryset(self) -> QueueSet:
         """Return an empty queryset."""
@@ -29,9 +34,9 @@ class QueueManager(models.Manager.from_queryset(QueueSet)):  # type: ignore[misc
 
 
 class Queue(models.Model):
-    """Never stored: the queues are in FoundationDB, this only names what users may do.
+    """The name of a queue, for permissions; never stored, the queues are in FoundationDB.
 
-    ``Queue(name="mail")`` is what permissions for one queue are about.
+    ``Queue(name="mail")`` is the object of permissions for one queue.
     """
 
     name = models.CharField(_("name"), primary_key=True, max_length=100)
@@ -39,7 +44,7 @@ class Queue(models.Model):
     objects = QueueManager()
 
     class Meta:
-        """Permissions: one for each verb of the REST API, and one to look."""
+        """The permissions: to view, push, pop and lease."""
 
         managed = False
         base_manager_name = "objects"  # what dumpdata --all and relations ask

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from django.http import HttpResponseBase
 from django.urls import path
 
-from fdbqueue.pages.mounts import PlainMount
+from fdbqueue.pages.sites import PlainSite
 from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, read_only
 
 app_name = "fdbqueue"
 
 
 def _page(view: type[PageView]) -> Callable[..., HttpResponseBase]:
-    return read_only(view.as_view(mount=PlainMount()))
+    return read_only(view.as_view(site=PlainSite()))
 
 
 urlpatterns = [

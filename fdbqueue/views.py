@@ -1,4 +1,4 @@
-"""The pages: they read from the queues, and answer GET and HEAD alone."""
+"""The views of the pages: they only read the queues, and answer only GET and HEAD."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     QueueNotFound,
 )
-from fdbqueue.pages import contents, live
-from fdbqueue.pages.details import item_details, queue_details
-from fdbqueue.pages.forms import PageForm, QueuesForm, items_form
-from fdbqueue.pages.mounts import PlainMount
-from fdbqueue.pages.previews import Preview, clip
-from fdbqueue.pages.queues import listed
+from fdbqueue.pages import item_page, queue_list, queue_page, refresh
+from fdbqueue.pages.forms import QueuesForm, items_form
+from fdbqueue.pages.sites import PlainSite
+from fdbqueue.pages.text import Preview, clip
 from fdbqueue.service.catalog import Catalog
 from fdbqueue.service.transactions import error_code
 
@@ -41,78 +39,79 @@ _METHODS = ("GET", "HEAD")
 
 
 def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Refuse every method but GET and HEAD with 405, before anything else is looked at."""
+    """Refuse every method but GET and HEAD with 405, before anything else is checked."""
 
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method not in _METHODS:
             return HttpResponseNotAllowed(_METHODS)
         return view(request, *args, **kwargs)
 
-    return csrf_exempt(update_wrapper(page, view))  # 405 is the answer with and without a token
+    return csrf_exempt(update_wrapper(page, view))  # 405 with and without a token
 
 
 class PageView(View):
-    """What the pages have in common: who may look, and what to say when it fails."""
+    """A page: checks the permission, and shows errors in the frame of its site."""
 
     http_method_names = ["get", "head"]  # noqa: RUF012  # as Django declares it
-    #: Where the page is mounted.
-    mount: PlainMount = PlainMount()
+    #: Where the page is: in an admin site, or plain.
+    site: PlainSite = PlainSite()
     template: str
-    #: How long all reads may take before the page says that there is no answer.
+    #: How long all reads of a page may take before it says that the database does not respond.
     timeout_seconds = 3.0
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Check the permission, and answer; what goes wrong is said inside the frame."""
-        self.addresses = self.mount.addresses(request)
+        """Check the permission, and answer; errors are shown in the frame of the site."""
+        self.addresses = self.site.addresses(request)
         try:
             refusal = self._refusal(kwargs.get("name"))
             response = refusal or super().dispatch(request, *args, **kwargs)
         except QueueNotFound:
-            response = self.problem(404, _("No such queue"), _("No queue has this name."))
+            message = _("There is no queue with this name.")
+            response = self.problem(404, _("Queue not found"), message)
         except ConfigurationError as error:
-            message = _("The queues are not set up: see “manage.py check”.")
+            message = _("The setting of the queues has errors. Run “manage.py check” for details.")
             response = self.unavailable(error, message)
         except (EngineError, OutcomeUnknown) as error:
-            response = self.unavailable(error, _("The database of the queues does not answer."))
+            response = self.unavailable(error, _("The queue database is not responding."))
         except Exception as error:
             if error_code(error) is None:
                 raise
-            response = self.unavailable(error, _("The database of the queues does not answer."))
+            response = self.unavailable(error, _("The queue database is not responding."))
         add_never_cache_headers(response)
         patch_vary_headers(response, ["HX-Request"])
         return response
 
     def _refusal(self, name: str | None) -> HttpResponseBase | None:
-        """Return where to send who may not look, None for who may; deny by default.
+        """Return where to send a user who may not view the page, None if they may.
 
-        Whether the list shows anything is known only when it is read.
+        Denied by default. Whether a user may see any queue of the list is known when it is read.
         """
-        is_somebody = getattr(self.request, "user", None) and self.request.user.is_authenticated
-        if is_somebody and (name is None or self._may_view(name)):
+        is_logged_in = getattr(self.request, "user", None) and self.request.user.is_authenticated
+        if is_logged_in and (name is None or self._may_view(name)):
             return None
-        refused = self.mount.refused(self.request)
+        refused = self.site.refused(self.request)
         if refused is None:
             raise PermissionDenied
         return refused
 
     def _may_view(self, name: str | None) -> bool:
-        """Ask the mount; where the setting is wrong the general permission decides."""
+        """Ask the site; if the setting is wrong, the general permission decides."""
         try:
-            return self.mount.may_view(self.request, name)
+            return self.site.may_view(self.request, name)
         except ConfigurationError:
             return self.request.user.has_perm(access.VIEW)
 
     def page(
         self, title: str | Promise, template: str | None = None, status: int = 200, **context: Any
     ) -> TemplateResponse:
-        """Return a page in its frame, or its live part alone where that was asked for."""
-        is_part = status == 200 and live.is_asked_for(self.request)
-        frame = "fdbqueue/live.html" if is_part else self.mount.frame
+        """Return a page in its frame, or only its live part if htmx asks for it."""
+        is_part = status == 200 and refresh.is_asked_for(self.request)
+        frame = "fdbqueue/live.html" if is_part else self.site.frame
         response = TemplateResponse(
             self.request,
             f"fdbqueue/{template or self.template}",
             {
-                **({} if is_part else self.mount.context(self.request)),
+                **({} if is_part else self.site.context(self.request)),
                 "frame": frame,
                 "addresses": self.addresses,
                 "title": title,
@@ -121,108 +120,105 @@ class PageView(View):
             status=status,
         )
         if is_part:
-            response.headers[live.HEADER] = "1"
+            response.headers[refresh.HEADER] = "1"
         return response
 
     def problem(
         self, status: int, title: str | Promise, message: str | Promise, **context: Any
     ) -> TemplateResponse:
-        """Return a page that says what is wrong."""
+        """Return a page that says what went wrong."""
         return self.page(title, "problem.html", status, message=message, **context)
 
     def unavailable(self, error: Exception, message: str | Promise) -> TemplateResponse:
-        """Say that there is no answer now; the details, paths too, are for the log alone."""
+        """Say that the queues cannot be read now; the details go to the log only."""
         if not self._may_view(self.kwargs.get("name")):
             raise PermissionDenied from error
         logger.warning("a page could not read the queues", exc_info=error)
         return self.problem(503, _("Queues unavailable"), message, retry=True)
 
     def catalog(self) -> Catalog:
-        """Return the queues, to be read within the timeout."""
+        """Return the catalog, to be read within the timeout."""
         return deadlines.begin(self.timeout_seconds, reads_only=True)
-
-    def live(self, form: PageForm) -> live.Live:
-        """Return how the page refreshes itself."""
-        return live.of(self.request, form)
 
 
 class QueueListView(PageView):
-    """All queues that the reader may look into, with how they are."""
+    """The list of the queues that the user may view."""
 
     template = "queues.html"
 
     def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show the queues that the parameters ask for; bad parameters are pointed out."""
+        """Show the queues that the parameters ask for, or point out bad parameters."""
         may_view = self._checked()
         form = QueuesForm(request.GET)
+        shown: dict[str, Any] = {"form": form, "live": refresh.refresh_of(request, form)}
         if not form.is_valid():
-            return self.page(_("Queues"), status=400, form=form, live=self.live(form))
-        found = listed(self.catalog(), form, may_view)
-        return self.page(
-            _("Queues"),
-            form=form,
-            live=self.live(form),
-            **contents.queues(form, found, self.addresses),
-        )
+            return self.page(_("Queues"), status=400, **shown)
+        found = queue_list.listed(self.catalog(), form, may_view)
+        shown |= queue_list.context(form, found, self.addresses)
+        return self.page(_("Queues"), **shown)
 
     def _checked(self) -> Callable[[str], bool]:
-        """Return what tells which names the reader may know, who must know one at least."""
-        may_view = functools.partial(self.mount.may_view, self.request)
+        """Return a function that tells whether the user may see a queue's name.
+
+        Raises:
+            PermissionDenied: There are queues, and the user may see none.
+        """
+        may_view = functools.partial(self.site.may_view, self.request)
         if not may_view(None) and not access.visible(self.catalog(), may_view, limit=1)[0]:
             raise PermissionDenied
         return may_view
 
 
 class QueueView(PageView):
-    """One queue: how it is set up, how it is, and its items from either end."""
+    """The page of a queue: its settings, its figures, and its items."""
 
     template = "queue.html"
 
     def get(self, request: HttpRequest, name: str) -> TemplateResponse:
-        """Show the items that the parameters ask for; bad parameters are pointed out."""
+        """Show the items that the parameters ask for, or point out bad parameters."""
         queue = self.catalog().queue(name)
         form = items_form(queue, request.GET)
         details = None
         if form.is_valid():
             try:
-                details = queue_details(queue, form)
+                details = queue_page.queue_details(queue, form)
             except InvalidInput:
-                message = _("This address is damaged. Start again from the first page.")
+                message = _("This address is not valid. Start again from the first page.")
                 form.add_error(None, message)
-        shown = {} if details is None else contents.queue(queue, form, details, self.addresses)
+        shown = {} if details is None else queue_page.context(form, details, self.addresses)
         return self.page(
             queue.name,
             status=400 if details is None else 200,
             queue=queue,
             queue_address=self.addresses.queue(name),
-            facts=contents.facts(queue),
+            settings=queue_page.settings(queue),
             form=form,
-            live=self.live(form),
+            live=refresh.refresh_of(request, form),
             **shown,
         )
 
 
 class ItemView(PageView):
-    """One item: its metadata, its neighbours, its key, and its value."""
+    """The page of an item: its facts, its neighbours, and its value."""
 
     template = "item.html"
 
     def get(self, request: HttpRequest, name: str, item_id: str) -> TemplateResponse:  # noqa: ARG002  # Django's signature
-        """Show an item, or say that it is not there."""
+        """Show an item, or say that it is not in the queue."""
         queue = self.catalog().queue(name)
         context: dict[str, Any] = {"queue": queue, "queue_address": self.addresses.queue(name)}
         try:
-            details = item_details(queue, item_id)
+            details = item_page.item_details(queue, item_id)
         except (ItemNotFound, InvalidInput):
             return self.problem(
                 404,
-                _("No such item"),
-                _("This item is not in the queue. It may have been popped in the meantime."),
+                _("Item not found"),
+                _("This item is not in the queue. It may have been popped or acknowledged."),
                 item_id=Preview(*clip(item_id), decodable=True),
                 **context,
             )
         return self.page(
             _("Item in %(queue)s") % {"queue": queue.name},
             **context,
-            **contents.item(queue, details, self.addresses),
+            **item_page.context(queue, details, self.addresses),
         )

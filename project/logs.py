@@ -1,16 +1,16 @@
-"""Log lines that show what the records carry besides their constant texts."""
+"""Log lines in JSON, with the facts that records carry beside their constant texts."""
 
 from __future__ import annotations
 
 import json
 import logging
 
-#: Django's server gives its socket, or the whole request, as a fact.
+#: Not facts: the attributes of every record, and Django's request, which may be a socket.
 _LEFT_OUT = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "request"}
 
 
 class FactsFormatter(logging.Formatter):
-    """Write a record as one JSON object: when, how bad, who, what, and its facts."""
+    """Format a record as one JSON object: time, level, logger, text, and its facts."""
 
     def format(self, record: logging.LogRecord) -> str:
         said = {

@@ -3,16 +3,15 @@
 The environment may set:
 
 - ``FDBQUEUE_PATH``: the embedded engine's file (``var/queues.sqlite3``);
-- ``FDB_CLUSTER_FILE``: a cluster file, which switches to FoundationDB;
-- ``FDBQUEUE_METRICS_TOKEN``: what a scraper of ``/metrics/`` sends as its bearer token;
+- ``FDB_CLUSTER_FILE``: a cluster file; with it the queues are in FoundationDB;
+- ``FDBQUEUE_METRICS_TOKEN``: the bearer token of scrapers of ``/metrics/``;
 - ``DJANGO_STATIC_ROOT``: where ``collectstatic`` puts static files (``var/static``);
-- ``DJANGO_LOG_LEVEL``: from which level on to log (``WARNING``);
-- ``DJANGO_DEBUG``: ``0`` to run as in production. Then these count too:
-- ``DJANGO_SECRET_KEY``, or ``DJANGO_SECRET_KEY_FILE``, which is made where it is missing: one
-  of them must be given;
+- ``DJANGO_LOG_LEVEL``: the lowest level to log (``WARNING``);
+- ``DJANGO_DEBUG``: ``0`` to run as in production, which also reads the following;
+- ``DJANGO_SECRET_KEY`` or ``DJANGO_SECRET_KEY_FILE``: one is required; a missing file is created;
 - ``DJANGO_ALLOWED_HOSTS``, ``DJANGO_CSRF_TRUSTED_ORIGINS``: comma-separated;
-- ``DJANGO_HTTPS``: ``0`` to serve plain HTTP; else cookies and redirects insist on HTTPS;
-- ``DJANGO_BEHIND_PROXY``: ``1`` where a proxy sets ``X-Forwarded-Proto`` in each request.
+- ``DJANGO_HTTPS``: ``0`` to serve plain HTTP; otherwise HTTPS is required;
+- ``DJANGO_BEHIND_PROXY``: ``1`` if a proxy sets ``X-Forwarded-Proto`` in each request.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ def _listed(name: str) -> list[str]:
 
 
 def _kept_key(file: Path) -> str:
-    """Return the secret in a file, made on first use."""
+    """Return the secret in a file, which is created on first use."""
     if not file.exists():
         draft = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
         draft.touch(mode=0o600)

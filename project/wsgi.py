@@ -9,5 +9,5 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
 application = get_wsgi_application()
-if settings.DEBUG:  # else a web server in front serves them
+if settings.DEBUG:  # otherwise WhiteNoise serves the static files
     application = StaticFilesHandler(application)

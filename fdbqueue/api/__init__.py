@@ -1,1 +1,33 @@
-"""The REST API: queues over HTTP, on Django REST framework."""
+"""The REST API: queues over HTTP, on Django REST framework.
+
+How a request goes
+    ``urls.py`` maps ``queues/NAME/VERB/`` to an action of ``viewsets.QueueViewSet``. Before the
+    action, ``requests.py`` checks the address, the length of the body and its media type,
+    ``permissions.py`` asks :mod:`fdbqueue.access`, and ``throttling.py`` applies the rates.
+
+    The action reads its query or its body. ``media.py`` parses JSON strictly, within the memory
+    that ``body_memory.py`` allows to all bodies of the process; a serializer of ``inputs.py``
+    checks the fields, and ``values.py`` converts values for the queue's codec. Then the deadline
+    starts, and the action calls one method of the queue with the fields as its arguments.
+
+    ``outputs.py`` turns the result into JSON. An exception becomes a response in ``errors.py``,
+    the only place that knows which error has which status. At the end ``cycles.py`` frees the
+    body at once.
+
+Where to add something
+    A field of an item's or a queue's JSON
+        One field of ``ItemOutput``, ``QueueOutput`` or ``QueueDetailOutput`` in ``outputs.py``:
+        ``source`` names the attribute if it has another name, ``help_text`` documents it, and the
+        class says how it is shown. ``examples.py`` has the items of the schema's examples.
+    A field of a body or a query
+        One field of its serializer in ``inputs.py``, named like the argument of the method.
+    An action
+        A method of the viewset, its permission in ``required_permissions``, its description in
+        ``schema.py``, and its example.
+    An error
+        Its class in :mod:`fdbqueue.exceptions`, and its status in ``errors.py``.
+
+    Then write ``docs/openapi.yaml`` and ``docs/rest-reference.md`` anew: ``make schema reference``.
+
+``pagination.py`` makes cursors, and ``sealing.py`` encrypts those that must not be read.
+"""

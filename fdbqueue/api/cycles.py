@@ -1,9 +1,9 @@
-"""Cut the reference cycles of DRF's views, so that a body dies with its response.
+"""Cut the reference cycles of DRF's views, so that a body is freed with its response.
 
-DRF's view, its request and its response refer to each other and to themselves. What is in such
-a cycle waits for a full garbage collection, and so does what hangs on it: a body of 5 MB, parsed,
-can take 100 MB, and ten of them may come before that collection. Here each cycle is cut when DRF
-has no more use for it, and reference counting frees the rest at once.
+DRF's view, request and response refer to each other and to themselves. Objects in such a cycle,
+and all they refer to, are freed only by a full garbage collection: a parsed body of 5 MB can take
+100 MB, and there may be ten of them before that. So each cycle is cut when DRF no longer needs it,
+and reference counting frees the rest at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 
 @contextlib.contextmanager
 def forgotten(view: APIView) -> Iterator[None]:
-    """Empty a view at the end: it holds its own methods, its request and its response."""
+    """Clear a view at the end: it refers to its own methods, its request and its response."""
     try:
         yield
     finally:
@@ -27,13 +27,13 @@ def forgotten(view: APIView) -> Iterator[None]:
 
 
 def cut_request(request: Request) -> Request:
-    """Return a request whose context for parsers holds neither the view nor the request."""
+    """Return a request whose parser context refers to neither the view nor the request."""
     request.parser_context.clear()
     return request
 
 
 def cut_response(response: Response) -> Response:
-    """Return a response that forgets its context, which holds itself, once it is rendered."""
+    """Return a response that clears its context, a cycle, once it is rendered."""
     response.add_post_render_callback(_forget_context)
     return response
 

@@ -1,9 +1,9 @@
-"""Errors as responses: one shape, and the one map from exceptions to HTTP.
+"""Errors as responses: their shape, and the map from exceptions to HTTP statuses.
 
     {"code": "item_not_found", "message": "The queue holds no such item", "queue": "mail"}
 
-``code`` is permanent; the text is not. Other keys are the error's context. A response of
-500 and above has none: it may name files and hosts, so it goes to the log instead.
+``code`` is permanent; the text is not. Other keys are the error's context. A response with status
+500 or above has no context, which may name files and hosts: it goes to the log instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service.transactions import error_code
 
-#: What ``Retry-After`` says when the same request may succeed later.
+#: The ``Retry-After`` of errors that a later retry may not meet.
 RETRY_AFTER_SECONDS = 5
 
 _MAX_FIELDS = 20
@@ -44,7 +44,7 @@ _MAX_TEXT = 200
 _TRANSACTION_TOO_LARGE = 2101
 _TIMED_OUT = 1031
 
-#: The first class of an error's ancestry that is listed decides.
+#: The first class in an error's method resolution order that is listed decides.
 _STATUS: dict[type, int] = {
     QueueNotFound: 404,
     ItemNotFound: 404,
@@ -68,41 +68,41 @@ class InvalidIdempotencyKey(exceptions.APIException):
 
     status_code = 400
     default_code = "invalid_idempotency_key"
-    default_detail = "An Idempotency-Key is 1 to 255 characters of visible ASCII."
+    default_detail = "An Idempotency-Key must have 1 to 255 visible ASCII characters."
 
 
 class AddressTooLong(exceptions.APIException):
-    """The address is longer than servers take, with its query."""
+    """The address, with its query, is longer than servers accept."""
 
     status_code = 414
     default_code = "address_too_long"
-    default_detail = "An address has up to 4,000 characters, its query included."
+    default_detail = "An address must not be longer than 4,000 characters, including its query."
 
 
 class AddressNotFound(exceptions.NotFound):
-    """There is no such address."""
+    """The address does not exist."""
 
     default_code = "address_not_found"
-    default_detail = "There is no such address. Each one ends in a slash."
+    default_detail = "There is nothing at this address. Every address ends in a slash."
 
 
 class UnsupportedCoding(exceptions.APIException):
-    """The body is compressed, or encoded otherwise."""
+    """The body has a Content-Encoding, such as gzip."""
 
     status_code = 415
     default_code = "unsupported_content_encoding"
-    default_detail = "A body has no Content-Encoding."
+    default_detail = "Send the body without a Content-Encoding."
 
 
 class BodyTooLarge(exceptions.APIException):
-    """The body is longer than the setting's ``MAX_BODY_BYTES``."""
+    """The body is longer than ``MAX_BODY_BYTES`` of the setting."""
 
     status_code = 413
     default_code = "body_too_large"
     default_detail = "The request's body is too large."
 
 
-#: Django's exceptions, and what they are here.
+#: Django's exceptions, and the API's exceptions for them.
 _DJANGO: dict[type[Exception], type[exceptions.APIException]] = {
     Http404: exceptions.NotFound,
     PermissionDenied: exceptions.PermissionDenied,
@@ -113,14 +113,14 @@ _DJANGO: dict[type[Exception], type[exceptions.APIException]] = {
 
 
 def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Return the response for an exception, in the place of DRF's ``EXCEPTION_HANDLER``.
+    """Return the response for an exception; used in place of DRF's ``EXCEPTION_HANDLER``.
 
     Args:
         error: What a view raised.
         context: The view and the request, as DRF gives them; unused.
 
     Returns:
-        The response; None for what is nobody's error but a bug's.
+        The response; None for an unexpected exception, which is a bug.
     """
     del context
     response = _response(error)
@@ -145,7 +145,7 @@ def _response(error: Exception) -> Response | None:
 
 def _from_service(error: FdbQueueError) -> Response:
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
-    message = str(type(error)())  # the text of its class, without the context
+    message = str(type(error)())  # the text of the class, without the context
     context = error.context if status < 500 else {}
     shown = {name: _shown(value) for name, value in context.items()}
     return _respond(status, error.code, message, shown)
@@ -153,16 +153,22 @@ def _from_service(error: FdbQueueError) -> Response:
 
 def _from_engine(fdb_code: int) -> Response:
     if fdb_code == _TRANSACTION_TOO_LARGE:
-        return _respond(413, "transaction_too_large", "The items are too large for one request")
+        return _respond(
+            413,
+            "transaction_too_large",
+            "The items are too large together for one request; send fewer",
+        )
     if fdb_code == _TIMED_OUT:
         return _from_service(DeadlineExceeded())
-    return _respond(503, "engine_error", "The engine could not do it; nothing was changed")
+    return _respond(
+        503, "engine_error", "The database could not complete the request; nothing was changed"
+    )
 
 
 def _from_drf(error: exceptions.APIException) -> Response:
     if isinstance(error, exceptions.ValidationError):
         fields = dict(itertools.islice(_fields(error.detail), _MAX_FIELDS))
-        message = "The input is not acceptable; nothing was changed"
+        message = "The input is not valid; nothing was changed"
         return _respond(400, "invalid_input", message, {"fields": fields})
     headers = {}
     if getattr(error, "auth_header", None):
@@ -175,7 +181,7 @@ def _from_drf(error: exceptions.APIException) -> Response:
 
 
 def _fields(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield where something is wrong (``items.3.value``) and what."""
+    """Yield the path of each invalid field (``items.3.value``) and its error."""
     if isinstance(detail, str):
         yield _clipped(path or "body"), _clipped(detail)
         return
@@ -205,7 +211,7 @@ def _respond(
 
 
 def _shown(value: Any) -> Any:
-    """Return what JSON can show of a context's value, clipped."""
+    """Return a value of the context as JSON, shortened."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float) and abs(value) < 2**63:

@@ -1,10 +1,12 @@
-"""What the OpenAPI schema shows as examples: a request and its answer for each operation."""
+"""The examples in the OpenAPI schema: requests and a response for each operation."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
+
+from fdbqueue.exceptions import IdempotencyKeyReused, LeaseLost
 
 _ITEM = {
     "id": "IcAZmZmZmZmaFAGiw6bVvSlXcb2dMBh3QyQx9sA",
@@ -33,7 +35,7 @@ _QUEUE = {
 }
 _CURSOR = f"{_ITEM['id']}:w0dX3cW5rU9sA7bqJx1M4yZ2kT8nL6vE_hG-fPiQoCY"
 
-#: For each operation: the bodies, by what they show, and the answer.
+#: For each operation: request bodies by what they do, and the response.
 _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
     "queues_list": ({}, {"queues": [_QUEUE], "cursor": None}),
     "queues_retrieve": (
@@ -62,8 +64,8 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "queues_pop": (
         {
-            "The strongest, or the first to come": {"end": "max", "wait": 10},
-            "A hundred": {"limit": 100},
+            "The highest priority, waiting up to ten seconds": {"end": "max", "wait": 10},
+            "Up to a hundred items": {"limit": 100},
         },
         {"items": [_ITEM]},
     ),
@@ -74,7 +76,7 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "queues_nack": (
         {
-            "Again in a minute": {"lease": _TOKEN, "delay": 60, "reason": "no connection"},
+            "Ready again in a minute": {"lease": _TOKEN, "delay": 60, "reason": "no connection"},
             "Many leases": {"leases": [_TOKEN]},
         },
         {"nacked": 0, "lost": 1, "lost_leases": [_TOKEN]},
@@ -88,39 +90,38 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
 }
 
-#: What errors look like, where that is not plain.
+#: Examples of errors that have more keys than the common ones.
 _ERRORS: dict[int, dict[str, Any]] = {
     400: {
         "code": "invalid_input",
-        "message": "The input is not acceptable; nothing was changed",
+        "message": "The input is not valid; nothing was changed",
         "fields": {"items.3.value": "This field is required."},
     },
     409: {
         "code": "lease_lost",
-        "message": "The lease is not held any more: acknowledged, given up, or run out and "
-        "taken back",
+        "message": str(LeaseLost()),
         "queue": "quakes",
         "lease": _TOKEN,
     },
     422: {
         "code": "idempotency_key_reused",
-        "message": "Another call was made under this idempotency key; nothing was changed",
+        "message": str(IdempotencyKeyReused()),
         "queue": "quakes",
     },
 }
 
 
 def of_operation(operation_id: str) -> list[OpenApiExample]:
-    """Return the examples of an operation's bodies and of its answer."""
+    """Return the examples of an operation's bodies and of its response."""
     bodies, answer = _OPERATIONS[operation_id]
     return [
         *(OpenApiExample(name, body, request_only=True) for name, body in bodies.items()),
-        OpenApiExample("Answer", answer, response_only=True, status_codes=["200", "201"]),
+        OpenApiExample("Response", answer, response_only=True, status_codes=["200", "201"]),
     ]
 
 
 def of_error(status: int) -> list[OpenApiExample]:
-    """Return the example of an error, where there is one."""
+    """Return the example of an error, if there is one."""
     found = _ERRORS.get(status)
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""Serializer fields for the parts of an item, and for numbers that are only numbers."""
+"""Serializer fields: strict JSON numbers and texts, and the parts of an item."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fdbqueue import conf
 from fdbqueue.service.limits import MAX_SECONDS
 
 _COUNT = re.compile(r"[0-9]{1,9}")
-#: RFC 3339; the offset is looked for apart, to say what is missing.
+#: RFC 3339, with an optional offset, so that the error can say that it is missing.
 _MOMENT = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])"
     r"(?:(\.[0-9]{1,6})[0-9]*)?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 
 
 class AnyJSONField(serializers.JSONField):
-    """Whatever JSON there is, as it is: the queue judges it."""
+    """Any JSON, unchanged: the queue checks it."""
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the data."""
@@ -30,27 +30,27 @@ class AnyJSONField(serializers.JSONField):
 
 
 class PriorityField(AnyJSONField):
-    """An item's priority; one written by others that JSON has no number for is a string."""
+    """An item's priority; a foreign one that JSON has no number for is a string."""
 
     @staticmethod
-    def shown(priority: Any) -> Any:
+    def shown(priority: Any, _codec: str) -> Any:
         """Return a finite number as it is, anything else as text."""
         finite = not isinstance(priority, float) or math.isfinite(priority)
         return priority if finite else str(priority)
 
 
 class PriorityInputField(AnyJSONField):
-    """A priority that is given; the queue judges it."""
+    """The priority of a push; the queue checks it."""
 
 
 class CountField(serializers.IntegerField):
-    """A number of items as a JSON integer: no string, no boolean, no ``5.0``."""
+    """A number of items as a JSON integer: not a string, a boolean, or ``5.0``."""
 
     def to_internal_value(self, data: Any) -> int:
         """Return the number.
 
         Raises:
-            ValidationError: It is no integer.
+            ValidationError: It is not an integer.
         """
         if isinstance(data, bool) or not isinstance(data, int):
             self.fail("invalid")
@@ -66,14 +66,14 @@ class LimitField(CountField):
         super().__init__(min_value=1, max_value=1_000, **options)
 
     def get_default(self) -> int:
-        """Return the default, or less where the setting allows no more."""
+        """Return the default, or the maximum if that is less."""
         return min(super().get_default() or 1, conf.api().max_limit)
 
     def to_internal_value(self, data: Any) -> int:
         """Return the number.
 
         Raises:
-            ValidationError: It is no integer, or over the limit.
+            ValidationError: It is not an integer, or above the limit.
         """
         count = super().to_internal_value(data)
         if count > conf.api().max_limit:
@@ -82,7 +82,7 @@ class LimitField(CountField):
 
 
 class SecondsField(serializers.Field[Any, Any, Any, Any]):
-    """A number of seconds as a JSON number; the queue judges how many."""
+    """A number of seconds as a JSON number; the queue checks the range."""
 
     default_error_messages = {"invalid": "A number of seconds is required."}  # noqa: RUF012  # as DRF declares it
 
@@ -90,7 +90,7 @@ class SecondsField(serializers.Field[Any, Any, Any, Any]):
         """Return the number.
 
         Raises:
-            ValidationError: It is no number of seconds from 0 to ten years.
+            ValidationError: It is not a number of seconds from 0 to ten years.
         """
         is_number = isinstance(data, int | float) and not isinstance(data, bool)
         if not is_number or not 0 <= data <= MAX_SECONDS:
@@ -107,7 +107,7 @@ class WaitField(SecondsField):
         """Return the number.
 
         Raises:
-            ValidationError: It is no number of seconds, or over the limit.
+            ValidationError: It is not a number of seconds, or above the limit.
         """
         seconds = super().to_internal_value(data)
         if seconds > conf.api().max_wait_seconds:
@@ -116,21 +116,21 @@ class WaitField(SecondsField):
 
 
 class MomentField(serializers.DateTimeField):
-    """A moment as RFC 3339 writes it: in ASCII, with seconds and its offset from UTC."""
+    """A time in RFC 3339: in ASCII, with seconds and an offset from UTC."""
 
     default_error_messages = {  # noqa: RUF012  # as DRF declares it
-        "invalid": "A moment as in RFC 3339 is needed, such as 2030-01-31T08:30:00Z.",
-        "naive": "An offset from UTC is needed, or Z.",
+        "invalid": "A time in RFC 3339 is required, such as 2030-01-31T08:30:00Z.",
+        "naive": "An offset from UTC is required, or Z.",
     }
 
     def __init__(self, **options: Any) -> None:
         super().__init__(input_formats=["iso-8601"], **options)
 
     def to_internal_value(self, data: Any) -> datetime.datetime:
-        """Return the moment, to the microsecond.
+        """Return the time, to the microsecond.
 
         Raises:
-            ValidationError: It is not written so, or there is no such moment.
+            ValidationError: It is not in this form, or there is no such time.
         """
         match = _MOMENT.fullmatch(data.upper()) if isinstance(data, str) else None
         if match is None:
@@ -138,7 +138,7 @@ class MomentField(serializers.DateTimeField):
         return super().to_internal_value("".join(part or "" for part in match.groups()))
 
     def enforce_timezone(self, value: datetime.datetime) -> datetime.datetime:
-        """Return the moment as it is.
+        """Return the time unchanged.
 
         Raises:
             ValidationError: It has no offset.
@@ -149,7 +149,7 @@ class MomentField(serializers.DateTimeField):
 
 
 class TextField(serializers.CharField):
-    """A JSON string as it is: no number, nothing trimmed."""
+    """A JSON string, untrimmed; a number is refused."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(trim_whitespace=False, **options)
@@ -158,7 +158,7 @@ class TextField(serializers.CharField):
         """Return the text.
 
         Raises:
-            ValidationError: It is no text.
+            ValidationError: It is not a string.
         """
         if not isinstance(data, str):
             self.fail("invalid")
@@ -166,16 +166,16 @@ class TextField(serializers.CharField):
 
 
 class CursorField(TextField):
-    """A cursor, as it was given out."""
+    """A cursor of a list."""
 
-    #: How it is written: a place or a name, a colon and the signature.
+    #: Its form: a position or a name, a colon, and the signature.
     pattern = r"^[~A-Za-z0-9_.-]+:[A-Za-z0-9_-]+$"
 
 
 class LeaseField(TextField):
-    """The token of a lease, as it was given out."""
+    """The token of a lease."""
 
-    #: How it is written: the item's id, a dot and the secret.
+    #: Its form: the item's id, a dot, and the secret.
     pattern = r"^[~A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"
 
     def __init__(self, **options: Any) -> None:
@@ -184,13 +184,13 @@ class LeaseField(TextField):
 
 
 class QueryCountField(CountField):
-    """A number of items in a query string: digits and nothing else."""
+    """A number of items in a query string: digits only."""
 
     def to_internal_value(self, data: Any) -> int:
         """Return the number.
 
         Raises:
-            ValidationError: It is not written in digits alone.
+            ValidationError: It is not digits only.
         """
         if not _COUNT.fullmatch(data):
             self.fail("invalid")
@@ -202,15 +202,15 @@ class QueryLimitField(LimitField, QueryCountField):
 
 
 class QueryNumberField(serializers.Field[Any, Any, Any, Any]):
-    """A number in a query string, written as in JSON; the queue judges its type."""
+    """A number in a query string, written as in JSON; the queue checks its type."""
 
     default_error_messages = {"invalid": "A valid number is required."}  # noqa: RUF012
 
     def to_internal_value(self, data: str) -> int | float:
-        """Return an int where there is neither a fraction nor an exponent, else a float.
+        """Return an int if there is neither a fraction nor an exponent, else a float.
 
         Raises:
-            ValidationError: It is no number.
+            ValidationError: It is not a number.
         """
         match = _NUMBER.fullmatch(data)
         if match is None:

@@ -1,4 +1,7 @@
-"""What goes in: a serializer for the body or the query of each address."""
+"""Request bodies and queries: a serializer for each.
+
+The fields of a body are the arguments of the queue's method, so a new argument is one field here.
+"""
 
 from __future__ import annotations
 
@@ -28,41 +31,41 @@ from fdbqueue.service.storage.reader import ENDS
 
 STATES = ("ready", *store.STATES)
 
-#: So many unknown keys are named, at most.
+#: At most this many unknown keys are named.
 _SHOWN = 20
-_END_HELP = "The lowest priority and the earliest pushed, or the other end of the same order."
+_END_HELP = "`min`: lowest priority, first pushed first. `max`: the same order from the other end."
 
 
 class Input(serializers.Serializer[Any]):
-    """A body or a query; keys that mean nothing here are refused."""
+    """A body or a query; unknown keys are refused."""
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the checked data.
 
         Raises:
-            ValidationError: It is no object, has an unknown key, or a field is wrong.
+            ValidationError: It is not an object, has an unknown key, or a field is invalid.
         """
         if not isinstance(data, Mapping):
-            raise serializers.ValidationError(["A JSON object is needed."])
+            raise serializers.ValidationError(["A JSON object is required."])
         unknown = heapq.nsmallest(_SHOWN, data.keys() - self.fields.keys())
         if unknown:
-            raise serializers.ValidationError({name: ["It is unknown here."] for name in unknown})
+            raise serializers.ValidationError({name: ["Unknown key."] for name in unknown})
         return super().to_internal_value(data)
 
 
 class NoParameters(Input):
-    """The query of an address that takes none."""
+    """The query of an address that has no parameters."""
 
 
 class QueuesQuery(Input):
-    """Which page of the queues."""
+    """Which page of the queues to list."""
 
     cursor = CursorField(
         required=False,
         max_length=1_000,
-        help_text="Where the page starts: the `cursor` of the page before.",
+        help_text="Where the page starts: the `cursor` of the previous page.",
     )
-    limit = QueryLimitField(default=100, help_text="The most queues to show.")
+    limit = QueryLimitField(default=100, help_text="The maximum number of queues to return.")
 
 
 class PushBody(Input):
@@ -70,39 +73,42 @@ class PushBody(Input):
 
     value = AnyJSONField(
         allow_null=True,
-        help_text="Any JSON; a base64 string for a queue of bytes. Integers are exact.",
+        help_text="Any JSON; base64 in a string for a queue of bytes. Integers are exact.",
     )
     priority = PriorityInputField(
         allow_null=True,
         required=False,
-        help_text="A number of the queue's priority type, 0 unless given; none for a FIFO queue.",
+        help_text="A number of the queue's priority type; 0 by default. Not for a FIFO queue.",
     )
     delay = SecondsField(
-        required=False, help_text="For how many seconds to hide it, up to ten years."
+        required=False, help_text="Hide the item for this many seconds, at most ten years."
     )
     not_before = MomentField(
-        required=False, help_text="When to show it, in place of a delay: RFC 3339 with an offset."
+        required=False,
+        help_text="Hide the item until then, in place of `delay`: RFC 3339 with an offset.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the checked data.
 
         Raises:
-            ValidationError: It has both a delay and a moment.
+            ValidationError: It has both a delay and a time.
         """
         if "delay" in attrs and "not_before" in attrs:
-            raise serializers.ValidationError({"not_before": ["It is given beside a delay."]})
+            raise serializers.ValidationError(
+                {"not_before": ["Use only one of `delay` and `not_before`."]}
+            )
         return attrs
 
 
 class _Limited:
-    """A list of as many members as the setting allows; longer ones are not looked into."""
+    """A list with at most ``MAX_LIMIT`` members; the members of longer ones are not checked."""
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the checked members.
 
         Raises:
-            ValidationError: They are too many, or something is wrong with one.
+            ValidationError: There are too many, or one is invalid.
         """
         most = conf.api().max_limit
         if isinstance(data, list) and len(data) > most:
@@ -125,98 +131,105 @@ class PushManyBody(Input):
 
 
 class PopBody(Input):
-    """How many items to take, from where, and how long to wait for one."""
+    """How many items to pop, from which end, and how long to wait."""
 
     end = serializers.ChoiceField(choices=ENDS, default="min", help_text=_END_HELP)
-    limit = LimitField(default=1, help_text="The most items to take.")
-    wait = WaitField(
-        default=0, help_text="For how many seconds to wait for an item where there is none."
-    )
+    limit = LimitField(default=1, help_text="The maximum number of items to take.")
+    wait = WaitField(default=0, help_text="Wait up to this many seconds if there is no item.")
 
 
 class LeaseBody(PopBody):
-    """The same, and for how long."""
+    """How many items to lease, and for how long."""
 
-    seconds = SecondsField(default=60, help_text="How long the lease lasts, up to ten years.")
+    seconds = SecondsField(
+        default=60, help_text="How long the lease lasts, in seconds, at most ten years."
+    )
 
 
 class _One(Input):
-    """Which lease is meant."""
+    """One lease."""
 
     lease = LeaseField()
 
 
 class _Many(Input):
-    """Which leases are meant."""
+    """Many leases."""
 
     leases = LeaseList(
-        child=LeaseField(), allow_empty=False, max_length=1_000, help_text="Their tokens."
+        child=LeaseField(),
+        allow_empty=False,
+        max_length=1_000,
+        help_text="The tokens of the leases.",
     )
 
 
 class _GivenUp(Input):
-    """What becomes of what is given up."""
+    """When a nacked item is ready again, and why it was nacked."""
 
-    delay = SecondsField(required=False, help_text="For how many seconds to keep it hidden.")
+    delay = SecondsField(required=False, help_text="Hide the item for this many seconds.")
     reason = TextField(
         required=False,
         allow_blank=True,
         max_length=1_000,
-        help_text="What the dead letter says, if it dies.",
+        help_text="The reason that the dead letter shows, if the item becomes one.",
     )
 
 
 class _Extended(Input):
-    """For how long a lease shall last."""
+    """How long a lease lasts from now on."""
 
-    seconds = SecondsField(default=60, help_text="How long, from now on.")
+    seconds = SecondsField(
+        default=60, help_text="How long the lease lasts from now on, in seconds."
+    )
 
 
 class AckBody(_One):
-    """Which lease is done."""
+    """The lease to acknowledge."""
 
 
 class AckManyBody(_Many):
-    """Which leases are done."""
+    """The leases to acknowledge."""
 
 
 class NackBody(_One, _GivenUp):
-    """Which lease is given up, and what becomes of the item."""
+    """The lease to give up, and what happens to its item."""
 
 
 class NackManyBody(_Many, _GivenUp):
-    """Which leases are given up, and what becomes of the items."""
+    """The leases to give up, and what happens to their items."""
 
 
 class ExtendBody(_One, _Extended):
-    """Which lease shall last longer."""
+    """The lease to extend."""
 
 
 class ExtendManyBody(_Many, _Extended):
-    """Which leases shall last longer."""
+    """The leases to extend."""
 
 
 class PeekQuery(Input):
-    """How many to show, from which end."""
+    """How many items to show, from which end."""
 
     end = serializers.ChoiceField(choices=ENDS, default="min", help_text=_END_HELP)
-    limit = QueryLimitField(default=1, help_text="The most items to show.")
+    limit = QueryLimitField(default=1, help_text="The maximum number of items to return.")
 
 
 class ItemsQuery(Input):
-    """Which page of the items."""
+    """Which page of the items to list."""
 
     cursor = CursorField(
         required=False,
         max_length=pagination.MAX_CURSOR_CHARACTERS,
-        help_text="Where the page starts: the `cursor` of the page before, of the same queue.",
+        help_text="Where the page starts: the `cursor` of the previous page of this list.",
     )
     end = serializers.ChoiceField(choices=ENDS, default="min", help_text=_END_HELP)
-    limit = QueryLimitField(default=100, help_text="The most items to show.")
-    state = serializers.ChoiceField(choices=STATES, default="ready", help_text="Which items.")
+    limit = QueryLimitField(default=100, help_text="The maximum number of items to return.")
+    state = serializers.ChoiceField(
+        choices=STATES, default="ready", help_text="The state of the items."
+    )
     min_priority = QueryNumberField(
-        required=False, help_text="The lowest priority to show, itself included."
+        required=False, help_text="The lowest priority to return, inclusive."
     )
     max_priority = QueryNumberField(
-        required=False, help_text="The highest priority to show, itself included."
+        required=False, help_text="The highest priority to return, inclusive."
     )

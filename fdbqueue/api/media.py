@@ -1,4 +1,4 @@
-"""The one media type, JSON: strict both ways, whatever the host project's settings."""
+"""JSON, the only media type: parsed and rendered strictly, whatever the project's settings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rest_framework.request import Request
 from rest_framework.utils.encoders import JSONEncoder
 
 from fdbqueue import conf
-from fdbqueue.api.room import Room
+from fdbqueue.api.body_memory import BodyMemory
 from fdbqueue.service import strict_json
 
-#: Bodies are nested no deeper. That is deeper than any value may be, wherever in a body it is: so
-#: a codec judges values, and calls one that is too deep the same in a batch as alone.
+#: Bodies may be nested this deep: deeper than any value may be, wherever it is in a body. So it is
+#: the codec that refuses a value that is too deep, with the same error in a batch as alone.
 MAX_DEPTH = 250
-#: A weight of zero: what is not acceptable.
+#: A weight of zero: not acceptable.
 _ZERO = re.compile(r"q\s*=\s*0(\.0{0,3})?")
 
 
 class Negotiation(DefaultContentNegotiation):
-    """Negotiate by the header ``Accept`` alone: ``?format=`` is unknown like any parameter."""
+    """Negotiate by the header ``Accept`` only; ``?format=`` is an unknown parameter."""
 
     def select_renderer(
         self,
@@ -33,22 +33,22 @@ class Negotiation(DefaultContentNegotiation):
         renderers: Iterable[BaseRenderer],
         format_suffix: str | None = None,  # noqa: ARG002  # no address has one
     ) -> tuple[BaseRenderer, str]:
-        """Return the one renderer, where the client takes JSON.
+        """Return the renderer, if the client accepts JSON.
 
         Raises:
-            NotAcceptable: It takes none.
+            NotAcceptable: It does not.
         """
         available = list(renderers)
-        if not takes_json(request.META.get("HTTP_ACCEPT", "")):
+        if not accepts_json(request.META.get("HTTP_ACCEPT", "")):
             raise NotAcceptable(available_renderers=available)
         return available[0], available[0].media_type
 
 
-def takes_json(accept: str) -> bool:
-    """Tell whether a client that sends this as ``Accept`` takes JSON (RFC 9110, section 12.5.1).
+def accepts_json(accept: str) -> bool:
+    """Tell whether an ``Accept`` header accepts JSON (RFC 9110, section 12.5.1).
 
-    The most specific range that has JSON decides, and a weight of zero says no. Other parameters
-    mean nothing. An empty header takes anything.
+    The most specific range that includes JSON decides; a weight of zero means no. Other parameters
+    are ignored. An empty header accepts anything.
     """
     wanted: dict[str, bool] = {}
     for accepted in filter(None, map(str.strip, accept.lower().split(","))):
@@ -62,10 +62,10 @@ def takes_json(accept: str) -> bool:
 class StrictJSONParser(BaseParser):
     """Parse UTF-8 JSON so that nothing in it is lost.
 
-    No JSONParser: what that parses, DRF reads under Django's limit for forms.
+    Not a subclass of DRF's JSONParser, whose bodies DRF reads under Django's limit for forms.
 
-    Refused, beside what is no JSON: NaN and Infinity, numbers no float can hold, an
-    object that has a key twice, an empty body, and nesting deeper than values may be.
+    Besides invalid JSON it refuses NaN and Infinity, numbers that a float cannot hold, an object
+    with a key twice, an empty body, and nesting deeper than :data:`MAX_DEPTH`.
     """
 
     media_type = "application/json"
@@ -76,18 +76,18 @@ class StrictJSONParser(BaseParser):
         media_type: str | None = None,  # noqa: ARG002  # JSON is UTF-8
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the body; where the context has a stack ``held``, its room is held by that.
+        """Return the body; the stack ``held`` of the context, if any, keeps its memory reserved.
 
         Raises:
-            ParseError: It is refused; the message says why.
-            DeadlineExceeded: There was no room for it in time.
+            ParseError: The body is refused; the message says why.
+            DeadlineExceeded: There was not enough memory for it in time.
         """
         text = stream.read()
         held = (parser_context or {}).get("held")
         if held is not None:
             limits = conf.api()
             held.enter_context(
-                _room.taken(len(text), limits.max_body_bytes, limits.timeout_seconds)
+                _body_memory.reserved(len(text), limits.max_body_bytes, limits.timeout_seconds)
             )
         try:
             body = _decode(text.decode())
@@ -100,10 +100,10 @@ class StrictJSONParser(BaseParser):
 
 
 class StrictJSONRenderer(BaseRenderer):
-    """Render compact JSON in UTF-8; with escapes where a string has no UTF-8.
+    """Render compact JSON in UTF-8, with escapes for lone surrogates.
 
-    No JSONRenderer: that indents where a client asks for it in ``Accept``, and spaces are most of a
-    nested value then: 80 MB for one of 100 kB.
+    Not a subclass of DRF's JSONRenderer, which indents if a client asks for it in ``Accept``: a
+    nested value of 100 kB then becomes 80 MB, most of it spaces.
     """
 
     media_type = "application/json"
@@ -119,7 +119,7 @@ class StrictJSONRenderer(BaseRenderer):
         """Return the bytes of the response."""
         if data is None:
             return b""
-        # What has no UTF-8 is half of a surrogate pair, and Python's escape of it is JSON's.
+        # Only lone surrogates have no UTF-8, and Python escapes them as JSON does.
         return _encode(data).encode(errors="backslashreplace")
 
 
@@ -130,7 +130,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_room = Room()
+_body_memory = BodyMemory()
 _encode = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _CONTAINERS = frozenset({dict, list})
 _decode = strict_json.decoder(object_pairs_hook=_object).decode

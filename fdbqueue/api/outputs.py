@@ -1,9 +1,15 @@
-"""What comes out: a serializer for each shape of an answer."""
+"""Responses: a serializer for each shape of JSON that the API returns.
+
+A field is declared once: its ``source`` names the attribute it shows, and its class how.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rest_framework import serializers
@@ -12,69 +18,110 @@ from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import STATES
 from fdbqueue.api.values import encode, to_json
 from fdbqueue.service import Counts, Held, Item, Queue, Undecodable
+from fdbqueue.service.options import choices_of
+
+#: What a field returns in place of a value to leave out its key.
+_LEFT_OUT = object()
+
+
+class Output(serializers.Serializer[Any]):
+    """A JSON object whose keys are the declared fields.
+
+    Faster than DRF's own, because a response may have a thousand items: a field shows a value by
+    its method ``shown``, or as it is.
+    """
+
+    @classmethod
+    def shown(cls, instance: Any, codec: str) -> Any:
+        """Return the JSON of an object, null for None; ``codec`` is that of the queue."""
+        if instance is None:
+            return None
+        keys = {}
+        for name, read, show in _readers(cls):
+            value = read(instance) if show is None else show(read(instance), codec)
+            if value is not _LEFT_OUT:
+                keys[name] = value
+        return keys
+
+
+_Reader = tuple[str, Callable[[Any], Any], Callable[[Any, str], Any] | None]
+
+
+@functools.cache
+def _readers(kind: type[Output]) -> list[_Reader]:
+    """Return for each field its name, what reads its attribute, and what shows the value."""
+    fields = kind._declared_fields.items()  # noqa: SLF001  # an instance would copy them
+    return [
+        (name, operator.attrgetter(field.source or name), getattr(field, "shown", None))
+        for name, field in fields
+    ]
+
+
+class TimeField(serializers.DateTimeField):
+    """A moment in UTC, in ISO 8601."""
+
+    @staticmethod
+    def shown(moment: datetime.datetime | None, _codec: str) -> str | None:
+        """Return the moment as text."""
+        return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+class ValueField(AnyJSONField):
+    """The value of an item."""
+
+    @staticmethod
+    def shown(value: Any, codec: str) -> Any:
+        """Return the JSON of a value, null if it cannot be decoded."""
+        return None if isinstance(value, Undecodable) else to_json(value, codec)
 
 
 class UndecodableOutput(serializers.Serializer[Any]):
-    """What is stored in the place of an item that cannot be read."""
+    """The stored bytes of an item that cannot be decoded."""
 
     base64 = serializers.CharField(help_text="The bytes.")
-    reason = serializers.CharField(help_text="Why they cannot be read.")
+    reason = serializers.CharField(help_text="Why they cannot be decoded.")
+
+    @staticmethod
+    def shown(value: Any, _codec: str) -> Any:
+        """Return the bytes and the reason; the key is left out if the value was decoded."""
+        if not isinstance(value, Undecodable):
+            return _LEFT_OUT
+        return {"base64": encode(value.raw), "reason": value.reason}
 
 
-class ItemOutput(serializers.Serializer[Any]):
+class ItemOutput(Output):
     """An item of a queue."""
 
-    # The context has the ``codec`` of the queue.
-
-    id = serializers.CharField(help_text="Names the item in its queue.")
+    id = serializers.CharField(help_text="Identifies the item in its queue.")
     priority = PriorityField(
         allow_null=True, help_text="Of the queue's priority type; null in a FIFO queue."
     )
-    value = AnyJSONField(allow_null=True, help_text="What was pushed; base64 in a queue of bytes.")
-    pushed_at = serializers.DateTimeField(
-        allow_null=True, help_text="In UTC; null where the codec keeps no such record."
+    value = ValueField(allow_null=True, help_text="What was pushed; base64 in a queue of bytes.")
+    pushed_at = TimeField(
+        allow_null=True, help_text="In UTC; null if the codec does not record it."
     )
     attempts = serializers.IntegerField(
-        min_value=0, help_text="How often it was leased and given up."
+        min_value=0, help_text="How often the item was leased and given up."
     )
-    size = serializers.IntegerField(min_value=0, help_text="The bytes of the stored value.")
+    size = serializers.IntegerField(
+        source="size_bytes", min_value=0, help_text="The size of the stored value in bytes."
+    )
     state = serializers.ChoiceField(choices=STATES)
-    until = serializers.DateTimeField(
-        allow_null=True, help_text="When the lease or the delay is over."
-    )
-    reason = serializers.CharField(allow_null=True, help_text="Why it is dead.")
+    until = TimeField(allow_null=True, help_text="When the lease or the delay ends.")
+    reason = serializers.CharField(allow_null=True, help_text="Why the item is dead.")
     undecodable = UndecodableOutput(
-        required=False, help_text="Only there when the stored value cannot be read."
+        source="value",
+        required=False,
+        help_text="Present only if the stored value cannot be decoded.",
     )
-
-    def to_representation(self, instance: Item) -> dict[str, Any]:
-        """Return the item's keys; by hand, for a thousand items are one answer."""
-        value = instance.value
-        is_sound = not isinstance(value, Undecodable)
-        shown = {
-            "id": instance.id,
-            "priority": PriorityField.shown(instance.priority),
-            "value": to_json(value, self.context["codec"]) if is_sound else None,
-            "pushed_at": _text(instance.pushed_at),
-            "attempts": instance.attempts,
-            "size": instance.size_bytes,
-            "state": instance.state,
-            "until": _text(instance.until),
-            "reason": instance.reason,
-        }
-        if isinstance(value, Undecodable):
-            shown["undecodable"] = {"base64": encode(value.raw), "reason": value.reason}
-        return shown
 
 
 class LeasedItemOutput(ItemOutput):
-    """An item, and the token to acknowledge, give up or extend its lease with."""
+    """An item, and the token of its lease."""
 
-    lease = serializers.CharField(help_text="The token of the lease; keep it to yourself.")
-
-    def to_representation(self, instance: Item) -> dict[str, Any]:
-        """Return the item's keys and its lease."""
-        return {**super().to_representation(instance), "lease": instance.lease}
+    lease = serializers.CharField(
+        help_text="The token to ack, nack or extend the lease with; keep it secret."
+    )
 
 
 class ItemsOutput(serializers.Serializer[Any]):
@@ -90,51 +137,51 @@ class LeasedItemsOutput(serializers.Serializer[Any]):
 
 
 class ItemPageOutput(ItemsOutput):
-    """A page of items, and where the next one starts."""
+    """A page of items, and where the next page starts."""
 
     cursor = serializers.CharField(
-        allow_null=True, help_text="Of the next page; null when there is none."
+        allow_null=True, help_text="The cursor of the next page; null if there is none."
     )
 
 
 class PushedOutput(serializers.Serializer[Any]):
-    """What a push of many items did."""
+    """The result of pushing many items."""
 
-    pushed = serializers.IntegerField(min_value=1, help_text="How many: all of them.")
-    ids = serializers.ListField(child=serializers.CharField(), help_text="Theirs, in order.")
+    pushed = serializers.IntegerField(min_value=1, help_text="The number of items: all of them.")
+    ids = serializers.ListField(child=serializers.CharField(), help_text="Their ids, in order.")
 
 
 class LostOutput(serializers.Serializer[Any]):
-    """Which leases were not held any more."""
+    """The leases that were no longer held."""
 
     lost = serializers.IntegerField(
-        min_value=0, help_text="How many leases were not held any more."
+        min_value=0, help_text="The number of leases that were no longer held."
     )
     lost_leases = serializers.ListField(
-        child=serializers.CharField(), help_text="Their tokens, each once."
+        child=serializers.CharField(), help_text="The tokens of those leases, each once."
     )
 
 
 class AckedOutput(LostOutput):
-    """What became of leases that are done."""
+    """The result of acknowledging leases."""
 
-    acked = serializers.IntegerField(min_value=0, help_text="How many items are gone for good.")
+    acked = serializers.IntegerField(min_value=0, help_text="The number of removed items.")
 
 
 class NackedOutput(LostOutput):
-    """What became of leases that were given up."""
+    """The result of giving up leases."""
 
-    nacked = serializers.IntegerField(min_value=0, help_text="How many were given up.")
+    nacked = serializers.IntegerField(min_value=0, help_text="The number of nacked items.")
 
 
 class ExtendedOutput(LostOutput):
-    """What became of leases that should last longer."""
+    """The result of extending leases."""
 
-    extended = serializers.IntegerField(min_value=0, help_text="How many last longer now.")
+    extended = serializers.IntegerField(min_value=0, help_text="The number of extended leases.")
 
 
-class CountsOutput(serializers.Serializer[Any]):
-    """How many items a queue holds in each state."""
+class CountsOutput(Output):
+    """The number of items of a queue in each state."""
 
     ready = serializers.IntegerField()
     leased = serializers.IntegerField()
@@ -142,57 +189,73 @@ class CountsOutput(serializers.Serializer[Any]):
     dead = serializers.IntegerField()
 
 
-class QueueOutput(serializers.Serializer[Any]):
-    """A queue: how it is set up, and how many items it holds."""
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue, and what was read of it for a response."""
 
-    name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=("fifo", "priority"))
-    codec = serializers.ChoiceField(choices=("json", "bytes", "tuple"))
+    queue: Queue
+    counts: Counts
+    oldest: datetime.datetime | None = None
+    first: Item | None = None
+    last: Item | None = None
+
+
+class QueueOutput(Output):
+    """A queue, its settings, and the number of its items."""
+
+    name = serializers.CharField(source="queue.name")
+    kind = serializers.ChoiceField(source="queue.kind", choices=("fifo", "priority"))
+    codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
     priority_type = serializers.ChoiceField(
-        choices=("int", "float"), allow_null=True, help_text="Null for a FIFO queue."
+        source="queue.priority_type",
+        choices=("int", "float"),
+        allow_null=True,
+        help_text="Null for a FIFO queue.",
     )
     counts = CountsOutput()
 
 
 class QueuePageOutput(serializers.Serializer[Any]):
-    """A page of the queues, sorted by name, and where the next one starts."""
+    """A page of queues, sorted by name, and where the next page starts."""
 
     queues = QueueOutput(many=True)
     cursor = serializers.CharField(
         allow_null=True,
-        help_text="Of the next page, also where this one is short or empty; null on the last.",
+        help_text="The cursor of the next page; null on the last. A page may be short, even empty.",
     )
 
 
 class QueueDetailOutput(QueueOutput):
-    """A queue, its options, and the items at its two ends."""
+    """A queue, all its settings, and the items at its two ends."""
 
-    order = serializers.ChoiceField(choices=("count", "commit"))
-    contention = serializers.ChoiceField(choices=("strict", "relaxed"))
-    max_attempts = serializers.IntegerField(allow_null=True)
-    max_value_bytes = serializers.IntegerField()
-    oldest = serializers.DateTimeField(
-        allow_null=True, help_text="When the oldest ready item was pushed, where that is known."
+    order = serializers.ChoiceField(source="queue.options.order", choices=choices_of("order"))
+    contention = serializers.ChoiceField(
+        source="queue.options.contention", choices=choices_of("contention")
+    )
+    max_attempts = serializers.IntegerField(source="queue.options.max_attempts", allow_null=True)
+    max_value_bytes = serializers.IntegerField(source="queue.options.max_value_bytes")
+    oldest = TimeField(
+        allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )
     first = ItemOutput(allow_null=True, help_text="The item at the min end.")
     last = ItemOutput(allow_null=True, help_text="The item at the max end.")
 
 
 class ErrorOutput(serializers.Serializer[Any]):
-    """What every error says; there may be more keys, which tell the context."""
+    """An error; more keys may give its context."""
 
-    code = serializers.CharField(help_text="A permanent name for the error.")
-    message = serializers.CharField(help_text="What it means; may change.")
+    code = serializers.CharField(help_text="The permanent name of the error.")
+    message = serializers.CharField(help_text="What went wrong, for people; the text may change.")
 
 
 def items(queue: Queue, found: Sequence[Item], kind: type[ItemOutput] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
-    output = kind(context={"codec": queue.codec.name})
-    return [output.to_representation(one) for one in found]
+    codec = queue.codec.name
+    return [kind.shown(one, codec) for one in found]
 
 
 def held(done: str, found: Held | None) -> dict[str, Any]:
-    """Return the JSON of how many leases something was done to; None for the only one."""
+    """Return the JSON of an operation on leases; ``found`` is None if it was one lease."""
     count, lost = (1, ()) if found is None else (int(found), found.lost)
     return {done: count, "lost": len(lost), "lost_leases": list(lost)}
 
@@ -203,38 +266,22 @@ def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict
     return shown
 
 
-def queue_row(queue: Queue, counts: Counts) -> dict[str, Any]:
-    """Return the JSON of a queue in a list."""
-    return {
-        "name": queue.name,
-        "kind": queue.kind,
-        "codec": queue.codec.name,
-        "priority_type": queue.priority_type,
-        "counts": {
-            "ready": counts.ready,
-            "leased": counts.leased,
-            "delayed": counts.delayed,
-            "dead": counts.dead,
-        },
-    }
+def queue_rows(queues: Sequence[Queue], counts: Sequence[Counts]) -> list[Any]:
+    """Return the JSON of queues in a list."""
+    states = map(QueueState, queues, counts)
+    return [QueueOutput.shown(state, state.queue.codec.name) for state in states]
 
 
 def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
-    """Return the JSON of a queue with the items at its two ends, all of one moment."""
+    """Return the JSON of a queue with the items at its two ends, all at one read version."""
     first = queue.page(end="min", limit=1, tr=tr).items
     last = queue.page(end="max", limit=1, tr=tr).items
-    return {
-        **queue_row(queue, queue.counts(tr=tr)),
-        "order": queue.options.order,
-        "contention": queue.options.contention,
-        "max_attempts": queue.options.max_attempts,
-        "max_value_bytes": queue.options.max_value_bytes,
-        "oldest": _text(queue.oldest(tr=tr)),
-        "first": next(iter(items(queue, first)), None),
-        "last": next(iter(items(queue, last)), None),
-    }
-
-
-def _text(moment: datetime.datetime | None) -> str | None:
-    """Return a UTC moment in ISO 8601."""
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+    state = QueueState(
+        queue,
+        counts=queue.counts(tr=tr),
+        oldest=queue.oldest(tr=tr),
+        first=next(iter(first), None),
+        last=next(iter(last), None),
+    )
+    shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec.name)
+    return shown

@@ -1,14 +1,14 @@
-"""Cursors: positions in one queue, signed, so that no other queue's and no key passes.
+"""Cursors: signed positions in a list, refused by every other list.
 
-The cursor of the list of queues is sealed besides: it may hold a name that its reader may not
-know.
+The cursor of the list of queues is also encrypted, because it may hold a name that the user may
+not see.
 
-A cursor stays good while others push and pop, and for as long as the project keeps its
+A cursor stays valid while others push and pop, and as long as the project keeps its
 ``SECRET_KEY`` (or has it among its ``SECRET_KEY_FALLBACKS``).
 
-A cursor fits into an address. The place of an item that fdbqueue or a recipe has pushed has some
-40 bytes; of a longer one, which another program has written, only the beginning is kept. Then the
-next page starts behind all places that begin so.
+A cursor fits into an address. The position of an item that fdbqueue or a recipe pushed has about
+40 bytes. Of a longer one, written by another program, only the beginning is kept; the next page
+then starts after all positions with that beginning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_POSITION_CHARACTERS = 2_800
 
 
 def item_cursor(queue: Queue, end: str, state: str, position: str | None) -> str | None:
-    """Return the cursor for a position in a list of items, None where there is no next page."""
+    """Return the cursor of a position in a list of items, None if there is no next page."""
     if position is None:
         return None
     return _signer(*_list(queue, end, state)).sign(_fitting(position, end))
@@ -40,18 +40,18 @@ def item_position(queue: Queue, end: str, state: str, cursor: str | None) -> str
     """Return the position that a cursor holds.
 
     Raises:
-        ValidationError: It is no cursor of this queue's items in this state, from this end.
+        ValidationError: It is not a cursor of this queue's items in this state, from this end.
     """
     return None if cursor is None else _unsigned(_signer(*_list(queue, end, state)), cursor)
 
 
 def queue_cursor(name: str | None) -> str | None:
-    """Return the cursor behind the queue of a name, None where there is no next page."""
+    """Return the cursor after the queue with a name, None if there is no next page."""
     return None if name is None else sealing.seal(name, _SALT)
 
 
 def queue_position(cursor: str | None) -> str:
-    """Return the name that a cursor is behind, empty where there is no cursor.
+    """Return the name that a cursor comes after, empty if there is no cursor.
 
     Raises:
         ValidationError: It is not a cursor of the list of queues.
@@ -74,7 +74,7 @@ def _fitting(position: str, end: str) -> str:
         return position
     shown = position.removeprefix(FOREIGN)[:_MAX_POSITION_CHARACTERS]
     place = base64.urlsafe_b64decode(shown)
-    if end == "min":  # behind all places that begin with this one
+    if end == "min":  # after all positions that begin with this one
         kept = place.rstrip(b"\xff")
         place = kept[:-1] + bytes([kept[-1] + 1])
     return FOREIGN + base64.urlsafe_b64encode(place).decode().rstrip("=")
@@ -92,4 +92,4 @@ def _unsigned(signer: Signer, cursor: str) -> str:
 
 
 def _refused() -> ValidationError:
-    return ValidationError({"cursor": ["It is no cursor of this list."]})
+    return ValidationError({"cursor": ["This is not a cursor of this list."]})

@@ -1,4 +1,4 @@
-"""Who may use an action: :mod:`fdbqueue.access` decides, and nothing is open without it."""
+"""The permission class of the API; :mod:`fdbqueue.access` decides."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fdbqueue.access import may, may_in_general
 
 
 class QueuePermission(BasePermission):
-    """Let an authenticated user do what the view's ``required_permissions`` ask for.
+    """Allow an action to users who have its permission.
 
-    They map the name of an action to a permission; an action without one is refused. OPTIONS
-    needs what the address is there for. The list is allowed here: it shows what its user may
-    see. Whether there is a queue of a name matters only to those who may use it.
+    The view's ``required_permissions`` map each action to a permission; an action without one is
+    refused. OPTIONS needs the permission of the address. The list is always allowed: it shows only
+    the queues that the user may see. Whether a queue exists is not checked here.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Tell whether the user may do this; reads the user's permissions."""
+        """Tell whether the user may use the action."""
         user = request.user
         if not user or not user.is_authenticated:
             return False

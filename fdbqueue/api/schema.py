@@ -1,7 +1,6 @@
-"""The OpenAPI schema, by drf-spectacular where the project has installed it.
+"""The OpenAPI schema, if the project has installed drf-spectacular.
 
-Everything the schema says beyond what the serializers say is here, so that the API itself
-does without that package.
+What the schema says beyond the serializers is here, so the API itself does not need that package.
 """
 
 from __future__ import annotations
@@ -82,45 +81,45 @@ _KEY = OpenApiParameter(
     {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     OpenApiParameter.HEADER,
     description=(
-        "Names this request among all of the user's on this queue. The same request under the "
-        "same key gets the same answer and has its effect once, for a day unless the server is "
-        "set otherwise."
+        "Identifies this request among the user's requests to this queue. Repeating a request "
+        "with the same key returns the same response and has no second effect. Keys are kept for "
+        "a day, unless the server is configured otherwise."
     ),
 )
 _REPLAYED = OpenApiParameter(
     "Idempotent-Replayed",
     {"type": "string", "enum": ["true"]},
     OpenApiParameter.HEADER,
-    description="Only there when the answer is that of an earlier request under the key.",
+    description="Present only if the response is that of an earlier request with the same key.",
     response=[200, 201],
 )
 _RETRY = OpenApiParameter(
     "Retry-After",
     OpenApiTypes.INT,
     OpenApiParameter.HEADER,
-    description="In how many seconds to try again.",
+    description="Try again after this many seconds.",
     response=[429, 503],
 )
 
-#: Fields of which a body has one at most.
+#: A body has at most one of these fields.
 _EITHER = frozenset({"delay", "not_before"})
-#: JSON has the character, and texts here do not.
+#: JSON strings may have the character NUL; texts here may not.
 _NO_NUL = r"^[^\x00]*$"
 
-#: What each status of an error means.
+#: The description of each error status.
 _ERRORS = {
-    400: "The input is not acceptable; nothing was changed.",
+    400: "The input is not valid; nothing was changed.",
     401: "Credentials are missing or wrong.",
     403: "The user may not do this to this queue.",
-    404: "There is no such queue, or no such item in it.",
-    406: "Only JSON is given out.",
-    409: "The state of the queue does not allow it; nothing was changed.",
-    413: "It is too large; nothing was changed.",
-    414: "The address is too long, with its query.",
-    415: "Only JSON is taken, and nothing that is compressed.",
-    422: "The key was used for another request; nothing was changed.",
-    429: "The user did this too often.",
-    503: "The engine does not answer, or not in time.",
+    404: "There is no such queue, or no such item in the queue.",
+    406: "The client does not accept JSON, the only format of responses.",
+    409: "The state of the queue does not allow the request; nothing was changed.",
+    413: "The body, a value or the batch is too large; nothing was changed.",
+    414: "The address, including its query, is too long.",
+    415: "The body is not JSON, or it is compressed.",
+    422: "The idempotency key was used for another request; nothing was changed.",
+    429: "The user has sent too many requests.",
+    503: "The database did not respond in time.",
 }
 _ALWAYS = (400, 401, 403, 406, 414, 429, 503)
 _ON_POST = (404, 409, 413, 415, 422)
@@ -162,7 +161,7 @@ def _changes(operation_id: str, body: Any, answer: Any, *, status: int = 200) ->
 
 
 def _needs_body(method: Any) -> Any:
-    """Say of a method that its body must be there, also where all its keys are optional."""
+    """Mark the body of a method as required, even if all its keys are optional."""
 
     class NeededBody(method.kwargs["schema"]):  # type: ignore[misc, name-defined]  # the project's
         def _get_request_body(self, direction: Any = "request") -> Any:
@@ -173,7 +172,7 @@ def _needs_body(method: Any) -> Any:
 
 
 class QueueViewSetSchema(OpenApiViewExtension):
-    """Describes the viewset."""
+    """The schema of the viewset."""
 
     target_class = "fdbqueue.api.viewsets.QueueViewSet"
 
@@ -208,16 +207,18 @@ class QueueViewSetSchema(OpenApiViewExtension):
 
 
 class InputSchema(OpenApiSerializerExtension):
-    """Says that unknown keys are refused."""
+    """The schema of a body or a query: unknown keys are refused."""
 
     target_class = "fdbqueue.api.inputs.Input"
     match_subclasses = True
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
         """Return the serializer's schema, closed."""
-        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # noqa: SLF001  # as its documentation has it
+        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # noqa: SLF001  # as its documentation says
         for name, field in self.target.fields.items():
-            if getattr(field, "allow_empty", True) is False:  # a list, of which that is not said
+            if (
+                getattr(field, "allow_empty", True) is False
+            ):  # a list; drf-spectacular does not say so
                 schema["properties"][name].update(minItems=1, maxItems=field.max_length)
         for one, other in itertools.combinations(_EITHER & self.target.fields.keys(), 2):
             schema["not"] = {"required": sorted([one, other])}
@@ -225,7 +226,7 @@ class InputSchema(OpenApiSerializerExtension):
 
 
 class _FieldSchema(OpenApiSerializerFieldExtension):
-    """The schema of a field of ours."""
+    """The schema of a field of :mod:`fdbqueue.api.fields`."""
 
     match_subclasses = False
     schema: dict[str, Any]
@@ -236,7 +237,7 @@ class _FieldSchema(OpenApiSerializerFieldExtension):
 
 
 class CursorSchema(_FieldSchema):
-    """A cursor: with no character that is longer in an address."""
+    """A cursor: only characters that an address does not have to escape."""
 
     target_class = "fdbqueue.api.fields.CursorField"
 
@@ -260,27 +261,27 @@ class TextSchema(_FieldSchema):
 
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
         """Return the schema."""
-        # Where it may be empty, drf-spectacular says so besides, in a schema of its own.
+        # If it may be empty, drf-spectacular adds a schema of its own for that.
         most = self.target.max_length
         return {"type": "string", "minLength": 1, "maxLength": most, "pattern": _NO_NUL}
 
 
 class PrioritySchema(_FieldSchema):
-    """A priority that is shown."""
+    """The priority of an item in a response."""
 
     target_class = "fdbqueue.api.fields.PriorityField"
     schema = {"oneOf": [{"type": "number"}, {"type": "string"}]}  # noqa: RUF012  # as declared
 
 
 class PriorityInputSchema(_FieldSchema):
-    """A priority that is given."""
+    """The priority of an item to push."""
 
     target_class = "fdbqueue.api.fields.PriorityInputField"
     schema = {"type": "number"}  # noqa: RUF012  # as declared
 
 
 class NumberSchema(_FieldSchema):
-    """A number in a query."""
+    """A number in a query string."""
 
     target_class = "fdbqueue.api.fields.QueryNumberField"
     schema = {"type": "number"}  # noqa: RUF012  # as declared
@@ -294,7 +295,7 @@ class SecondsSchema(_FieldSchema):
 
 
 class WaitSchema(_FieldSchema):
-    """A number of seconds, as far as the setting allows."""
+    """A number of seconds up to the setting's maximum."""
 
     target_class = "fdbqueue.api.fields.WaitField"
 
@@ -304,7 +305,7 @@ class WaitSchema(_FieldSchema):
 
 
 class LimitSchema(_FieldSchema):
-    """A number of items, as far as the setting allows."""
+    """A number of items up to the setting's maximum."""
 
     target_class = "fdbqueue.api.fields.LimitField"
 
@@ -314,6 +315,6 @@ class LimitSchema(_FieldSchema):
 
 
 class QueryLimitSchema(LimitSchema):
-    """The same in a query."""
+    """A number of items in a query string."""
 
     target_class = "fdbqueue.api.fields.QueryLimitField"

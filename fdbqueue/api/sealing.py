@@ -1,10 +1,10 @@
-"""Seal a short text, so that only this project can read it or make another.
+"""Encrypt and authenticate a short text with the project's secret key.
 
-With the standard library alone, and the project's ``SECRET_KEY``: a synthetic initialisation
-vector (RFC 5297), with HMAC-SHA-256 as the pseudorandom function. The tag is the HMAC of the
-text; the text is added to a key stream that the tag begins. What is unsealed has the tag that it
-was found by, so a changed or invented one is refused. The same text is sealed alike, and texts of
-up to 100 bytes are sealed to the same length.
+It needs only the standard library and ``SECRET_KEY``: a synthetic initialisation vector (RFC
+5297), with HMAC-SHA-256 as the pseudorandom function. The tag is the HMAC of the text; the text is
+combined by XOR with a key stream made from the tag. Unsealing computes the tag again, so a changed
+or invented text is refused. The same text always gives the same sealed text, and texts of up to
+100 bytes give the same length.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def seal(text: str, salt: str) -> str:
     """Return a sealed text, fit for a URL.
 
     Args:
-        text: The text, without a character 0 at its end.
-        salt: What it is for; only the same unseals it.
+        text: The text; it must not end in a NUL character.
+        salt: The purpose; only the same salt unseals it.
     """
     data = text.encode()
     data += bytes(-len(data) % _PADDED_BYTES)
@@ -38,7 +38,7 @@ def unseal(sealed: str, salt: str) -> str:
     """Return the text that was sealed under this secret key, or one of the fallbacks.
 
     Raises:
-        BadSignature: It was not sealed here, or for something else.
+        BadSignature: It was not sealed with this key and salt.
     """
     try:
         raw = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
@@ -57,7 +57,7 @@ def _tag(data: bytes, salt: str, secret: str | bytes) -> bytes:
 
 
 def _added(data: bytes, tag: bytes, salt: str, secret: str | bytes) -> bytes:
-    """Return the data with the key stream of a tag added to it, or taken off it: bit by bit."""
+    """Return the data combined with the key stream of a tag by XOR, which is its own inverse."""
     blocks = (_hmac(f"{salt} stream {number}", tag, secret) for number in count())
     stream = (byte for block in blocks for byte in block)
     return bytes(one ^ other for one, other in zip(data, stream, strict=False))

@@ -1,11 +1,11 @@
-"""Throttles: how often a user may do what needs one permission.
+"""Throttles: a rate limit for each user and permission.
 
-The rates are the host project's, in DRF's own setting, beside its own rates:
+The rates are in DRF's own setting of the project:
 
     REST_FRAMEWORK = {"DEFAULT_THROTTLE_RATES": {"fdbqueue_push": "100/min"}}
 
 The scopes are ``fdbqueue_view``, ``fdbqueue_push``, ``fdbqueue_pop`` and
-``fdbqueue_lease``. Where there is no rate, there is no limit.
+``fdbqueue_lease``. Without a rate there is no limit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 from rest_framework.throttling import SimpleRateThrottle
 
-from fdbqueue.api.parsing import identity
+from fdbqueue.api.requests import identity
 
 
 class QueueThrottle(SimpleRateThrottle):
-    """Let a user do so often what needs one permission."""
+    """Limit the requests of a user that need one permission."""
 
     def __init__(self) -> None:
-        """Do nothing: the rate is known when the action is."""
+        """Do nothing: the rate depends on the action, which is not known yet."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
         """Tell whether this request is within the rate."""
@@ -37,10 +37,10 @@ class QueueThrottle(SimpleRateThrottle):
         return super().allow_request(request, view)
 
     def get_cache_key(self, request: Request, view: Any) -> str:  # noqa: ARG002  # DRF's signature
-        """Return what counts a user's requests; only users get here."""
+        """Return the key that a user's requests are counted under; anonymous ones are refused."""
         return self.cache_format % {"scope": self.scope, "ident": identity(request)}
 
 
 def scope_of(permission: str | None) -> str:
-    """Return the scope of what needs a permission: ``fdbqueue_push``."""
+    """Return the throttle scope of a permission, such as ``fdbqueue_push``."""
     return "" if permission is None else permission.replace(".", "_").removesuffix("_queue")

@@ -1,13 +1,12 @@
-"""Values between JSON and a queue's codec.
+"""Convert values between JSON and a queue's codec.
 
 ``json``
     The JSON itself.
 ``bytes``
     A string: the bytes in base64.
 ``tuple``
-    What JSON has is JSON, and a tuple is an array; bytes are ``{"base64": "..."}``. What
-    else the tuple layer has (a UUID, a versionstamp, NaN) is shown as ``{"text": "..."}``
-    and cannot be pushed.
+    A tuple is an array, and bytes are ``{"base64": "..."}``. Elements that JSON does not have (a
+    UUID, a versionstamp, NaN) are shown as ``{"text": "..."}`` and cannot be pushed.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _BASE64 = "base64"
 
 
 def from_json(value: Any, queue: Queue) -> Any:
-    """Return what to push into a queue for a JSON value.
+    """Return the value to push into a queue for a JSON value.
 
     Raises:
-        InvalidValue: Its base64 is wrong.
+        InvalidValue: Its base64 is invalid.
     """
     convert = _FROM_JSON.get(queue.codec.name)
     if convert is None:
@@ -43,14 +42,14 @@ def from_json(value: Any, queue: Queue) -> Any:
 
 
 def pushes_of(queue: Queue, entries: Sequence[Mapping[str, Any]]) -> list[Push]:
-    """Return what to push for the checked entries of a request.
+    """Return the pushes for the checked entries of a request.
 
     Args:
-        queue: Where to.
-        entries: Their ``value``, and whatever else of a push they have.
+        queue: The queue to push to.
+        entries: The arguments of each push.
 
     Raises:
-        InvalidValue: The base64 of a value is wrong; the context has its ``index``.
+        InvalidValue: The base64 of a value is invalid; the context has its ``index``.
     """
     pushes = []
     for index, entry in enumerate(entries):
@@ -74,7 +73,7 @@ def encode(data: bytes) -> str:
 
 def _decode(text: Any) -> bytes:
     if not isinstance(text, str):
-        raise TypeError("a base64 string is needed")
+        raise TypeError("a base64 string is required")
     return base64.b64decode(text, validate=True)
 
 
@@ -89,7 +88,7 @@ def _to_element(value: Any) -> Any:
 def _from_element(value: Any) -> Any:
     if isinstance(value, tuple | list):
         members = []
-        for member in value:  # a loop: as few stack frames a level as decoding took
+        for member in value:  # a loop takes as few stack frames per level as decoding did
             members.append(_from_element(member))  # noqa: PERF401
         return members
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""The views: each reads its input, makes one call of the service, and shows the result."""
+"""The views: each reads its input, calls the service once, and returns the result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from rest_framework.viewsets import ViewSet
 
 from fdbqueue import conf, deadlines, service
 from fdbqueue.access import LEASE, POP, PUSH, VIEW, may, may_in_general, visible
-from fdbqueue.api import cycles, errors, inputs, outputs, pagination, parsing
-from fdbqueue.api.connections import is_open
+from fdbqueue.api import cycles, errors, inputs, outputs, pagination, requests
 from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
@@ -27,14 +26,14 @@ from fdbqueue.api.values import from_json, pushes_of
 from fdbqueue.service import Catalog, Item, Once, Queue
 from fdbqueue.service.overview import counts_of
 
-#: What is read of a body, and the service's method that it has the arguments of.
+#: The serializer of a body, and the method of the queue that takes its fields as arguments.
 _Ending = tuple[type[inputs.Input], Callable[..., Any]]
 
 
 class NoSuchAddress(APIView):
-    """Answers at addresses below the API's that are none, whatever the method.
+    """Answer 404 at unknown addresses below the API's, whatever the method.
 
-    Without it Django would redirect those that lack the last slash, and a client that follows
+    Otherwise Django would redirect an address without the last slash, and a client that follows
     would send a request without a body. A GET is not redirected either: an address has one form,
     with every method and whatever ``APPEND_SLASH`` says.
     """
@@ -48,7 +47,7 @@ class NoSuchAddress(APIView):
     schema = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002  # DRF's signature
-        """Refuse the request before anything is done with it.
+        """Refuse the request before anything else.
 
         Raises:
             AddressNotFound: Always.
@@ -56,21 +55,20 @@ class NoSuchAddress(APIView):
         raise errors.AddressNotFound
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
-        """Return the API's own, whatever ``EXCEPTION_HANDLER`` the host project has."""
+        """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
         return errors.handle
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the response, not to be kept by anything in between."""
+        """Return the response, with caching forbidden."""
         final = super().finalize_response(request, response, *args, **kwargs)
         final.headers.setdefault("Cache-Control", "no-store")
         return final
 
 
 class QueueViewSet(ViewSet):
-    """Queues by name: list them, look into them, push, pop, lease.
+    """Queues by name: list and browse them, push, pop, and lease items.
 
-    How users authenticate is the host project's; what they may do is not: see
-    :mod:`fdbqueue.access`.
+    The project decides how users authenticate; :mod:`fdbqueue.access` decides what they may do.
     """
 
     parser_classes = (StrictJSONParser,)
@@ -92,54 +90,54 @@ class QueueViewSet(ViewSet):
         "extend": LEASE,
     }
     lookup_field = "name"
-    lookup_value_regex = "[^/]+"  # a name that is none gets our 404, not Django's
+    lookup_value_regex = "[^/]+"  # a name of no queue gets the API's 404, not Django's
 
     @classmethod
     def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
-        """Return the view; with ATOMIC_REQUESTS a wait must not hold a transaction of SQL."""
+        """Return the view; with ATOMIC_REQUESTS, a waiting pop must not hold an SQL transaction."""
         return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
 
     @property
     def purpose(self) -> str:
-        """The action that is asked for; for OPTIONS, the one that the address is there for."""
+        """The action of the request; for OPTIONS, the action of the address."""
         asks_what_it_is = self.action == "metadata"
         return next(iter(self.action_map.values())) if asks_what_it_is else self.action
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answer a request, and let go of it: of its room, its body, and of all it refers to."""
+        """Answer a request, and release its body and everything it refers to."""
         with cycles.forgotten(self), contextlib.ExitStack() as self.held:
             return super().dispatch(request, *args, **kwargs)
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
-        """Return DRF's request, which holds neither the view nor itself."""
+        """Return DRF's request, without its references to the view and to itself."""
         return cycles.cut_request(super().initialize_request(request, *args, **kwargs))
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Do what comes before the action; nothing that reads the body comes before the checks."""
-        parsing.check_address(request)
-        parsing.check_length(request)
+        """Check the request before the action; nothing reads the body before these checks."""
+        requests.check_address(request)
+        requests.check_length(request)
         if self.action is not None:
-            parsing.check_media(request)
+            requests.check_media(request)
         request.parser_context["held"] = self.held
         super().initial(request, *args, **kwargs)
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
-        """Return ours, whatever ``EXCEPTION_HANDLER`` the host project has."""
+        """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
         return errors.handle
 
     def get_throttles(self) -> list[BaseThrottle]:
-        """Return the host project's, and ours."""
+        """Return the throttles of the project, and the API's own."""
         return [*super().get_throttles(), QueueThrottle()]
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the response, not to be kept by anything in between: it was of that moment."""
+        """Return the response, with caching forbidden."""
         final = super().finalize_response(request, response, *args, **kwargs)
         final.headers.setdefault("Cache-Control", "no-store")
         return cycles.cut_response(final)
 
     def list(self, request: Request) -> Response:
-        """Show the queues that the user may see, a page at a time; a page may be short."""
-        asked = parsing.query(request, inputs.QueuesQuery)
+        """List the queues that the user may view, one page at a time; a page may be short."""
+        asked = requests.query(request, inputs.QueuesQuery)
         position = pagination.queue_position(asked.get("cursor"))
         catalog = self._begin()
         names, following = visible(
@@ -151,13 +149,13 @@ class QueueViewSet(ViewSet):
         )
         queues = [catalog.queue(name) for name in names]
         count = functools.partial(counts_of, queues=queues)
-        found = service.run(catalog.database, count, read_only=True)
-        rows = [outputs.queue_row(*row) for row in zip(queues, found, strict=True)]
+        found = service.run(catalog.database, count, wrote=lambda _: False)
+        rows = outputs.queue_rows(queues, found)
         return Response({"queues": rows, "cursor": pagination.queue_cursor(following)})
 
     def retrieve(self, request: Request, name: str) -> Response:
-        """Show a queue, and the items at its two ends."""
-        parsing.query(request, inputs.NoParameters)
+        """Show a queue: its settings, its counts, and the items at its two ends."""
+        requests.query(request, inputs.NoParameters)
         queue = self._queue(name)
         show = functools.partial(outputs.queue_detail, queue)
         return Response(service.run(queue.database, show, read_only=True))
@@ -165,14 +163,14 @@ class QueueViewSet(ViewSet):
     @action(detail=True, methods=["post"])
     def push(self, request: Request, name: str) -> Response:
         """Push one item, or many in one transaction."""
-        once, body = parsing.once(request), parsing.body(request)
-        if parsing.has(body, "items"):
-            entries = parsing.checked(inputs.PushManyBody, body)["items"]
+        once, body = requests.once(request), requests.body(request)
+        if requests.has(body, "items"):
+            entries = requests.checked(inputs.PushManyBody, body)["items"]
             queue = self._queue(name)
             pushed = queue.push_batch(pushes_of(queue, entries), once=once)
             shown: Any = {"pushed": len(pushed), "ids": [item.id for item in pushed]}
         else:
-            entry = parsing.checked(inputs.PushBody, body)
+            entry = requests.checked(inputs.PushBody, body)
             queue = self._queue(name)
             value = from_json(entry.pop("value"), queue)
             shown = outputs.item(queue, queue.push(value, **entry, once=once))
@@ -180,7 +178,7 @@ class QueueViewSet(ViewSet):
 
     @action(detail=True, methods=["post"])
     def pop(self, request: Request, name: str) -> Response:
-        """Take items from one end, in one transaction."""
+        """Pop items from one end, in one transaction."""
         return self._take(request, name, inputs.PopBody, Queue.pop_many, outputs.ItemOutput)
 
     @action(detail=True, methods=["post"])
@@ -191,34 +189,34 @@ class QueueViewSet(ViewSet):
 
     @action(detail=True, methods=["post"])
     def ack(self, request: Request, name: str) -> Response:
-        """Remove one leased item for good, or many in one transaction."""
+        """Acknowledge one leased item, or many in one transaction: they are removed."""
         one, many = (inputs.AckBody, Queue.ack), (inputs.AckManyBody, Queue.ack_many)
         return self._end(request, name, "acked", one, many)
 
     @action(detail=True, methods=["post"])
     def nack(self, request: Request, name: str) -> Response:
-        """Give up one leased item, or many: back to their places, or to the dead letters."""
+        """Give up one leased item, or many: they are requeued, or become dead letters."""
         one, many = (inputs.NackBody, Queue.nack), (inputs.NackManyBody, Queue.nack_many)
         return self._end(request, name, "nacked", one, many)
 
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, name: str) -> Response:
-        """Extend one lease, or many, to end the given number of seconds from now."""
+        """Extend one lease, or many: they end the given number of seconds from now."""
         one, many = (inputs.ExtendBody, Queue.extend), (inputs.ExtendManyBody, Queue.extend_many)
         return self._end(request, name, "extended", one, many)
 
     @action(detail=True)
     def peek(self, request: Request, name: str) -> Response:
-        """Show the items that a pop would take."""
-        asked = parsing.query(request, inputs.PeekQuery)
+        """Show the items that a pop would take, without taking them."""
+        asked = requests.query(request, inputs.PeekQuery)
         queue = self._queue(name)
         found = queue.peek_many(asked["limit"], end=asked["end"])
         return Response({"items": outputs.items(queue, found)})
 
     @action(detail=True)
     def items(self, request: Request, name: str) -> Response:
-        """Show a page of the items, in their order from one end."""
-        asked = parsing.query(request, inputs.ItemsQuery)
+        """List the items in one state, one page at a time, in order from one end."""
+        asked = requests.query(request, inputs.ItemsQuery)
         queue = self._queue(name)
         place = queue, asked["end"], asked["state"]
         after = pagination.item_position(*place, asked.pop("cursor", None))
@@ -228,8 +226,8 @@ class QueueViewSet(ViewSet):
 
     @action(detail=True, url_path="items/(?P<id>[^/]+)")
     def item(self, request: Request, name: str, id: str) -> Response:
-        """Show one item, in whatever state it is."""
-        parsing.query(request, inputs.NoParameters)
+        """Show one item, in any state."""
+        requests.query(request, inputs.NoParameters)
         queue = self._queue(name)
         return Response(outputs.item(queue, queue.get(id)))
 
@@ -241,19 +239,19 @@ class QueueViewSet(ViewSet):
         take: Callable[..., Sequence[Item]],
         output: type[outputs.ItemOutput],
     ) -> Response:
-        """Pop or lease: what the body asks for are the arguments of the service's method."""
-        asked = parsing.checked(body, parsing.body(request))
-        self.held.close()  # what is left of the body is small, and this may wait for long
-        once, queue = parsing.once(request), self._queue(name, asked["wait"])
-        still = functools.partial(is_open, request)
-        found = take(queue, asked.pop("limit"), waits_while=still, once=once, **asked)
+        """Pop or lease; the fields of the body are the arguments of the queue's method."""
+        asked = requests.checked(body, requests.body(request))
+        self.held.close()  # the rest of the body is small, and this may wait for long
+        once, queue = requests.once(request), self._queue(name, asked["wait"])
+        connected = functools.partial(requests.client_is_connected, request)
+        found = take(queue, asked.pop("limit"), waits_while=connected, once=once, **asked)
         return _answer({"items": outputs.items(queue, found, output)}, once)
 
     def _end(self, request: Request, name: str, done: str, one: _Ending, many: _Ending) -> Response:
-        """End one lease or many: what the body says are the arguments of the service's method."""
-        once, body = parsing.once(request), parsing.body(request)
-        kind, end = many if parsing.has(body, "leases") else one
-        asked = parsing.checked(kind, body)
+        """End or extend leases; the fields of the body are the arguments of the queue's method."""
+        once, body = requests.once(request), requests.body(request)
+        kind, end = many if requests.has(body, "leases") else one
+        asked = requests.checked(kind, body)
         queue = self._queue(name)
         found = end(queue, **asked, once=once)
         if isinstance(found, Item):
@@ -261,22 +259,22 @@ class QueueViewSet(ViewSet):
         return _answer(outputs.held(done, found), once)
 
     def _begin(self, wait_seconds: float = 0) -> Catalog:
-        """Begin the time that the engine has, all input being read, and return the queues."""
+        """Start the deadline of the engine, now that all input is read; return the catalog."""
         return deadlines.begin(conf.api().timeout_seconds, wait_seconds)
 
     def _queue(self, name: str, wait_seconds: float = 0) -> Queue:
-        """Begin the time that the engine has, and return a queue."""
+        """Start the deadline of the engine, and return a queue."""
         return self._begin(wait_seconds).queue(name)
 
 
 def _answer(data: Any, once: Once | None, code: int = status.HTTP_200_OK) -> Response:
-    """Return the answer to what has an effect, and say whether it had that before."""
+    """Return the response of a change, and say whether it is a replay."""
     replayed = {"Idempotent-Replayed": "true"} if once is not None and once.replayed else {}
     return Response(data, status=code, headers=replayed)
 
 
 def _may_view(user: Any) -> Callable[[str], bool]:
-    """Return what tells whether a user may know of a queue."""
+    """Return a function that tells whether a user may see a queue."""
     if may_in_general(user, VIEW):
         return lambda _: True
     return functools.partial(may, user, VIEW)

@@ -1,1 +1,1 @@
-"""Is the process alive, and does its engine answer: addresses for load balancers and the like."""
+"""Health checks for load balancers: is the process alive, and does its engine answer."""

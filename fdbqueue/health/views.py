@@ -1,6 +1,6 @@
-"""Two answers for whoever watches a process: it is alive, and its queues can be reached.
+"""The health checks: the process is alive, and its engine answers.
 
-Anybody may ask, so they say nothing but that; why not is in the log.
+They need no login, so they say nothing else; the reason of a failure is in the log.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ logger = logging.getLogger(__name__)
 
 @method_decorator(login_not_required, name="dispatch")
 class HealthView(View):
-    """What the two have in common: GET and HEAD only, and no answer is ever cached."""
+    """A health check: GET and HEAD only, never cached."""
 
     http_method_names = ["get", "head", "options"]  # noqa: RUF012  # as in the class above
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Answer, and let nobody keep it."""
+        """Answer, and forbid caching."""
         response = super().dispatch(request, *args, **kwargs)
         add_never_cache_headers(response)
         return response
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Answer 200, or 503."""
+        """Return 200 if it is well, else 503."""
         del request
         if self.is_well():
             return JsonResponse({"status": "ok"})
         return JsonResponse({"status": "unavailable"}, status=503)
 
     def is_well(self) -> bool:
-        """Tell which it is."""
+        """Tell whether it is well."""
         raise NotImplementedError
 
 
 class LiveView(HealthView):
-    """Say that this process answers; the engine is not asked."""
+    """Check that this process answers; the engine is not asked."""
 
     def is_well(self) -> bool:
-        """Tell that it is, since it was asked."""
+        """Return True: the process is answering."""
         return True
 
 
 class ReadyView(HealthView):
-    """Say whether the engine answers: one read of one key, in a bounded time.
+    """Check that the engine answers: one read of one key, within a timeout.
 
-    Mount it yourself for another time: ``ReadyView.as_view(timeout_seconds=0.5)``.
+    For another timeout, use ``ReadyView.as_view(timeout_seconds=0.5)`` in your URLs.
     """
 
     #: How long the engine may take. A cluster that was never reached in this process may

@@ -1,4 +1,4 @@
-"""Who may read the metrics: who has the token, or may view all queues; nobody else."""
+"""Permission to read the metrics: by a token, or for users who may view all queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_TOKEN_CHARACTERS = 16
 
 
 def may_read(request: HttpRequest) -> bool:
-    """Tell whether a request has the setting's token, or its user may view all queues."""
+    """Tell whether a request has the token, or its user may view all queues."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     token = getattr(settings, SETTING, None)
     if scheme.lower() == "bearer" and token is not None and _is_good(token):
@@ -27,28 +27,28 @@ def may_read(request: HttpRequest) -> bool:
 
 
 def check_token(**_: Any) -> list[CheckMessage]:
-    """Report a token that is too easily guessed: it lets nobody in."""
+    """Report a token that is too short, which is never accepted."""
     token = getattr(settings, SETTING, None)
     if token is None or _is_good(token):
         return []
     return [
         Error(
-            f"{SETTING} is not a text of {MIN_TOKEN_CHARACTERS} characters or more.",
-            hint="Make one with secrets.token_urlsafe(), or leave the setting out.",
+            f"{SETTING} must be a string of at least {MIN_TOKEN_CHARACTERS} characters.",
+            hint="Create a token with secrets.token_urlsafe(), or remove the setting.",
             id="fdbqueue_metrics.E001",
         )
     ]
 
 
 def check_folder(**_: Any) -> list[CheckMessage]:
-    """Report that what processes share their metrics in is not there: nothing is measured."""
+    """Report that the folder of the processes' metrics does not exist: nothing is exposed."""
     folder = os.environ.get(FOLDER)
     if folder is None or is_folder(folder):
         return []
     return [
         Error(
-            f"{FOLDER} {folder!r} is no folder.",
-            hint="Make it before the server starts, and empty it.",
+            f"{FOLDER} is {folder!r}, which is not a folder.",
+            hint="Create the folder, or empty it, before the server starts.",
             id="fdbqueue_metrics.E002",
         )
     ]

@@ -1,4 +1,4 @@
-"""The app that measures: in ``INSTALLED_APPS`` it is ``"fdbqueue.metrics"``."""
+"""The app of the metrics: ``"fdbqueue.metrics"`` in ``INSTALLED_APPS``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from django.apps import AppConfig
 
 
 class MetricsConfig(AppConfig):
-    """Metrics of queues; without it nothing is measured."""
+    """Metrics of queues; nothing is measured without this app."""
 
     name = "fdbqueue.metrics"
     label = "fdbqueue_metrics"
     verbose_name = "Metrics of queues"
 
     def ready(self) -> None:
-        """Measure from now on, and register the checks."""
+        """Start measuring, and register the checks."""
         from django.core.checks import Tags, register
 
         from fdbqueue.metrics.access import check_folder, check_token

@@ -1,4 +1,4 @@
-"""Where the metrics of this process, or of all processes of a server, are gathered."""
+"""Collect the metrics of this process, or of all processes of a server."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 @functools.cache
 def install() -> None:
-    """Measure in this process from now on, and offer the sizes, in the default registry."""
+    """Measure this process from now on, and register the sizes, in the default registry."""
     instrumentation.add(Measuring(REGISTRY))
     REGISTRY.register(SizeCollector())
 
 
 def registry() -> CollectorRegistry:
-    """Return what to expose.
+    """Return the registry to expose.
 
-    With ``PROMETHEUS_MULTIPROC_DIR`` in the environment, what all processes that share
-    that folder have written there, or nothing where it is no folder; else what this process
-    has measured. The sizes are the engine's in any case.
+    With ``PROMETHEUS_MULTIPROC_DIR`` in the environment it has the metrics that all processes
+    wrote to that folder, or none if there is no such folder; else the metrics of this process.
+    The sizes are read from the engine in both cases.
     """
     folder = os.environ.get(FOLDER)
     if folder is None:
@@ -45,5 +45,5 @@ def registry() -> CollectorRegistry:
 
 
 def is_folder(name: str) -> bool:
-    """Tell whether processes can share a folder of that name; the empty one is none."""
+    """Tell whether there is a folder of that name; the empty name is not one."""
     return name != "" and Path(name).is_dir()

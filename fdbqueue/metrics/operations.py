@@ -1,14 +1,16 @@
-"""What this process does to its queues: how often, for how long, and what went wrong."""
+"""Metrics of this process's operations: their number, duration, items and errors."""
 
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.metrics.labels import label_of
 from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.transactions import error_code
 
+#: The label of queues that the setting does not name.
+OTHER = "other"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -16,16 +18,16 @@ class Measuring(Observer):
     """Count and time the operations of this process.
 
     Args:
-        registry: Where the metrics are registered.
+        registry: The registry of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         names = ("queue", "operation")
-        #: Looking these up costs several times what counting does.
+        #: Looking up a metric by its labels costs several times what counting does.
         self._known: dict[tuple[str, str], tuple[Histogram, Counter]] = {}
         self._seconds = Histogram(
             "fdbqueue_operation_seconds",
-            "How long operations on queues took, retries included, waiting for items not.",
+            "How long operations on queues took, with retries, without waiting for items.",
             names,
             buckets=_BUCKETS,
             registry=registry,
@@ -44,13 +46,13 @@ class Measuring(Observer):
         )
         self._engine_errors = Counter(
             "fdbqueue_engine_errors",
-            "How many errors transactions met, retried or not, by FoundationDB's code.",
+            "How many errors transactions had, retried or not, by FoundationDB's code.",
             ("code",),
             registry=registry,
         )
 
     def operation(self, done: Operation) -> None:
-        """Note an operation."""
+        """Count an operation."""
         labels = label_of(done.queue), done.verb
         known = self._known.get(labels)
         if known is None:
@@ -63,13 +65,24 @@ class Measuring(Observer):
             self._failures.labels(*labels, _name(done.error)).inc()
 
     def engine_error(self, code: int) -> None:
-        """Note an error that a transaction met: 1020 is a conflict, 1021 an unknown outcome."""
+        """Count an error of a transaction: 1020 is a conflict, 1021 an unknown outcome."""
         self._engine_errors.labels(str(code)).inc()
 
 
 def _name(error: BaseException) -> str:
-    """Return the code of an error, of which there are only so many."""
+    """Return the code of an error; there are few."""
     if isinstance(error, FdbQueueError):
         return error.code
     code = error_code(error)
     return "other" if code is None else str(code)
+
+
+def label_of(name: str) -> str:
+    """Return the label of a queue: its name in the setting, or the pattern that it fits.
+
+    So the number of labels is bounded.
+    """
+    try:
+        return conf.catalog().spec(name).name
+    except FdbQueueError:
+        return OTHER

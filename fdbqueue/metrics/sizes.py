@@ -1,4 +1,4 @@
-"""How full the queues are, read when somebody asks: a bounded number of reads, in bounded time."""
+"""Metrics of the queues' sizes, read at each scrape: bounded in reads and in time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from fdbqueue import deadlines
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.metrics.labels import label_of
+from fdbqueue.metrics.operations import label_of
 from fdbqueue.service import Catalog, Counts, Queue, run
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import microseconds
@@ -25,26 +25,26 @@ from fdbqueue.service.transactions import error_code
 
 logger = logging.getLogger(__name__)
 
-#: How many queues that fit patterns are looked at.
+#: At most this many queues of patterns are read.
 MAX_PATTERNED = 1_000
-#: How many are read in one transaction.
+#: This many queues are read in one transaction.
 _AT_ONCE = 200
-#: How long the engine may take for all of it: scrapers usually wait for ten seconds.
+#: How long all reads may take; scrapers usually wait ten seconds.
 _TIMEOUT_SECONDS = 5.0
 
 
 class SizeCollector(Collector):
-    """Ask the engine for the sizes of all queues whenever metrics are read.
+    """Read the sizes of all queues whenever the metrics are scraped.
 
-    Queues that fit a pattern are added up under the pattern.
+    The queues of a pattern are added up under the pattern.
     """
 
     def describe(self) -> list[Metric]:
-        """Return the metrics without asking the engine, for the registry."""
+        """Return the metrics without values, for the registry; nothing is read."""
         return [*_Sizes().metrics(), _answered(False)]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the sizes; where the engine does not answer, that alone."""
+        """Yield the sizes; if the engine does not answer, only that."""
         sizes = _Sizes()
         try:
             catalog = deadlines.begin(_TIMEOUT_SECONDS, reads_only=True)
@@ -71,7 +71,7 @@ class _Sizes:
         self._is_complete = True
 
     def read(self, catalog: Catalog) -> None:
-        """Read them, some queues in a transaction."""
+        """Read the sizes, in transactions of some queues each."""
         names = catalog.plain_names()
         plain = set(names)
         listed = catalog.names(limit=len(plain) + MAX_PATTERNED + 1)
@@ -96,7 +96,7 @@ class _Sizes:
             self._oldest[label] = oldest if known is None else min(known, oldest)
 
     def metrics(self) -> Iterator[Metric]:
-        """Yield them."""
+        """Yield the metrics, one family after the other."""
         items = GaugeMetricFamily(
             "fdbqueue_items", "How many items are in a queue.", labels=["queue", "state"]
         )
@@ -106,8 +106,8 @@ class _Sizes:
         yield items
         age = GaugeMetricFamily(
             "fdbqueue_oldest_item_age_seconds",
-            "How long the oldest ready item has been in a queue; 0 where there is none, and "
-            "nothing where that is not known.",
+            "How long the oldest ready item has been in a queue; 0 if the queue is empty, and "
+            "absent if not known.",
             labels=["queue"],
         )
         now = now_us()
@@ -120,7 +120,7 @@ class _Sizes:
         yield age
         undecodable = GaugeMetricFamily(
             "fdbqueue_undecodable_heads",
-            "How many queues have an item at an end that cannot be decoded, so that pops fail.",
+            "How many queues have an undecodable item at an end, which makes pops fail.",
             labels=["queue", "end"],
         )
         for label in self._items:
@@ -135,14 +135,14 @@ class _Sizes:
         yield queues
         yield GaugeMetricFamily(
             "fdbqueue_sizes_complete",
-            "1 where all queues were looked at; 0 where too many fit patterns.",
+            "1 if all queues were read; 0 if patterns have too many queues.",
             value=float(self._is_complete),
         )
 
 
 def _answered(is_so: bool) -> Metric:
     return GaugeMetricFamily(
-        "fdbqueue_engine_up", "1 where the engine answered when it was asked.", value=float(is_so)
+        "fdbqueue_engine_up", "1 if the engine answered, else 0.", value=float(is_so)
     )
 
 

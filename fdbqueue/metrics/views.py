@@ -1,4 +1,4 @@
-"""The metrics, for a scraper that is allowed to read them."""
+"""The view of the metrics, for a scraper with permission."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fdbqueue.metrics.exposition import registry
 
 @method_decorator(login_not_required, name="dispatch")  # a scraper has a token
 class MetricsView(View):
-    """Write the metrics as text, in the format that is asked for."""
+    """The metrics as text, in the format that the request accepts."""
 
     http_method_names = ["get", "head", "options"]  # noqa: RUF012  # as in the class above
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Refuse who may not read them, and let nobody keep the answer."""
+        """Check the permission, and forbid caching."""
         if may_read(request):
             response = super().dispatch(request, *args, **kwargs)
         else:
@@ -31,12 +31,12 @@ class MetricsView(View):
         return response
 
     def refusal(self, request: HttpRequest) -> HttpResponse:
-        """Return the answer for who may not: 403 for a known user, and 401 for all others."""
+        """Return the refusal: 403 for a user who is logged in, else 401."""
         if getattr(getattr(request, "user", None), "is_authenticated", False):
             return HttpResponse(status=403)
         return HttpResponse(status=401, headers={"WWW-Authenticate": "Bearer"})
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Answer with the metrics."""
+        """Return the metrics."""
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return HttpResponse(encode(registry()), content_type=content_type)

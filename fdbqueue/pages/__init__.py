@@ -1,1 +1,41 @@
-"""What the read-only pages show, made ready for their templates."""
+"""The read-only pages: the list of queues, a queue, and an item.
+
+How a request goes
+    ``admin.py`` (in an admin site) and ``urls.py`` (as plain views) give the views their
+    addresses. ``fdbqueue.views`` asks the site (``sites.py``) whether the user may view the queue,
+    and checks the query parameters with a form (``forms.py``). Then the module of the page reads
+    all it needs in one transaction, and its ``context()`` returns what the template shows:
+
+    =================  ================  ===============
+    page               module            template
+    =================  ================  ===============
+    list of queues     ``queue_list``    ``queues.html``
+    a queue            ``queue_page``    ``queue.html``
+    its items          ``item_list``     ``items.html``
+    an item            ``item_page``     ``item.html``
+    =================  ================  ===============
+
+    Errors become pages in the frame of the site, with their HTTP status: 400 for bad parameters,
+    403, 404, and 503 if the database does not respond. ``refresh.py`` lets htmx ask for the live
+    part of a page every few seconds.
+
+What values look like
+    ``text.py`` turns values, keys, numbers and times into text that is safe to show, and
+    ``json_tree.py`` turns JSON into markup that folds. ``charts.py`` and ``priority_chart.py``
+    compute the coordinates of the charts.
+
+Where to add something
+    A column of the list of queues
+        One entry in ``queue_columns.COLUMNS``: its heading, the value of its cell, alignment, the
+        template of the cell if it is not plain text, the sort key, and the read it needs. In
+        ``FIGURES`` it is also shown on the page of a queue.
+    A column of the items, or a fact of one item
+        One entry in ``item_columns.COLUMNS``, or in ``FACTS``: the same, and ``is_shown``, for
+        which queues and states it is there.
+    A setting of a queue
+        One entry in ``queue_page.settings``.
+    A parameter
+        One field of a form, in ``shown`` or in ``hidden``.
+    A chart
+        One function of ``charts.py``, and its place in ``QueueDetails.charts``.
+"""

@@ -1,7 +1,7 @@
-"""Charts as numbers for SVG: the templates draw what is computed here.
+"""Charts as coordinates for SVG; the templates draw them.
 
-All coordinates are in the units of the chart's ``viewBox``. A chart says the same three
-times: drawn, in words for those who do not see it, and as a table.
+All coordinates are in the units of the chart's ``viewBox``. Each chart has its data three times:
+drawn, as a description for screen readers, and as a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
-from fdbqueue.pages.numbers import grouped, mean
+from fdbqueue.pages.text import grouped, mean
 from fdbqueue.service.overview import Depth
 from fdbqueue.service.storage.counts import Minute
 
@@ -27,7 +27,7 @@ _PLOT_WIDTH = WIDTH - _LEFT - _RIGHT
 _PLOT_HEIGHT = HEIGHT - _TOP - _BOTTOM
 _BASE = _TOP + _PLOT_HEIGHT
 
-#: So many characters fit below the plot.
+#: About this many characters fit below the plot.
 _AXIS_CHARACTERS = 52
 
 SPARKLINE_WIDTH, SPARKLINE_HEIGHT = 100, 24
@@ -37,7 +37,7 @@ _LABEL_EVERY = {"hour": 15 * 60, "day": 6 * 3600}
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark on an axis, and what it says."""
+    """A mark on an axis, and its label."""
 
     at: str
     label: str
@@ -45,7 +45,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a chart: its points, the area under it, what it is called, how it is drawn."""
+    """One line of a chart: its name, its style, its points, and the area under it."""
 
     name: str
     style: str
@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A column of a chart that tells its values when pointed at, and a row of its table."""
+    """A column of a chart that shows its values in a tooltip, and a row of the chart's table."""
 
     left: str
     width: str
@@ -67,7 +67,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart, and the words and the table that say the same."""
+    """A chart, its description, and its table."""
 
     name: str
     title: str
@@ -89,7 +89,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """A small line of the depth over the last hour, and the same in words."""
+    """A small line of the depth over the last hour, and its description."""
 
     points: str
     text: str
@@ -104,7 +104,7 @@ def sparkline(found: Sequence[Depth]) -> Sparkline:
     step = SPARKLINE_WIDTH / (len(values) - 1)
     drawn = SPARKLINE_HEIGHT - 4
     points = _points((n * step, 2 + drawn * (1 - v / highest)) for n, v in enumerate(values))
-    text = _("Depth an hour ago %(first)s, now %(last)s, at most %(most)s") % {
+    text = _("Depth: %(first)s an hour ago, %(last)s now, %(most)s at the highest") % {
         "first": grouped(values[0]),
         "last": grouped(values[-1]),
         "most": grouped(max(values)),
@@ -113,7 +113,7 @@ def sparkline(found: Sequence[Depth]) -> Sparkline:
 
 
 def depth_chart(found: Sequence[Depth], span: str) -> Chart:
-    """Return the chart of how many items there were."""
+    """Return the chart of the number of items over time."""
     sampled = [group[-1] for group in _buckets(found, span)]
     values = [depth.items for depth in sampled]
     scale = _Scale(max(values))
@@ -122,7 +122,8 @@ def depth_chart(found: Sequence[Depth], span: str) -> Chart:
         name="depth",
         title=_("Depth, last hour") if span == "hour" else _("Depth, last day"),
         description=_(
-            "Items in all states. From %(first)s to %(last)s; lowest %(least)s, highest %(most)s."
+            "Items in all states: %(first)s at the start, %(last)s at the end;"
+            " lowest %(least)s, highest %(most)s."
         )
         % {
             "first": grouped(values[0]),
@@ -140,7 +141,7 @@ def depth_chart(found: Sequence[Depth], span: str) -> Chart:
 
 
 def rate_chart(minutes: Sequence[Minute], span: str) -> Chart:
-    """Return the chart of the pushes and pops of each minute, or their means."""
+    """Return the chart of the pushes and pops of each minute, or their averages."""
     groups = _buckets(minutes, span)
     begins = [group[0].at for group in groups]
     rates = {
@@ -155,12 +156,12 @@ def rate_chart(minutes: Sequence[Minute], span: str) -> Chart:
             _("Pushes and pops, last hour") if span == "hour" else _("Pushes and pops, last day")
         ),
         description=_(
-            "%(pushed)s items pushed and %(popped)s popped or acknowledged in this time;"
-            " the last point is not over yet."
+            "%(pushed)s items pushed and %(popped)s popped or acknowledged in this period."
+            " The last point covers a period that has not ended yet."
         )
         % {"pushed": grouped(pushed), "popped": grouped(popped)},
-        unit=_("a minute"),
-        columns=(_("Pushes a minute"), _("Pops a minute")),
+        unit=_("per minute"),
+        columns=(_("Pushes per minute"), _("Pops per minute")),
         x_ticks=_time_ticks(begins, span),
         y_ticks=scale.ticks,
         lines=(
@@ -170,7 +171,7 @@ def rate_chart(minutes: Sequence[Minute], span: str) -> Chart:
         marks=_time_marks(
             begins,
             [[mean(one), mean(other)] for one, other in zip(*rates.values(), strict=True)],
-            [_("pushes a minute"), _("pops a minute")],
+            [_("pushes per minute"), _("pops per minute")],
         ),
     )
 
@@ -181,10 +182,10 @@ def bar_chart(
     """Return a chart of bars, from the left to the right.
 
     Args:
-        title: What it is of.
-        description: The same in words.
-        labels: What the axis says below each bar, as far as there is room, and its tooltip.
-        values: How high the bars are.
+        title: The title.
+        description: The same data in words.
+        labels: For each bar its label on the axis, shown where there is room, and its tooltip.
+        values: The height of each bar.
     """
     scale = _Scale(max(values, default=0))
     step = _PLOT_WIDTH / max(1, len(values))
@@ -221,7 +222,7 @@ def bar_chart(
 
 
 def nice_step(rough: float) -> float:
-    """Return the next of 1, 2 and 5 times a power of ten that is not below a number."""
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least a number."""
     if rough <= 0:
         return 1
     # below the normal numbers a power of ten may be 0
@@ -240,7 +241,7 @@ class _Scale:
         self.ticks = tuple(Tick(_f(self.y(n * step)), _short(n * step)) for n in range(count + 1))
 
     def y(self, value: float) -> float:
-        """Return where a value is."""
+        """Return the coordinate of a value."""
         return _BASE - _PLOT_HEIGHT * value / self._most
 
 
@@ -274,7 +275,7 @@ def _time_marks(
 
 
 def _time_ticks(begins: Sequence[datetime.datetime], span: str) -> tuple[Tick, ...]:
-    """Mark the round times, by the clock of the time zone in use."""
+    """Return marks at round times of the current time zone."""
     step, every = _PLOT_WIDTH / len(begins), _LABEL_EVERY[span]
     local = [timezone.localtime(begin) for begin in begins]
     width = (local[1] - local[0]).total_seconds() if len(local) > 1 else 60
@@ -294,12 +295,12 @@ def _points(places: Iterable[tuple[float, float]]) -> str:
 
 
 def _f(number: float) -> str:
-    """Write a coordinate, with a point whatever the locale."""
+    """Return a coordinate as text, with a decimal point in every language."""
     return f"{number:.1f}".removesuffix(".0")
 
 
 def _short(number: float) -> str:
-    """Return a round number as an axis shows it: 15000 as 15k."""
+    """Return a round number in short form: 15000 as 15k."""
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size and (number / size * 10).is_integer():
             return f"{number / size:g}{letter}"

@@ -1,4 +1,4 @@
-"""What may follow the ``?`` of a page: every parameter is checked here."""
+"""The query parameters of the pages; every one is checked here."""
 
 from __future__ import annotations
 
@@ -9,28 +9,21 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue.pages.columns import STATES
+from fdbqueue.pages.queue_columns import BY_NAME, SORTABLE
 from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.queues import PriorityQueue, Queue
 
-#: How often a page refreshes itself, in seconds; 0 is never.
+#: The choices of how often a page refreshes itself, in seconds; 0 is never.
 INTERVALS = (0, 2, 5, 30)
-STATES = (
-    ("ready", _("Ready")),
-    ("leased", _("Leased")),
-    ("delayed", _("Delayed")),
-    ("dead", _("Dead")),
-)
-#: What the list of queues can be sorted by; the names are those of its rows' attributes.
-COLUMNS = ("name", "kind", "ready", "leased", "delayed", "dead", "oldest", "pushes", "pops")
 
 _PRIORITIES = ("min_priority", "max_priority")
 _MAX_TEXT = 200
 _MAX_CURSOR = 14_000
 _FIRST, _LAST = 1, 10**15
 
-
-#: Django's own message repeats what was sent, whatever it is.
-_CHOICE_ERRORS = {"invalid_choice": _("This is none of the choices.")}
+#: Django's own message repeats the parameter, which may be anything.
+_CHOICE_ERRORS = {"invalid_choice": _("This is not one of the choices.")}
 
 
 def _hidden(choices: Any) -> forms.ChoiceField:
@@ -40,18 +33,18 @@ def _hidden(choices: Any) -> forms.ChoiceField:
 
 
 class PageForm(forms.Form):
-    """What all pages take.
+    """The parameters that all pages have.
 
     Args:
-        parameters: The request's; those that are missing or empty get their defaults.
+        parameters: Those of the request; missing and empty ones get their defaults.
     """
 
     refresh = _hidden([(str(seconds), seconds) for seconds in INTERVALS])
 
     defaults: dict[str, str] = {"refresh": "5"}  # noqa: RUF012  # as Django declares it
-    #: Those a person fills in.
+    #: The fields that a reader fills in.
     shown: tuple[str, ...] = ()
-    #: Those that the form sends along unseen.
+    #: The fields that the form sends along, hidden.
     hidden: tuple[str, ...] = ("refresh",)
 
     def __init__(self, parameters: QueryDict) -> None:
@@ -59,7 +52,7 @@ class PageForm(forms.Form):
         super().__init__({**self.defaults, **given}, auto_id="show-%s")
 
     def address(self, **changed: Any) -> str:
-        """Return the query string of the same page with something changed, None to leave out."""
+        """Return the query string of this page with parameters changed; None leaves one out."""
         kept = {
             name: self.data[name] for name in (*self.shown, *self.hidden) if self.data.get(name)
         }
@@ -73,16 +66,16 @@ class PageForm(forms.Form):
         )
 
     def shown_fields(self) -> list[forms.BoundField]:
-        """Return the fields a person fills in."""
+        """Return the fields that a reader fills in."""
         return [self[name] for name in self.shown]
 
     def hidden_fields(self) -> list[forms.BoundField]:
-        """Return the fields that are sent along, those at their defaults left out."""
+        """Return the hidden fields that are not at their defaults."""
         changed = [name for name in self.hidden if self.data.get(name) != self.defaults.get(name)]
         return [self[name] for name in changed if self.data.get(name)]
 
     def unseen_errors(self) -> list[str]:
-        """Return what is wrong with parameters that have no visible field."""
+        """Return the errors of parameters that have no visible field."""
         return [
             str(error)
             for name in self.fields
@@ -100,7 +93,7 @@ class QueuesForm(PageForm):
         max_length=100,
         widget=forms.TextInput(attrs={"type": "search"}),
     )
-    sort = _hidden([(sign + column, column) for column in COLUMNS for sign in ("", "-")])
+    sort = _hidden([(sign + column, column) for column in SORTABLE for sign in ("", "-")])
     after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
     page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
@@ -110,7 +103,7 @@ class QueuesForm(PageForm):
 
     @property
     def column(self) -> str:
-        """What to sort by."""
+        """The name of the column to sort by."""
         column: str = self.cleaned_data["sort"]
         return column.removeprefix("-")
 
@@ -120,20 +113,20 @@ class QueuesForm(PageForm):
         return bool(self.cleaned_data["sort"].startswith("-"))
 
     def sorted_by(self, column: str) -> str:
-        """Return the query string that sorts by a column, the other way where it does already."""
-        is_number = column not in {"name", "kind"}  # then the longest queue comes first
+        """Return the query string that sorts by a column; in reverse if it is sorted by it now."""
+        is_number = BY_NAME[column].is_number  # the largest number first
         descending = not self.is_descending if self.column == column else is_number
         after = self.cleaned_data["after"] or None
         return self.address(sort=f"-{column}" if descending else column, after=after)
 
 
 class ItemsForm(PageForm):
-    """Which items of a queue to show, and over which time the charts are."""
+    """Which items of a queue to show, and the period of the charts."""
 
     state = _hidden(STATES)
     end = forms.ChoiceField(
         label=_("Order"),
-        choices=[("min", _("Earliest pushed first")), ("max", _("Latest pushed first"))],
+        choices=[("min", _("Oldest first")), ("max", _("Newest first"))],
         error_messages=_CHOICE_ERRORS,
     )
     q = forms.CharField(
@@ -165,30 +158,30 @@ class ItemsForm(PageForm):
     hidden = ("state", "span", "refresh")
 
     def clean(self) -> dict[str, Any]:
-        """Refuse priorities where there are none, and a range that ends before it begins."""
+        """Refuse priorities of a queue without any, and a range that ends before it begins."""
         super().clean()
         if any(name in self.data and name not in self.fields for name in _PRIORITIES):
             self.add_error(None, _("This queue has no priorities."))
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
-            self.add_error("min_priority", _("The lowest priority is above the highest."))
+            self.add_error("min_priority", _("The lowest priority must not be above the highest."))
         if self.cleaned_data.get("after") and self.cleaned_data.get("before"):
-            self.add_error(None, _("A page is after an item or before one, not both."))
+            self.add_error(None, _("Use only one of “after” and “before”."))
         return self.cleaned_data
 
     def items_address(self, **changed: Any) -> str:
-        """Return the address of other items: the page opens where they are, below the charts."""
+        """Return the address of other items; the page opens at the items, below the charts."""
         return self.address(**changed) + "#fdbqueue-live"
 
     def bounds(self) -> dict[str, Any]:
-        """Return the arguments of ``queue.page()`` that say which items."""
+        """Return the arguments of ``queue.page()`` that choose the items."""
         wanted = self.cleaned_data
         priorities = {name: wanted.get(name) for name in _PRIORITIES}
         return {"state": wanted["state"], **priorities}
 
 
 class PriorityItemsForm(ItemsForm):
-    """Which items of a priority queue to show; the subclasses say the priorities' type."""
+    """Which items of a priority queue to show; subclasses set the type of its priorities."""
 
     shown = ("end", *_PRIORITIES, "q", "limit")
 
@@ -200,7 +193,7 @@ class PriorityItemsForm(ItemsForm):
 
 
 class IntegerItemsForm(PriorityItemsForm):
-    """The priorities are integers."""
+    """Which items to show of a queue whose priorities are integers."""
 
     min_priority = forms.IntegerField(
         label=_("Lowest priority"), required=False, min_value=MIN_INTEGER, max_value=MAX_INTEGER
@@ -211,14 +204,14 @@ class IntegerItemsForm(PriorityItemsForm):
 
 
 class FloatItemsForm(PriorityItemsForm):
-    """The priorities are floats."""
+    """Which items to show of a queue whose priorities are floats."""
 
     min_priority = forms.FloatField(label=_("Lowest priority"), required=False)
     max_priority = forms.FloatField(label=_("Highest priority"), required=False)
 
 
 def items_form(queue: Queue, parameters: QueryDict) -> ItemsForm:
-    """Return the form that fits a queue, with a request's parameters."""
+    """Return the form for a queue, with the parameters of a request."""
     if not isinstance(queue, PriorityQueue):
         return ItemsForm(parameters)
     return (IntegerItemsForm if queue.priority_type == "int" else FloatItemsForm)(parameters)

@@ -129,6 +129,13 @@ class QueueKeywords(TypedDict, total=False):
     max_value_bytes: int
 
 
+def choices_of(name: str) -> tuple[str, ...]:
+    """Return the texts that an option may be."""
+    allowed = ALLOWED[name]
+    assert isinstance(allowed, Choice)
+    return allowed.texts
+
+
 def names_for(kind: str) -> frozenset[str]:
     """Return the names of the options that a kind of queue has."""
     names = frozenset(ALLOWED)

@@ -1,21 +1,24 @@
-"""What a project's own tests need: empty queues for each test, and an engine that fails.
+"""Tools for a project's own tests: empty queues for each test, and an engine that fails.
 
     with fdbqueue.testing.empty_queues():
         sign_up("a@example.org")
         assert fdbqueue.testing.values("mail") == [{"to": "a@example.org"}]
 
 ``empty_queues``, ``unknown_outcome``, ``engine_unavailable`` and ``time_ahead`` are context
-managers, and decorators of functions and of test cases. Nothing here needs pytest;
-``fdbqueue.testing.pytest_plugin`` is for those who have it.
+managers, and decorators of functions and of test cases. None of them needs pytest;
+``fdbqueue.testing.pytest_plugin`` has fixtures for it.
 """
 
 from __future__ import annotations
 
-from fdbqueue.testing.contents import values
+from typing import Any
+
+from fdbqueue import conf
+from fdbqueue.service import Queue
+from fdbqueue.service.storage.reader import End
 from fdbqueue.testing.faults import FaultyDatabase
-from fdbqueue.testing.injection import engine_unavailable, unknown_outcome
+from fdbqueue.testing.injection import engine_unavailable, time_ahead, unknown_outcome
 from fdbqueue.testing.isolation import EmptyQueuesMixin, empty_queues
-from fdbqueue.testing.time import time_ahead
 
 __all__ = [
     "EmptyQueuesMixin",
@@ -26,3 +29,18 @@ __all__ = [
     "unknown_outcome",
     "values",
 ]
+
+
+def values(queue: Queue | str, *, state: str = "ready", end: End = "min") -> list[Any]:
+    """Return the values of all items, in the order in which they would be popped.
+
+    Args:
+        queue: The queue, or its name in the setting.
+        state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
+        end: The end that the order starts from.
+
+    Raises:
+        QueueNotFound: The setting has no such queue.
+    """
+    found = conf.catalog().queue(queue) if isinstance(queue, str) else queue
+    return [item.value for item in found.iterate(state=state, end=end)]

@@ -1,7 +1,7 @@
-"""A database whose commits fail when they are told to, and that can be made unavailable.
+"""A database whose commits fail on demand, and that can be made unavailable.
 
-It goes around any database object, and raises the engine's own errors; transactions behave in
-all else as those of the database do.
+It wraps any database object and raises the engine's own errors; otherwise its transactions behave
+like those of the database. The module is also an engine, so a setting can name it as ``ENGINE``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fdbqueue.exceptions import EngineUnavailable
 
 #: The client does not know whether the commit took effect; it may ask.
 UNKNOWN_RESULT = 1021
-#: The transaction's time was over while it was committing, and nothing more can be asked.
+#: The transaction timed out while it was committing, and its outcome cannot be found out.
 TIMED_OUT = 1031
 
 _NOT_RETRYABLE = 2000
@@ -41,6 +41,11 @@ _WRITES = frozenset(
 )
 
 
+def open(database: Any) -> FaultyDatabase:
+    """Return a database that can fail, around another: the entry point of an engine."""
+    return FaultyDatabase(database)
+
+
 @dataclass
 class _Fault:
     code: int
@@ -49,10 +54,10 @@ class _Fault:
 
 
 class FaultyDatabase:
-    """A database object around another, that fails as it is told to.
+    """A database object that wraps another and fails on demand.
 
-    Its transactions are objects around the database's: the binding's own decorator,
-    ``fdb.transactional``, does not take them.
+    Its transactions wrap those of the database: the binding's own decorator,
+    ``fdb.transactional``, does not accept them.
 
     Args:
         database: Anything with ``create_transaction()``.
@@ -74,17 +79,17 @@ class FaultyDatabase:
 
     @property
     def wrapped(self) -> Any:
-        """The database it goes around."""
+        """The wrapped database."""
         return self._database
 
     def fail_commits(
         self, *, took_effect: bool, code: int = UNKNOWN_RESULT, times: float = 1
     ) -> None:
-        """Let the next commits fail that have something to write, whoever makes them.
+        """Make the next commits that write something fail, whichever thread makes them.
 
         Args:
             took_effect: Whether they take effect before they fail.
-            code: What they fail with: FoundationDB's code of the error.
+            code: The FoundationDB error code they fail with.
             times: How many; ``math.inf`` for all.
         """
         self._fault = _Fault(code, took_effect, times)
@@ -100,7 +105,7 @@ class FaultyDatabase:
         return _Transaction(self, self._database.create_transaction())
 
     def error(self, code: int) -> Exception:
-        """Return the engine's own error of a code."""
+        """Return the engine's own error for a code."""
         transaction = self._database.create_transaction()
         try:  # each engine has its own class: let it raise one
             transaction.on_error(_NOT_RETRYABLE).wait()
@@ -110,7 +115,7 @@ class FaultyDatabase:
         raise AssertionError("the engine retries an error that it must not retry")
 
     def take_fault(self) -> _Fault | None:
-        """Return what shall become of a commit, and count it."""
+        """Return the fault of the next commit, None for success, and count it."""
         with self._mutex:
             fault = self._fault
             if fault is None or fault.times < 1:
@@ -120,14 +125,14 @@ class FaultyDatabase:
             return fault
 
     def return_fault(self, fault: _Fault) -> None:
-        """Let another commit have the fault: this one came to nothing by itself."""
+        """Keep the fault for another commit: this one failed by itself."""
         with self._mutex:
             fault.times += 1
             self.happened -= 1
 
 
 class _Transaction:
-    """A transaction whose commit may fail; all else is the transaction's own."""
+    """A transaction whose commit may fail; everything else is the wrapped one's."""
 
     def __init__(self, faulty: FaultyDatabase, transaction: Transaction) -> None:
         self._faulty = faulty
@@ -151,7 +156,7 @@ class _Transaction:
         del self._transaction[key]
 
     def reset(self) -> None:
-        """Start anew."""
+        """Reset the transaction."""
         self._has_written = False
         self._transaction.reset()
 
@@ -161,7 +166,7 @@ class _Transaction:
         return self._transaction.on_error(error)
 
     def commit(self) -> Any:
-        """Commit or fail; the future tells which."""
+        """Commit, or fail when the future is waited for."""
         fault = self._faulty.take_fault() if self._has_written else None
         if fault is None:
             return self._transaction.commit()
@@ -181,7 +186,7 @@ class _Commit:
         return getattr(self._future, name)
 
     def wait(self) -> None:
-        """Raise the fault; or what the commit itself fails with, then the fault is the next's."""
+        """Raise the fault, or the commit's own error; then the next commit gets the fault."""
         if self._future is not None:
             try:
                 self._future.wait()

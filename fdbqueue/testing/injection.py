@@ -1,4 +1,4 @@
-"""Faults in the engine of the project's setting, for the length of a block or a function."""
+"""Faults of the engine, and a clock that is ahead, during a block or a function."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from django.conf import settings
 from django.test.utils import TestContextDecorator, override_settings
 
 from fdbqueue import conf
+from fdbqueue.service import clock
 from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 
 
 class _Injection(TestContextDecorator):
-    """The same queues, by a setting whose engine can fail.
+    """The same queues, through an engine that can fail.
 
     Raises:
         ConfigurationError: The setting is wrong.
@@ -25,7 +26,7 @@ class _Injection(TestContextDecorator):
     def enable(self) -> FaultyDatabase:
         """Begin, and return the database that fails."""
         options = {"database": conf.database()}
-        setting = {**settings.FDBQUEUE, "ENGINE": "fdbqueue.testing.engine", "OPTIONS": options}
+        setting = {**settings.FDBQUEUE, "ENGINE": "fdbqueue.testing.faults", "OPTIONS": options}
         self._override = override_settings(**{conf.SETTING: setting})
         self._override.enable()
         database: FaultyDatabase = conf.database()
@@ -44,21 +45,21 @@ class _Injection(TestContextDecorator):
 class unknown_outcome(_Injection):  # noqa: N801  # as override_settings
     """Leave the outcome of the next commit unknown, as a lost connection does.
 
-    It befalls the next commit that has something to write, whichever thread makes it. Call
-    ``fdbqueue.queue()`` within: a queue object made before knows nothing of it.
+    It affects the next commit that writes something, whichever thread makes it. Call
+    ``fdbqueue.queue()`` inside: a queue object made before is not affected.
 
-    As long as the outcome can be found out, fdbqueue does that, and nothing of it is seen:
-    a function under ``transactional`` runs again only if it has to. With ``stays_unknown``
-    it cannot, and the operation raises ``OutcomeUnknown``.
+    If the outcome can be found out, fdbqueue finds it out and your code notices nothing: a
+    function under ``transactional`` runs again only if it has to. With ``stays_unknown`` it
+    cannot be found out, and the operation raises ``OutcomeUnknown``.
 
     Args:
         took_effect: Whether the commit takes effect.
-        stays_unknown: Whether nobody can find out.
+        stays_unknown: Whether the outcome cannot be found out.
 
-    On a test case it holds for each test, from before ``setUp`` on.
+    On a test case it applies to each test, from before ``setUp`` on.
 
     Raises:
-        AssertionError: At the end, where there was no such commit: the test tests nothing.
+        AssertionError: At the end, if there was no such commit: the test tested nothing.
     """
 
     def __init__(self, *, took_effect: bool, stays_unknown: bool = False) -> None:
@@ -97,10 +98,33 @@ class unknown_outcome(_Injection):  # noqa: N801  # as override_settings
 
 
 class engine_unavailable(_Injection):  # noqa: N801  # as override_settings
-    """Make the engine unavailable: whatever needs it raises ``EngineUnavailable``.
+    """Make the engine unavailable: every operation raises ``EngineUnavailable``.
 
-    Call ``fdbqueue.queue()`` within: a queue object made before knows nothing of it.
+    Call ``fdbqueue.queue()`` inside: a queue object made before is not affected.
     """
 
     def _inject(self, database: FaultyDatabase) -> None:
         database.is_available = False
+
+
+class time_ahead(TestContextDecorator):  # noqa: N801  # as override_settings
+    """Set the clock of the queues ahead, in this process.
+
+    Delays and leases that end before the new time expire at the next pop or lease. A popper that
+    is waiting is not woken. Nested blocks add up.
+
+    Args:
+        seconds: How far ahead.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._ahead_us = int(seconds * 1_000_000)
+
+    def enable(self) -> None:
+        """Set the clock ahead."""
+        clock.set_ahead(self._ahead_us)
+
+    def disable(self) -> None:
+        """Set the clock back."""
+        clock.set_ahead(-self._ahead_us)

@@ -1,4 +1,4 @@
-"""Queues of a test's own: empty at its beginning, and gone at its end."""
+"""Empty queues for a test, removed at its end."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from django.conf import settings
 from django.test.utils import TestContextDecorator, override_settings
 
 from fdbqueue import conf
-from fdbqueue.engines.protocols import Database
 from fdbqueue.service import Catalog, receipts
 from fdbqueue.service.transactions import error_code
 
-#: All keys of tests start with this, and a random text.
+#: The keys of tests start with this and a random text.
 PREFIX = "fdbqueue-test"
 
 
 class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
     """Give a test empty queues of its own, in place of those of the project's setting.
 
-    On the embedded engine they are in a file in a temporary directory; on any other, where
-    the project's own are, under a random prefix that is cleared at the end. A queue with a
-    ``subspace`` of its own is moved under that prefix, too. It overrides ``FDBQUEUE``, so
-    call ``fdbqueue.queue()`` within: a queue object made before is one of the project's.
+    With the embedded engine they are in a file in a temporary folder; with any other engine they
+    are in the project's database, under a random prefix that is cleared at the end. A queue with a
+    ``subspace`` of its own is moved under that prefix, too. The setting ``FDBQUEUE`` is overridden,
+    so call ``fdbqueue.queue()`` inside: a queue object made before is one of the project's.
 
     Args:
         queues: The setting's ``QUEUES`` for the test; None for the project's.
@@ -53,7 +52,7 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
         setting = getattr(settings, conf.SETTING, {})
         self._set(self._moved(setting))
         try:
-            # a database object has one place for its receipts, and the catalog moves it
+            # a database object has one place for its receipts, which the catalog changes
             database = conf.open_database()
             self._receipts = receipts.place_of(database)
             self._catalog = conf.catalog()
@@ -63,7 +62,7 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
         return self._catalog
 
     def disable(self) -> None:
-        """Remove the queues, and go back to those of the setting."""
+        """Remove the queues, and restore the setting."""
         try:
             database = self._catalog.database
             if self._folder is None:
@@ -107,14 +106,14 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
 
 
 class EmptyQueuesMixin(unittest.TestCase):
-    """Give each test of a test case empty queues of its own.
+    """Give each test of a test case empty queues.
 
         class SignUpTests(EmptyQueuesMixin, TestCase):
             ...
 
-    They are there from before ``setUp`` until all is torn down. ``setUpClass`` and
-    ``setUpTestData`` have others, which are as empty and which no test sees. So have those of
-    a class whose ``@override_settings`` says what ``FDBQUEUE`` is: of that setting.
+    They exist from before ``setUp`` until the test is torn down. ``setUpClass`` and
+    ``setUpTestData`` have other empty queues, which no test sees. ``@override_settings`` of
+    ``FDBQUEUE`` on the class is honoured: the queues are then those of that setting.
 
     Attributes:
         fdbqueue_queues: The setting's ``QUEUES`` for the tests; None for the project's.
@@ -124,7 +123,7 @@ class EmptyQueuesMixin(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Keep what the class sets up away from the project's queues."""
+        """Keep the set-up of the class away from the project's queues."""
         of_class = getattr(cls, "_overridden_settings", None) or {}
         if conf.SETTING not in of_class:
             cls._isolate()
@@ -134,10 +133,10 @@ class EmptyQueuesMixin(unittest.TestCase):
         override.enable()
         cls.addClassCleanup(override.disable)
         cls._isolate()
-        # Django goes on to what @override_settings says of the class: let it be these queues
+        # Django applies @override_settings of the class next: let it set these queues
         moved = {**of_class, conf.SETTING: getattr(settings, conf.SETTING)}
         is_own = "_overridden_settings" in vars(cls)
-        setattr(cls, "_overridden_settings", moved)  # noqa: B010  # Django's, which types do not tell
+        setattr(cls, "_overridden_settings", moved)  # noqa: B010  # Django's attribute, unknown to the stubs
         try:
             super().setUpClass()
         finally:
@@ -163,8 +162,8 @@ class EmptyQueuesMixin(unittest.TestCase):
             super().debug()
 
 
-def _clear(database: Database, prefix: bytes) -> None:
-    """Clear all keys with a prefix, the receipts included: so by no operation that leaves one."""
+def _clear(database: Any, prefix: bytes) -> None:
+    """Clear all keys with a prefix, with the receipts; an ordinary operation would leave one."""
     transaction = database.create_transaction()
     while True:
         try:

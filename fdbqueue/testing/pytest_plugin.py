@@ -1,4 +1,4 @@
-"""Fixtures for pytest; no test is changed that does not ask for one.
+"""Fixtures for pytest; a test that does not use them is not changed.
 
 In the root ``conftest.py``::
 
@@ -18,10 +18,10 @@ from fdbqueue.testing.isolation import empty_queues as isolation
 
 
 class _ByFixture(isolation):
-    """Queues of a test's own, by pytest-django's ``settings``.
+    """Empty queues, set through pytest-django's fixture ``settings``.
 
-    That undoes all that is set through it at its own end, in the order opposite to that it was
-    set in. An override of another's in the midst of these must not end before.
+    The fixture undoes all its changes at its own end, in reverse order. An override of its own in
+    between would have to end first.
     """
 
     def __init__(self, queues: Mapping[str, Any] | None, fixture: Any) -> None:
@@ -32,12 +32,12 @@ class _ByFixture(isolation):
         setattr(self._fixture, conf.SETTING, setting)
 
     def _reset(self) -> None:
-        """Leave it to the fixture."""
+        """Do nothing: the fixture resets the setting."""
 
 
 @pytest.fixture
 def fdbqueue_queues() -> Mapping[str, Any] | None:
-    """The setting's ``QUEUES`` for ``empty_queues``; None for the project's. Define it anew."""
+    """The setting's ``QUEUES`` for ``empty_queues``; None for the project's. Override it."""
     return None
 
 

@@ -81,11 +81,11 @@ def test_what_is_wrong_is_named(api: APIClient) -> None:
     response = api.post("/api/queues/jobs/push/", body)
     assert response.json() == {
         "code": "invalid_input",
-        "message": "The input is not acceptable; nothing was changed",
+        "message": "The input is not valid; nothing was changed",
         "fields": {
             "items.1.value": "This field is required.",
-            "items.2": "A JSON object is needed.",
-            "items.3.colour": "It is unknown here.",
+            "items.2": "A JSON object is required.",
+            "items.3.colour": "Unknown key.",
         },
     }
 
@@ -224,7 +224,7 @@ def test_addresses_without_a_query(api: APIClient, path: str) -> None:
     """An address that takes no query refuses one."""
     response = api.get(f"/api/queues/{path}?limit=5")
     assert response.status_code == 400
-    assert response.json()["fields"] == {"limit": "It is unknown here."}
+    assert response.json()["fields"] == {"limit": "Unknown key."}
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_no_body(api: APIClient, queues: service.Catalog, verb: str) -> None:
     path = f"/api/queues/mail/{verb}/"
     response = api.generic("POST", path, content_type="application/json")
     assert (response.status_code, response.json()["code"]) == (400, "parse_error")
-    assert "A body is needed" in response.json()["message"]
+    assert "A body is required" in response.json()["message"]
     assert [each.id for each in mail] == [item.id]
 
 

@@ -107,7 +107,7 @@ def test_a_cursor_cannot_be_made_or_changed(api: APIClient, jobs: str) -> None:
     for bad in (second["id"], f"{second['id']}:{signature}", f"%20{cursor}", cursor[:-1]):
         response = api.get(f"{jobs}/items/?cursor={bad}")
         assert response.json()["code"] == "invalid_input"
-        assert response.json()["fields"] == {"cursor": "It is no cursor of this list."}
+        assert response.json()["fields"] == {"cursor": "This is not a cursor of this list."}
     assert api.get(f"{jobs}/items/?limit=1&cursor={cursor}").json()["items"] == [second]
 
 

@@ -102,5 +102,5 @@ def test_pop_takes_no_query(api: APIClient) -> None:
     fill(api, [1])
     response = api.post("/api/queues/jobs/pop/?limit=5", {})
     assert response.status_code == 400
-    assert response.json()["fields"] == {"limit": "It is unknown here."}
+    assert response.json()["fields"] == {"limit": "Unknown key."}
     assert pop(api) == [0]

@@ -234,7 +234,7 @@ def test_a_delay_and_a_moment(api: APIClient) -> None:
     entry = {"value": 1, "delay": 1, "not_before": "2030-01-01T00:00:00Z"}
     one = api.post("/api/queues/mail/push/", entry)
     many = api.post("/api/queues/mail/push/", {"items": [{"value": 1}, entry]})
-    said = "It is given beside a delay."
+    said = "Use only one of `delay` and `not_before`."
     assert one.json()["fields"] == {"not_before": said}
     assert many.json()["fields"] == {"items.1.not_before": said}
 

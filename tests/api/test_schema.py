@@ -149,7 +149,7 @@ def test_the_examples_are_what_the_schema_says(value: Any, schema: Any) -> None:
 def test_the_check_of_answers_finds_what_is_wrong() -> None:
     """A key that is missing, one of another type and a bad moment are found."""
     good = OPERATIONS["queues_item"][2]["responses"]["200"]["content"]["application/json"]
-    item, schema = good["examples"]["Answer"]["value"], good["schema"]
+    item, schema = good["examples"]["Response"]["value"], good["schema"]
     assert errors(item, schema) == []
     without = {key: value for key, value in item.items() if key != "size"}
     for bad in (

@@ -11,7 +11,7 @@ import pytest
 from rest_framework.test import APIClient, APIRequestFactory
 
 from fdbqueue import conf, deadlines, service
-from fdbqueue.api.connections import is_open
+from fdbqueue.api.requests import client_is_connected
 from tests.engines.children import wait_until
 
 SOCKETS = ["gunicorn.socket", "werkzeug.socket"]
@@ -176,17 +176,17 @@ def test_whether_a_client_is_there(connection: Any) -> None:
     """Yes, until it closes its end, or we ours; data that it sent does not matter."""
     ours, theirs = connection
     request: Any = APIRequestFactory().post("/")
-    assert is_open(request)
+    assert client_is_connected(request)
     request.META["gunicorn.socket"] = None
-    assert is_open(request)
+    assert client_is_connected(request)
     request.META["gunicorn.socket"] = ours
-    assert is_open(request)
+    assert client_is_connected(request)
     theirs.send(b"GET / HTTP/1.1\r\n")
-    assert is_open(request)
+    assert client_is_connected(request)
     theirs.close()
-    assert not is_open(request)
+    assert not client_is_connected(request)
     ours.close()
-    assert not is_open(request)
+    assert not client_is_connected(request)
 
 
 def test_a_client_that_only_sends_no_more(connection: Any) -> None:
@@ -195,4 +195,4 @@ def test_a_client_that_only_sends_no_more(connection: Any) -> None:
     request: Any = APIRequestFactory().post("/")
     request.META["gunicorn.socket"] = ours
     theirs.shutdown(socket.SHUT_WR)
-    assert not is_open(request)
+    assert not client_is_connected(request)

@@ -45,7 +45,7 @@ def test_the_earthquakes_are_browsed_from_the_strongest(visit):
     page.get_by_role("link", name="1", exact=True).click()
     expect(page.locator("h1")).to_have_text("Item in quakes")
     expect(page.locator(".fdbqueue-tree")).to_contain_text('"magnitude": 6.4')
-    page.get_by_role("link", name="Item before").click()
+    page.get_by_role("link", name="Previous item").click()
     expect(page.locator(".fdbqueue-tree")).to_contain_text(f'"magnitude": {magnitudes[1]}')
 
 
@@ -57,7 +57,7 @@ def test_the_earthquakes_are_filtered(visit):
     page.locator("#show-min_priority").fill("5")
     page.get_by_label("Value contains").fill("taiwan")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("#looked-at")).to_contain_text("There are no more.")
+    expect(page.locator("#looked-at")).to_contain_text("There are no more items to search.")
     wanted = [
         record["magnitude"]
         for record in earthquakes()
@@ -85,14 +85,14 @@ def test_a_push_appears_by_itself(visit, queues):
     listed, one = visit(), visit()
     listed.go(LIST + "?refresh=2")
     one.go(f"{LIST}mail/?refresh=2")
-    expect(one.page.locator("#fdbqueue-live")).to_contain_text("There are no such items.")
+    expect(one.page.locator("#fdbqueue-live")).to_contain_text("No items to show.")
     mail.push({"to": "ada"})
     expect(one.page.locator("#fdbqueue-live")).to_contain_text('{"to": "ada"}')
     expect(one.page.locator("#tab-ready .fdbqueue-count")).to_have_text("1")
     row = listed.page.locator("tr", has=listed.page.get_by_role("link", name="mail"))
     expect(row.locator("td").nth(1)).to_have_text("1")
     mail.pop()
-    expect(one.page.locator("#fdbqueue-live")).to_contain_text("There are no such items.")
+    expect(one.page.locator("#fdbqueue-live")).to_contain_text("No items to show.")
 
 
 def test_what_a_reader_has_opened_stays_open(visit, queues):
@@ -118,17 +118,19 @@ def test_a_paused_page_asks_for_nothing(visit):
     visitor = visit()
     visitor.go(LIST)
     page = visitor.page
-    page.get_by_role("link", name="pause").click()
-    expect(page.get_by_role("link", name="paused")).to_have_attribute("aria-current", "true")
+    page.get_by_role("link", name="off", exact=True).click()
+    expect(page.get_by_role("link", name="off", exact=True)).to_have_attribute(
+        "aria-current", "true"
+    )
     assert page.locator("[hx-get]").count() == 0
-    page.get_by_role("link", name="every 2 s").click()
+    page.get_by_role("link", name="2 s", exact=True).click()
     with page.expect_response(lambda response: "X-Fdbqueue-Live".lower() in response.headers):
         pass
 
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("503", "what it shows is from before"), ("login", "you may have been logged out")],
+    [("503", "data from before the failure"), ("login", "You may have been logged out")],
 )
 def test_a_failed_refresh_keeps_the_page_and_says_so(visit, kind, message):
     """And the next one that works takes the message away."""
@@ -157,7 +159,7 @@ def test_a_server_that_is_gone_keeps_the_page(visit):
     visitor.go(QUAKES + "?refresh=2")
     page = visitor.page
     page.route(re.compile("refresh=2"), lambda route: route.abort())
-    expect(page.locator("#fdbqueue-status")).to_contain_text("what it shows is from before")
+    expect(page.locator("#fdbqueue-status")).to_contain_text("data from before the failure")
     expect(page.locator("#items-caption")).to_have_text("Items 1 to 50")
     visitor.complaints.clear()  # a connection that fails is an error of the console
 
@@ -183,7 +185,7 @@ def test_a_value_is_copied(visit, queues, address):
     item = queues.queue("user-copy").push(value)
     visitor = visit(permissions=["clipboard-read", "clipboard-write"])
     visitor.go(f"{LIST}user-copy/items/{item.id}/")
-    visitor.page.get_by_role("button", name="Copy as text").click()
+    visitor.page.get_by_role("button", name="Copy text").click()
     expect(visitor.page.locator("#fdbqueue-copied")).to_have_text("Copied")
     copied = visitor.page.evaluate("navigator.clipboard.readText()")
     assert "12345678901234567890123" in copied

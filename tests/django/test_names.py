@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 import fdbqueue
@@ -23,3 +26,10 @@ def test_another_name_is_an_attribute_error():
 def test_a_queue_of_the_admin_goes_by_its_name():
     """The model's text is the queue's name."""
     assert str(Queue(name="mail")) == "mail"
+
+
+def test_the_model_is_called_by_its_module():
+    """In the app's code ``Queue`` alone is the service's class; the model is ``models.Queue``."""
+    for path in Path(fdbqueue.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.ImportFrom) and node.module == "fdbqueue.models"), path

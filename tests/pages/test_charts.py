@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from fdbqueue.pages.charts import depth_chart, nice_step, rate_chart, sparkline
-from fdbqueue.pages.priorities import BARS, LEVELS, bucketed, priorities_of
+from fdbqueue.pages.priority_chart import BARS, LEVELS, bucketed, priorities_of
 from fdbqueue.service.overview import Depth
 from fdbqueue.service.storage.counts import Minute
 from fdbqueue.service.storage.tables import MetaKeys
@@ -49,11 +49,11 @@ def test_a_queues_page_has_three_charts(viewer, queue):
         assert chart.find("desc").text
         texts = [element.text for element in chart.iter("text")]
         assert "0" in texts
-        assert {"items", "a minute"} & set(texts)
+        assert {"items", "per minute"} & set(texts)
         assert all(rect.find("title").text for rect in chart.iter("rect") if len(rect))
-    assert "From 0 to 30; lowest 0, highest 30." in charts[0].find("desc").text
+    assert "0 at the start, 30 at the end; lowest 0, highest 30." in charts[0].find("desc").text
     assert "30 items pushed and 0 popped" in charts[1].find("desc").text
-    assert "30 ready items of 7 priorities, from 0.0 to 6.0." in charts[2].find("desc").text
+    assert "30 ready items in 7 priorities, from 0.0 to 6.0." in charts[2].find("desc").text
 
 
 def test_a_queue_without_priorities_has_two_charts(viewer, queue):
@@ -95,7 +95,7 @@ def test_the_line_goes_through_the_values():
 def test_the_rates_of_a_day_are_means():
     """A quarter of an hour's pushes are divided by its minutes."""
     chart = rate_chart(minutes(1_440, pushes=lambda n: 3, pops=lambda n: n % 15 == 0), "day")
-    assert chart.marks[0].values == ("3 pushes a minute", "0.1 pops a minute")
+    assert chart.marks[0].values == ("3 pushes per minute", "0.1 pops per minute")
     assert chart.marks[0].when == "12:01"
     assert "4,320 items pushed and 96 popped" in chart.description
 
@@ -110,7 +110,7 @@ def test_times_are_those_of_the_time_zone():
 def test_a_small_line_says_what_it_shows():
     """An image of sixty points has words."""
     line = sparkline([Depth(m.at, n * 100) for n, m in enumerate(minutes(60))])
-    assert line.text == "Depth an hour ago 0, now 5,900, at most 5,900"
+    assert line.text == "Depth: 0 an hour ago, 5,900 now, 5,900 at the highest"
     assert len(line.points.split()) == 60
 
 
@@ -212,7 +212,7 @@ def test_more_priorities_than_are_read_are_said_to_be():
     levels = [(n, 1) for n in range(LEVELS)]
     found = priorities_of(levels, 5_000, "int", is_cut=True)
     assert found.above == 4_000
-    assert "4,000 more have higher priorities, which were not read." in found.chart.description
+    assert "4,000 more items have higher priorities and are not shown." in found.chart.description
 
 
 def test_a_priority_that_is_no_number_does_no_harm():
@@ -253,17 +253,17 @@ def test_a_foreign_priority_is_left_out(viewer, queue, name, foreign, count):
     queue(name).recount()
     response = viewer.get(of(name))
     assert response.status_code == 200
-    words = f"{len(foreign)} more have priorities that do not fit this queue."
+    words = f"{len(foreign)} more items have priorities that this queue does not accept."
     assert text(response).count(words) == 2  # for those who see the chart, too
     if count:
-        assert f"{count} ready items of {count} priorities" in text(response)
+        assert f"{count} ready items in {count} priorities" in text(response)
 
 
 def test_the_smallest_priorities_do_no_harm(viewer, queue):
     """Each is a number that a queue takes."""
     queue("quakes").push_many((n, n * 5e-324) for n in range(40))
     response = viewer.get(of("quakes"))
-    assert "40 ready items of 40 priorities" in text(response)
+    assert "40 ready items in 40 priorities" in text(response)
 
 
 def test_a_priority_without_items_hides_none_above(viewer, queue):
@@ -272,7 +272,7 @@ def test_a_priority_without_items_hides_none_above(viewer, queue):
     tickets.push_many((n, n) for n in range(LEVELS + 5))
     level = MetaKeys(tickets.subspace.key()).level(3)
     run(tickets.database, lambda tr: tr.set(level, bytes(8)))
-    assert "more have higher priorities, which were not read." in text(viewer.get(of("tickets")))
+    assert "more items have higher priorities and are not shown." in text(viewer.get(of("tickets")))
 
 
 def test_all_times_of_a_page_are_of_one_time_zone(viewer, queue, settings):

@@ -35,7 +35,7 @@ def test_a_name_that_is_no_queues_is_not_found(viewer, name):
     for address in (of(name), of(name) + "items/AAAA/"):
         response = viewer.get(address)
         assert response.status_code == 404
-        assert "No queue has this name." in text(response)
+        assert "There is no queue with this name." in text(response)
         assert f'<a href="{LIST}">Back to the queues</a>' in text(response)
         assert "<script>alert" not in text(response)
 
@@ -47,7 +47,7 @@ def test_an_item_popped_meanwhile_is_said_to_be_gone(viewer, queue):
     queue("mail").pop()
     response = viewer.get(of("mail", item))
     assert response.status_code == 404
-    assert "It may have been popped in the meantime." in text(response)
+    assert "It may have been popped or acknowledged." in text(response)
     assert f'<a href="{of("mail")}">Back to the queue mail</a>' in text(response)
 
 
@@ -73,7 +73,7 @@ def test_an_engine_that_does_not_answer_is_said_so_in_place(viewer, broken, addr
     """503 in the admin's frame, and no path of the server is told."""
     response = viewer.get(address)
     assert response.status_code == 503
-    assert "The database of the queues does not answer." in text(response)
+    assert "The queue database is not responding." in text(response)
     assert 'class="breadcrumbs"' in text(response)
     assert "secret-folder" not in text(response)
     assert str(tmp_path) not in text(response)

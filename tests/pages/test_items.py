@@ -97,7 +97,7 @@ def test_a_page_past_the_end_says_so(viewer, queue):
     item = queue("mail").push(1)
     response = viewer.get(of("mail") + f"?after={item.id}&start=2")
     assert "There are no more items." in text(response)
-    assert "There are no such items." in text(viewer.get(of("tickets")))
+    assert "No items to show." in text(viewer.get(of("tickets")))
 
 
 def test_the_queues_settings_are_shown(viewer, setting):
@@ -150,7 +150,7 @@ def test_a_bad_parameter_is_pointed_out_in_the_page(viewer, queue, query):
     queue("quakes").push("an item", priority=1)
     response = viewer.get(f"{of('quakes')}?{query}")
     assert response.status_code == 400
-    assert "This cannot be shown." in text(response)
+    assert "Please correct the errors below." in text(response)
     assert 'class="errorlist' in text(response)
     assert "an item" not in text(response)
     assert "<script>" not in text(response).partition("<main")[2]
@@ -263,11 +263,11 @@ def test_a_tab_shows_the_items_of_a_state(viewer, queue, state):
 
 
 def test_a_lease_that_is_over_says_so(viewer, queue, monkeypatch):
-    """It waits for somebody to consume."""
+    """It says what happens next."""
     queue("mail").push("x")
     queue("mail").lease(seconds=0.001)
     response = viewer.get(of("mail") + "?state=leased")
-    assert "over: it comes back when somebody consumes" in text(response)
+    assert "expired; returns at the next pop or lease" in text(response)
 
 
 def test_hidden_items_are_paged_through_both_ways(viewer, queue):
@@ -294,20 +294,20 @@ def test_a_text_is_looked_for_in_the_values(viewer, earthquakes):
     assert len(wanted) > 5
     assert items(response) == [item_id for _, item_id in wanted]
     assert numbers(response) == [str(number) for number, _ in wanted]
-    assert "1707 items were looked at." in text(response)
-    assert "There are no more." in text(response)
+    assert "Searched 1707 items." in text(response)
+    assert "There are no more items to search." in text(response)
 
 
 def test_a_search_goes_on_where_it_stopped(viewer, queue, monkeypatch):
     """It looks at so many items, says so, and one can go on from there, and back."""
-    monkeypatch.setattr("fdbqueue.pages.windows.LOOKED_AT", 100)
+    monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT", 100)
     mail = queue("mail")
     mail.push_many([*["hay"] * 150, "needle", *["hay"] * 70, "needle"])
     start = viewer.get(of("mail") + "?q=needle")
     assert items(start) == []
-    assert "None of them contains the text." in text(start)
-    assert "100 items were looked at." in text(start)
-    assert "Go on from there" in text(start)
+    assert "None of these items contains the text." in text(start)
+    assert "Searched 100 items." in text(start)
+    assert "Search more items" in text(start)
     second = viewer.get(of("mail") + following(start))
     assert numbers(second) == ["151"]
     third = viewer.get(of("mail") + following(second))
@@ -362,8 +362,8 @@ def test_what_is_no_choice_is_not_repeated(viewer, name):
     """It may be long, and may turn the text beside it round."""
     response = viewer.get(of("mail"), {name: "\u202eWRONG" + "x" * 3_000})
     assert response.status_code == 400
-    assert "This is none of the choices." in text(response)
-    error = text(response).partition("This cannot be shown.")[2]
+    assert "This is not one of the choices." in text(response)
+    error = text(response).partition("Please correct the errors below.")[2]
     assert "xxxx" not in error.partition("</form>")[0]
     assert "\u202e" not in error.partition("</form>")[0]
 

@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-from fdbqueue.pages import queues as pages_queues
+from fdbqueue.pages import queue_list
+from fdbqueue.pages.queue_columns import rates
+from fdbqueue.service.storage.counts import Minute
 from tests.pages.addresses import LIST, following, of, text
 
 DASH = "\N{EN DASH}"
@@ -56,7 +58,7 @@ def test_a_row_says_how_many_items_there_are_in_each_state(viewer, queue):
     assert counts == ["priority", "2", "2", "1", "1"]
     assert found["oldest"] == "less than a minute ago"
     assert float(found["pushes"]) > float(found["pops"]) > 0
-    assert "Depth an hour ago 0, now 6, at most 6" in found["depth"]
+    assert "Depth: 0 an hour ago, 6 now, 6 at the highest" in found["depth"]
 
 
 def test_an_empty_queue_has_no_age(viewer):
@@ -110,12 +112,12 @@ def test_a_header_sorts_by_its_column_and_says_so(viewer):
 def test_the_list_is_filtered_by_name(viewer):
     """By a part of the name, in capitals or not."""
     assert names(viewer.get(LIST + "?q=AI")) == ["mail", "pairs"]
-    assert "No queue has such a name." in text(viewer.get(LIST + "?q=zzz"))
+    assert "No queue name contains this text." in text(viewer.get(LIST + "?q=zzz"))
 
 
 def test_many_queues_are_listed_on_several_pages(viewer, queue, monkeypatch):
     """No queue is left out, none is shown twice, and the order is that of all."""
-    monkeypatch.setattr(pages_queues, "QUEUES_PER_PAGE", 10)
+    monkeypatch.setattr(queue_list, "QUEUES_PER_PAGE", 10)
     for number in range(20):
         queue(f"user-{number:02}").push_many(range(number + 1))
     pages = [names(page) for page in walk(viewer, "?sort=-ready")]
@@ -127,7 +129,7 @@ def test_many_queues_are_listed_on_several_pages(viewer, queue, monkeypatch):
 
 def test_the_list_says_when_it_did_not_look_at_all_queues(viewer, queue, monkeypatch):
     """So many are looked at and sorted; a link goes on behind them."""
-    monkeypatch.setattr(pages_queues, "LOOKED_AT", 3)
+    monkeypatch.setattr(queue_list, "LOOKED_AT", 3)
     response = viewer.get(LIST)
     assert names(response) == ["mail", "pairs", "quakes"]
     (address,) = re.findall(r'id="further" href="([^"]+)"', text(response))
@@ -141,7 +143,7 @@ def test_a_bad_parameter_is_pointed_out_in_the_list(viewer, query):
     """400 in the frame, and no rows."""
     response = viewer.get(f"{LIST}?{query}")
     assert response.status_code == 400
-    assert "This cannot be shown." in text(response)
+    assert "Please correct the errors below." in text(response)
     assert names(response) == []
 
 
@@ -155,10 +157,9 @@ def test_rates_are_means_up_to_this_moment():
     """Over whole minutes and the part of the present one that is over."""
     now = datetime.datetime.now(datetime.timezone.utc)
     minutes = [
-        pages_queues.Minute(now - datetime.timedelta(seconds=30 + 60 * back), 9, 3)
-        for back in range(60)
+        Minute(now - datetime.timedelta(seconds=30 + 60 * back), 9, 3) for back in range(60)
     ][::-1]
-    pushes, pops = pages_queues.rates(minutes)
+    pushes, pops = rates(minutes)
     assert pushes == pytest.approx(9 * 5 / 4.5, rel=0.01)
     assert pops == pytest.approx(3 * 5 / 4.5, rel=0.01)
 

@@ -136,30 +136,30 @@ def test_a_long_text_is_clipped_in_the_tree_and_whole_below(viewer, queue):
     markup = tree_of(response)
     assert "x" * 999 + "…" in markup
     assert "x" * 1_001 not in markup
-    assert "90,002 characters, the whole is in the text below" in markup
+    assert "90,002 characters; see the text below" in markup
     assert json.loads(shown(response)) == {"text": "x" * 90_000}
 
 
 def test_more_members_than_are_shown_are_counted(viewer, queue):
     """The tree ends, and says how much is left."""
     markup = tree_of(viewer.get(of("mail", queue("mail").push(list(range(5_000))))))
-    assert "4,001 more: see the text below." in markup
+    assert "4,001 more; see the text below." in markup
 
 
 def test_a_text_beyond_all_bounds_is_cut(viewer, queue, monkeypatch):
     """And says that it is."""
-    monkeypatch.setattr("fdbqueue.pages.previews.TEXT_CHARACTERS", 50)
+    monkeypatch.setattr("fdbqueue.pages.text.TEXT_CHARACTERS", 50)
     response = viewer.get(of("mail", queue("mail").push("x" * 100)))
     assert len(shown(response)) == 50
-    assert "These are the first 50 of 102 characters." in main(response)
+    assert "Showing the first 50 of 102 characters." in main(response)
 
 
 def test_bytes_beyond_all_bounds_are_cut(viewer, queue, monkeypatch):
     """And say that they are."""
-    monkeypatch.setattr("fdbqueue.pages.previews.DUMPED_BYTES", 32)
+    monkeypatch.setattr("fdbqueue.pages.text.DUMPED_BYTES", 32)
     response = viewer.get(of("raw", queue("raw").push(b"x" * 100)))
     assert len(shown(response).splitlines()) == 2
-    assert "These are the first 32 of 100 bytes." in main(response)
+    assert "Showing the first 32 of 100 bytes." in main(response)
 
 
 def test_an_item_leads_to_its_neighbours(viewer, queue):
@@ -169,11 +169,11 @@ def test_an_item_leads_to_its_neighbours(viewer, queue):
     response = viewer.get(of("tickets", two))
     assert f'rel="prev" href="{of("tickets", one)}"' in text(response)
     assert f'rel="next" href="{of("tickets", three)}"' in text(response)
-    assert "None before" in main(viewer.get(of("tickets", one)))
-    assert "None behind" in main(viewer.get(of("tickets", three)))
+    assert "No previous item" in main(viewer.get(of("tickets", one)))
+    assert "No next item" in main(viewer.get(of("tickets", three)))
     alone = main(viewer.get(of("tickets", hidden)))
-    assert "None before" in alone
-    assert "None behind" in alone
+    assert "No previous item" in alone
+    assert "No next item" in alone
 
 
 KEY_ENDS = [bytes(range(start, start + 20)) for start in range(0, 240, 20)] + [
@@ -191,7 +191,7 @@ def test_an_items_key_is_shown(viewer, queue, end):
     run(tickets.database, lambda tr: tr.set(key, fdb.tuple.pack(('"x"',))))
     (item,) = tickets.page().items
     cells = re.findall(r'<bdi dir="ltr"><code>(.*?)</code>', text(viewer.get(of("tickets", item))))
-    as_tuple, for_fdbcli = map(html.unescape, cells)
+    _, as_tuple, for_fdbcli = map(html.unescape, cells)
     assert ast.literal_eval(as_tuple) == fdb.tuple.unpack(key)
     assert re.fullmatch(r'([^\\";\s]|\\x[0-9a-f]{2})+', for_fdbcli)  # others mean something there
     unescaped = re.sub(r"\\x(..)", lambda found: chr(int(found[1], 16)), for_fdbcli)
@@ -215,7 +215,7 @@ def test_a_preview_is_about_a_hundred_characters(viewer, queue):
     assert re.search(r"<code>(.*?)</code>", markup.partition('items-caption">')[2])[1] == (
         "&quot;" + "x" * 99 + "…"
     )
-    assert "(clipped)" in markup
+    assert "(shortened)" in markup
 
 
 def test_a_page_of_the_largest_values_is_small(viewer, queue):

@@ -1,6 +1,6 @@
 "use strict";
-// What htmx does not do by itself: say that a refresh failed, keep what a reader has opened
-// and where they scrolled to, and copy. Without it the pages show the same.
+// What htmx does not do: report that a refresh failed, keep tables open and scrolled as the reader
+// left them, and copy a value. Without this script the pages show the same.
 (() => {
   const parts = () => [...document.querySelectorAll("#fdbqueue-figures, #fdbqueue-live")];
   const status = () => document.getElementById("fdbqueue-status");
@@ -51,15 +51,15 @@
     return document.hidden || (isSelecting && parts().some((p) => p.contains(selection.anchorNode)));
   }
 
-  // A hidden page asks for nothing, and one who selects text is left alone.
+  // No refresh while the page is hidden or text in it is being selected.
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (isBusy()) {
       event.preventDefault();
     }
   });
 
-  // On the body: the helper that django-htmx adds while debugging listens on the document,
-  // and would put an error page in place of this one.
+  // On the body, because the helper that django-htmx adds while debugging listens on the document
+  // and would replace this page with an error page.
   document.addEventListener("DOMContentLoaded", () => {
     document.body.addEventListener("htmx:beforeOnLoad", (event) => {
       const { xhr } = event.detail;

@@ -1,4 +1,4 @@
-"""Make the demo project ready: a user who may do everything, and earthquakes to pop."""
+"""Prepare the demo project: a user with all permissions, and a queue of earthquakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **__: Any) -> None:
         if not settings.DEBUG:
-            raise CommandError("The demo user has a known password: only with DEBUG on.")
+            raise CommandError("The demo user has a known password. Run this only with DEBUG on.")
         token = _create_user()
         quakes = fdbqueue.queue("quakes")
         if quakes.peek() is None:

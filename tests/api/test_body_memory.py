@@ -1,9 +1,10 @@
-"""The room that bodies have in a process: how much, in which order, and until when."""
+"""The memory that bodies may take in a process: how much, in which order, until when."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.api import media
-from fdbqueue.api.room import SMALL_BYTES, Room
+from fdbqueue.api.body_memory import SMALL_BYTES, BodyMemory
 from fdbqueue.exceptions import DeadlineExceeded
 from tests.api.test_waiting import Waiting, waiting_requests
 from tests.engines.children import wait_until
@@ -28,56 +29,76 @@ def client(root: Callable[[], APIClient], queues: service.Catalog) -> APIClient:
     return root()
 
 
-def in_line(room: Room) -> int:
-    """Return how many wait for room."""
-    return len(room._line)
+def in_line(memory: BodyMemory) -> int:
+    """Return how many wait for memory."""
+    return len(memory._line)
 
 
 def large(**body: Any) -> str:
-    """Return a body that needs room, whatever is in it."""
+    """Return a body that needs memory, whatever is in it."""
     return json.dumps(body) + " " * SMALL_BYTES
 
 
 def test_what_fits_together_goes_together() -> None:
     """Up to the last byte; what is longer than all of it has it alone."""
-    room = Room()
+    memory = BodyMemory()
     with contextlib.ExitStack() as held:
         for size in (50_000, 30_000, 20_001):
             with pytest.raises(DeadlineExceeded) if size == 20_001 else contextlib.nullcontext():
-                held.enter_context(room.taken(size, LIMIT, 0))
+                held.enter_context(memory.reserved(size, LIMIT, 0))
         with pytest.raises(DeadlineExceeded):
-            held.enter_context(room.taken(10 * LIMIT, LIMIT, 0))
-    with room.taken(10 * LIMIT, LIMIT, 0), pytest.raises(DeadlineExceeded):
-        held.enter_context(room.taken(SMALL_BYTES + 1, LIMIT, 0))
+            held.enter_context(memory.reserved(10 * LIMIT, LIMIT, 0))
+    with memory.reserved(10 * LIMIT, LIMIT, 0), pytest.raises(DeadlineExceeded):
+        held.enter_context(memory.reserved(SMALL_BYTES + 1, LIMIT, 0))
 
 
 def test_small_bodies_do_not_wait() -> None:
     """Not even where there is no room."""
-    room = Room()
-    with room.taken(LIMIT, LIMIT, 0), room.taken(SMALL_BYTES, LIMIT, 0):
+    memory = BodyMemory()
+    with memory.reserved(LIMIT, LIMIT, 0), memory.reserved(SMALL_BYTES, LIMIT, 0):
         pass
 
 
 def test_those_who_wait_have_their_turns_in_order() -> None:
     """A large body is not passed by small ones for ever; one that gives up lets the next go on."""
-    room, order, sizes = Room(), [], [LIMIT, 30_000, 90_000, 30_000]
+    memory, order, sizes = BodyMemory(), [], [LIMIT, 30_000, 90_000, 30_000]
 
     def take(number: int) -> None:
-        with room.taken(sizes[number], LIMIT, LONG):
+        with memory.reserved(sizes[number], LIMIT, LONG):
             order.append(number)
 
     with ThreadPoolExecutor(len(sizes)) as pool:
-        with room.taken(30_000, LIMIT, 0):
+        with memory.reserved(30_000, LIMIT, 0):
             done = []
             for number in range(len(sizes)):
                 done.append(pool.submit(take, number))
-                wait_until(lambda number=number: in_line(room) == number + 1)
-            with pytest.raises(DeadlineExceeded), room.taken(30_000, LIMIT, 0):
+                wait_until(lambda number=number: in_line(memory) == number + 1)
+            with pytest.raises(DeadlineExceeded), memory.reserved(30_000, LIMIT, 0):
                 pass
             assert order == []
         for one in done:
             one.result(LONG)
     assert order == [0, 1, 2, 3]
+
+
+def test_an_interrupted_wait_leaves_nothing_behind() -> None:
+    """A signal handler that raises in the main thread: neither the wait nor its lock stays."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    memory = BodyMemory()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with memory.reserved(LIMIT, LIMIT, 0):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt), memory.reserved(LIMIT, LIMIT, LONG):
+                pass
+            assert in_line(memory) == 0
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with memory.reserved(LIMIT, LIMIT, 0):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -95,21 +116,21 @@ def test_those_who_wait_have_their_turns_in_order() -> None:
         ("/api/queues/mail/extend/", {"lease": "x"}, 400),
     ],
 )
-def test_a_request_leaves_no_room_taken(
+def test_a_request_leaves_no_memory_reserved(
     client: APIClient, path: str, body: Any, status: int
 ) -> None:
     """Whatever became of it, and also where its body is no JSON."""
     for text, expected in ((large(**body), status), (large(**body) + "}", 400)):
         assert client.post(path, text, content_type="application/json").status_code == expected
-        assert media._room._used_bytes == 0
+        assert media._body_memory._used_bytes == 0
 
 
-def test_a_push_waits_for_room_and_is_refused_in_time(
+def test_a_push_waits_for_memory_and_is_refused_in_time(
     client: APIClient, queues: service.Catalog, allow: Callable[..., None]
 ) -> None:
     """Nothing was changed then, and a small push is made meanwhile."""
     allow(TIMEOUT_SECONDS=0.1, MAX_BODY_BYTES=LIMIT)
-    with media._room.taken(LIMIT, LIMIT, 0):
+    with media._body_memory.reserved(LIMIT, LIMIT, 0):
         refused = client.post(PUSH, large(value=1), content_type="application/json")
         assert (refused.status_code, refused.json()["code"]) == (503, "deadline_exceeded")
         assert "Retry-After" in refused
@@ -120,11 +141,11 @@ def test_a_push_waits_for_room_and_is_refused_in_time(
 
 
 @pytest.mark.parametrize("verb", ["pop", "lease"])
-def test_a_wait_for_items_takes_no_room(client: APIClient, verb: str) -> None:
-    """However long its body is: other bodies have the room meanwhile."""
+def test_a_wait_for_items_reserves_no_memory(client: APIClient, verb: str) -> None:
+    """However long its body is: other bodies have it meanwhile."""
     body = large(wait=20)
     waiting = Waiting(client, f"/api/queues/mail/{verb}/", body, content_type="application/json")
     wait_until(lambda: waiting_requests("mail"))
-    assert media._room._used_bytes == 0
+    assert media._body_memory._used_bytes == 0
     assert client.post(PUSH, large(value=1), content_type="application/json").status_code == 201
     assert [item["value"] for item in waiting.response().json()["items"]] == [1]

@@ -1,24 +1,26 @@
-"""Where the pages are mounted: in an admin site, or as plain views. It decides who may look."""
+"""Where the pages are: in an admin site, or as plain views. The site says who may view them."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
 
-from fdbqueue import access
+from fdbqueue import access, conf, models
 from fdbqueue.exceptions import ConfigurationError
-from fdbqueue.models import Queue
-from fdbqueue.pages.entry import may_enter
+
+#: The admin's index asks about at most this many queues.
+_ASKED_ABOUT = 100
 
 
 class Addresses:
-    """The addresses of the pages, as they are mounted.
+    """The addresses of the pages in their site.
 
     Args:
-        names: What the URLs of the list, of a queue and of an item are called.
+        names: The names of the URLs of the list, of a queue and of an item.
         current_app: The instance namespace.
     """
 
@@ -39,19 +41,19 @@ class Addresses:
         return reverse(self._item, args=[name, item_id], current_app=self._current_app)
 
 
-class PlainMount:
+class PlainSite:
     """The pages as plain views: ``include("fdbqueue.urls")``."""
 
     #: The template that the pages extend.
     frame = "fdbqueue/base.html"
 
     def may_view(self, request: HttpRequest, name: str | None) -> bool:
-        """Tell whether a user may look into a queue, or for None whether into any."""
+        """Tell whether a user may view a queue, or with None, whether to offer the pages."""
         user = getattr(request, "user", None)
         return may_enter(user) if name is None else access.may(user, access.VIEW, name)
 
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:
-        """Return where one who may not look is sent, None for 403."""
+        """Return the redirect for a user who may not view a page, None for 403."""
         user = getattr(request, "user", None)
         if user is None or user.is_authenticated:
             return None
@@ -64,16 +66,16 @@ class PlainMount:
         names = ("fdbqueue:queues", "fdbqueue:queue", "fdbqueue:item")
         return Addresses(names, namespace)
 
-    def context(self, request: HttpRequest) -> dict[str, Any]:  # noqa: ARG002  # nothing of it
+    def context(self, request: HttpRequest) -> dict[str, Any]:  # noqa: ARG002  # unused here
         """Return what the frame needs."""
         return {}
 
 
-class AdminMount(PlainMount):
-    """The pages in an admin site; its ModelAdmin says who may look.
+class AdminSite(PlainSite):
+    """The pages in an admin site; its ModelAdmin says who may view them.
 
     Args:
-        model_admin: The ModelAdmin that mounts them.
+        model_admin: The ModelAdmin of the pages.
     """
 
     frame = "admin/fdbqueue/queue/base.html"
@@ -84,11 +86,11 @@ class AdminMount(PlainMount):
 
     def may_view(self, request: HttpRequest, name: str | None) -> bool:
         """Ask the ModelAdmin about a queue, or for None about the pages."""
-        queue = None if name is None else Queue(name=name)
+        queue = None if name is None else models.Queue(name=name)
         return bool(self._model_admin.has_view_permission(request, queue))
 
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:  # noqa: ARG002  # never
-        """Return None: the admin site has sent to its login who is not logged in."""
+        """Return None: the admin site has already sent anonymous users to its login."""
         return None
 
     def addresses(self, request: HttpRequest) -> Addresses:  # noqa: ARG002  # the site's
@@ -105,11 +107,28 @@ class AdminMount(PlainMount):
         return {**self._site.each_context(request), "opts": self._model_admin.opts}
 
 
-def may_view_in_admin(user: Any, queue: Queue | None) -> bool:
-    """Tell whether a user may look into a queue, or for None whether the admin shows the entry.
+def may_enter(user: Any) -> bool:
+    """Tell whether a user may view all queues, or one that the setting names.
 
-    With a setting that is wrong the users' general permission decides, so that the admin's
-    other pages are untouched and ours can say what is wrong.
+    This is asked for the admin's index, so it reads no queue. A user who may view only queues
+    that exist by a pattern has to know their addresses.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    if access.may_in_general(user, access.VIEW):
+        return True
+    if not user or not user.is_authenticated:
+        return False
+    names = itertools.islice(conf.catalog().plain_names(), _ASKED_ABOUT)
+    return any(access.may(user, access.VIEW, name) for name in names)
+
+
+def may_view_in_admin(user: Any, queue: models.Queue | None) -> bool:
+    """Tell whether a user may view a queue, or with None, whether the admin's index has an entry.
+
+    If the setting is wrong, the general permission decides, so that the admin's other pages
+    work and these can say what is wrong.
     """
     try:
         return may_enter(user) if queue is None else access.may(user, access.VIEW, queue.name)

@@ -1,11 +1,11 @@
-"""Refreshing: the parts that htmx asks for, and the choice of how often."""
+"""Auto-refresh: the parts that htmx requests, and the choice of how often."""
 
 from __future__ import annotations
 
 import pytest
 from django.test import modify_settings
 
-from fdbqueue.pages.live import HEADER
+from fdbqueue.pages.refresh import HEADER
 from tests.pages.addresses import LIST, items, of, text
 
 PART = {"HX-Request": "true"}
@@ -43,14 +43,14 @@ def test_a_page_asks_for_itself_every_few_seconds(viewer, address):
 
 
 @pytest.mark.parametrize("address", [LIST, of("mail")])
-def test_refreshing_is_paused_by_a_link(viewer, address):
-    """A paused page asks for nothing; the links of the page keep it paused."""
+def test_refreshing_is_switched_off_by_a_link(viewer, address):
+    """The page then asks for nothing, and its links keep it off."""
     markup = text(viewer.get(address + "?q=a"))
-    assert 'href="?q=a&amp;refresh=0">pause</a>' in markup
-    paused = text(viewer.get(address + "?q=a&refresh=0"))
-    assert "hx-get" not in paused
-    assert 'aria-current="true">paused</a>' in paused
-    assert '<input type="hidden" name="refresh" value="0"' in paused
+    assert 'href="?q=a&amp;refresh=0">off</a>' in markup
+    still = text(viewer.get(address + "?q=a&refresh=0"))
+    assert "hx-get" not in still
+    assert 'aria-current="true">off</a>' in still
+    assert '<input type="hidden" name="refresh" value="0"' in still
 
 
 @pytest.mark.parametrize("address", [LIST, of("mail")])
@@ -62,7 +62,7 @@ def test_without_django_htmx_a_page_is_the_same(viewer, queue, address):
     assert response.status_code == 200
     assert "htmx-2" not in text(response)
     assert "hx-get" not in text(response)
-    assert f'<a href="{address}?refresh=2">Refresh</a>' in text(response)
+    assert f'<a href="{address}?refresh=2">Refresh now</a>' in text(response)
 
 
 def test_a_page_that_cannot_be_made_is_no_part(viewer, queue):
@@ -85,4 +85,4 @@ def test_there_is_a_place_to_say_that_a_refresh_failed(viewer):
     """One that screen readers announce, with the words in the page's language."""
     markup = text(viewer.get(LIST))
     assert 'role="status" aria-live="polite"' in markup
-    assert "The page could not be refreshed" in markup
+    assert "Refresh failed" in markup

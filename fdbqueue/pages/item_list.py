@@ -1,39 +1,44 @@
-"""One page of a queue's items, in either direction, filtered or not, and where to go from it.
+"""The items on the page of a queue: paged in both directions, filtered, and searched.
 
 A position is the id of an item: a place in this queue that stays where it is while others
-push and pop, whether or not the item is still there. Ids need no signature: the page shows
-them anyway, the service takes none that is no place of this queue, and who may look into
-the queue is asked first.
+push and pop, whether or not the item is still there. Ids are not signed: the page shows
+them anyway, the service refuses those that are not a place of this queue, and the permission
+to view the queue is checked first.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fdbqueue.pages.columns import cells
 from fdbqueue.pages.forms import ItemsForm
-from fdbqueue.pages.searching import contains
-from fdbqueue.service.items import Item
+from fdbqueue.pages.item_columns import COLUMNS, ItemRow, shown
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.text import visible
+from fdbqueue.service.items import Item, Undecodable
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.tools.scan import Scan, scan
 
-#: A search looks at so many items before it asks whether to go on.
+#: A search looks at this many items before it asks whether to go on.
 LOOKED_AT = 2_000
 _OTHER_END = {"min": "max", "max": "min"}
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """The items of a page.
+class ItemList:
+    """One page of a queue's items, and the addresses of the pages around it.
 
     Attributes:
         items: The items, each with its number, counted along the pages from the first on.
         looked_at: How many items were looked at.
         start: The number of the first of these.
-        previous: The query string of the page before, None on the first and on one where
-            nothing is left.
-        following: That of the page behind, None on the last.
-        first: That of the first page, None on it.
+        previous: The address of the page before, None on the first page and on an empty one.
+        following: The address of the page after, None on the last page.
+        first: The address of the first page, None on that page.
     """
 
     items: list[tuple[int, Item]]
@@ -49,11 +54,11 @@ class Window:
         return self.start + self.looked_at - 1
 
 
-def window(queue: Queue, form: ItemsForm, tr: Any) -> Window:
-    """Read the page that a valid form asks for.
+def read(queue: Queue, form: ItemsForm, tr: Any) -> ItemList:
+    """Read the page of items that a valid form asks for.
 
     Raises:
-        InvalidInput: A position is none of this queue.
+        InvalidInput: A position is not one of this queue.
     """
     before = form.cleaned_data["before"]
     if before:
@@ -63,6 +68,47 @@ def window(queue: Queue, form: ItemsForm, tr: Any) -> Window:
         # the beginning is reached: show the whole first page, not the piece before an item
     after = None if before else form.cleaned_data["after"] or None
     return _forward(form, _scan(queue, form, tr, after=after), after)
+
+
+def context(queue: Queue, form: ItemsForm, found: ItemList, addresses: Addresses) -> dict[str, Any]:
+    """Return what the template shows of a page of items."""
+    columns = shown(COLUMNS, queue, form.cleaned_data["state"])
+    rows = [
+        ItemRow(item, queue, position, addresses.item(queue.name, item.id))
+        for position, item in found.items
+    ]
+    return {
+        "columns": columns,
+        "rows": [cells(columns, row) for row in rows],
+        "items": found,
+        "searched": form.cleaned_data["q"],
+    }
+
+
+def contains(wanted: str, codec: str) -> Callable[[Item], bool]:
+    """Return a function that tells whether an item's value contains a text, ignoring case."""
+    if not wanted:
+        return lambda _item: True
+    folded = _visible(wanted).casefold()
+    return lambda item: folded in _visible(_text(item.value, codec)).casefold()
+
+
+def _visible(text: str) -> str:
+    """Return what :func:`visible` does, fast for megabytes that are not printable."""
+    if text.isprintable():
+        return text
+    return text.translate({ord(c): visible(c) for c in set(text) if not c.isprintable()})
+
+
+def _text(value: Any, codec: str) -> str:
+    if isinstance(value, Undecodable):
+        value = value.raw
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    try:
+        return _ENCODE(value) if codec == "json" else repr(value)
+    except RecursionError:
+        return ""
 
 
 def _scan(
@@ -82,14 +128,14 @@ def _scan(
     )
 
 
-def _forward(form: ItemsForm, found: Scan, after: str | None) -> Window:
+def _forward(form: ItemsForm, found: Scan, after: str | None) -> ItemList:
     start = form.cleaned_data["start"] if after else 1
     following = previous = None
     if found.cursor is not None:
         following = form.items_address(after=found.cursor, start=start + found.looked_at)
     if after is not None and found.first is not None:  # "before" would pass by ``after`` itself
         previous = form.items_address(before=found.first, start=start)
-    return Window(
+    return ItemList(
         items=[(start + passed, item) for passed, item in found.found],
         looked_at=found.looked_at,
         start=start,
@@ -99,12 +145,12 @@ def _forward(form: ItemsForm, found: Scan, after: str | None) -> Window:
     )
 
 
-def _backward(form: ItemsForm, found: Scan) -> Window:
+def _backward(form: ItemsForm, found: Scan) -> ItemList:
     assert found.first is not None
     behind = form.cleaned_data["start"]  # the number of the item that this page is before
     start = max(1, behind - found.looked_at)
     last = start + found.looked_at - 1
-    return Window(
+    return ItemList(
         items=[(last - passed, item) for passed, item in reversed(found.found)],
         looked_at=found.looked_at,
         start=start,

@@ -1,9 +1,9 @@
-"""Show what is in a queue without trusting it.
+"""Values, keys, numbers and times as text that is safe to show.
 
-Values come from anyone who may push. Their text is made of printable characters alone:
-control characters, direction marks and lone surrogates are shown as JSON escapes, so that
-they can neither hide nor reorder what stands beside them. Escaping for HTML is left to
-the templates. No text is longer than a stated number of characters.
+Values come from anyone who may push, so they are not trusted. Their text consists of printable
+characters: control characters, direction marks and lone surrogates are shown as JSON escapes, so
+that they can neither hide nor reorder the text beside them. The templates escape it for HTML.
+No text is longer than a stated number of characters.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from __future__ import annotations
 import datetime
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.utils.formats import number_format
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
-from fdbqueue.pages.numbers import grouped
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Undecodable
 from fdbqueue.service.queues import Queue
 
 #: A preview is clipped here.
 PREVIEW_CHARACTERS = 100
-#: JSON that would be longer once indented is shown in one piece: deep nesting makes a
-#: value of 100 kB hundreds of megabytes of indentation.
+#: JSON that would be longer than this once indented is not indented: deep nesting turns a
+#: value of 100 kB into hundreds of megabytes of spaces.
 INDENTED_CHARACTERS = 400_000
 
 #: No text on an item's page is longer than this.
 TEXT_CHARACTERS = 500_000
-#: No more bytes are dumped than these: as many as FoundationDB stores under one key.
+#: At most this many bytes are dumped: as many as FoundationDB stores under one key.
 DUMPED_BYTES = 100_000
 
 _HEX_COLUMNS = 16
-#: They quote, end a command, and escape.
+#: Signs that quote, end a command, or escape in fdbcli.
 _FDBCLI_SIGNS = b'";\\'
 #: Room for every 64-bit integer and every float; a foreign writer's may have 600 digits.
 _NUMBER_CHARACTERS = 30
@@ -43,6 +43,13 @@ _KEPT = frozenset("\n\u3000\u200c\u200d")
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _INDENTED = json.JSONEncoder(ensure_ascii=False, indent=2)
+
+
+class Moment(NamedTuple):
+    """A moment, and how long ago or in how long that is, in words."""
+
+    at: datetime.datetime
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +63,9 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A value: its text, what kind of text that is, and why it cannot be read.
+    """A value: its text, what kind of text that is, and why it cannot be decoded.
 
-    ``cut`` says how much of it the text is, empty where it is all.
+    ``cut`` says how much of the value the text shows; it is empty where that is all of it.
     """
 
     text: str
@@ -69,7 +76,7 @@ class Shown:
 
 
 def preview(value: Any, codec: str) -> Preview:
-    """Return the beginning of a value, at no more cost than that of its beginning."""
+    """Return the beginning of a value; the rest of it costs nothing."""
     if isinstance(value, Undecodable):
         return Preview(*clip(repr(value.raw[: PREVIEW_CHARACTERS + 1])), decodable=False)
     return Preview(*clip(_beginning(value, codec)), decodable=True)
@@ -86,13 +93,13 @@ def show(value: Any, codec: str) -> Shown:
             return _texted(_indented(value), _("JSON"))
         return _texted(repr(value), _("Python"))
     except RecursionError:
-        return Shown("", _("JSON"), _("It is nested too deeply to be shown."))
+        return Shown("", _("JSON"), _("This value is nested too deeply to show."))
 
 
 def _dumped(data: bytes, problem: str = "") -> Shown:
     cut = ""
     if len(data) > DUMPED_BYTES:
-        cut = _("These are the first %(shown)s of %(all)s bytes.") % {
+        cut = _("Showing the first %(shown)s of %(all)s bytes.") % {
             "shown": grouped(DUMPED_BYTES),
             "all": grouped(len(data)),
         }
@@ -102,15 +109,27 @@ def _dumped(data: bytes, problem: str = "") -> Shown:
 def _texted(text: str, form: str) -> Shown:
     cut = ""
     if len(text) > TEXT_CHARACTERS:
-        cut = _("These are the first %(shown)s of %(all)s characters.") % {
+        cut = _("Showing the first %(shown)s of %(all)s characters.") % {
             "shown": grouped(TEXT_CHARACTERS),
             "all": grouped(len(text)),
         }
     return Shown(visible(text[:TEXT_CHARACTERS]), form, cut=cut)
 
 
+def grouped(value: int) -> str:
+    """Return an integer, exactly, with the language's marks between thousands."""
+    return str(number_format(value, use_l10n=True, force_grouping=True))
+
+
+def mean(value: float) -> str:
+    """Return a mean: in whole numbers from ten on, with one decimal below."""
+    if value == int(value) or value >= 9.95:
+        return grouped(round(value))
+    return str(number_format(round(value, 1), decimal_pos=1, use_l10n=True))
+
+
 def number(value: float) -> str:
-    """Return a number exactly, in no locale's writing; clipped only beyond 64 bits."""
+    """Return a number exactly, the same in all languages; clipped only beyond 64 bits."""
     text = str(value)
     return text if len(text) <= _NUMBER_CHARACTERS else text[:_NUMBER_CHARACTERS] + "…"
 
@@ -146,23 +165,23 @@ def age(moment: datetime.datetime) -> str:
 
 
 def ahead(moment: datetime.datetime) -> str:
-    """Return in how long a moment comes, in words."""
+    """Return how long it is until a moment at which a lease or a delay ends, in words."""
     now = datetime.datetime.now(datetime.timezone.utc)
     seconds = (moment - now).total_seconds()
     if seconds <= 0:
-        return _("over: it comes back when somebody consumes")
+        return _("expired; returns at the next pop or lease")
     if seconds < 60:
         return _("in less than a minute")
     return _("in %(time)s") % {"time": timesince(now, moment, depth=1)}
 
 
 def subspace(queue: Queue) -> str:
-    """Return the tuple of a queue's subspace, or its bytes where it is no tuple."""
+    """Return the tuple of a queue's subspace, or its bytes if they are not a tuple."""
     return key_text(queue.subspace.key())
 
 
 def key_text(key: bytes) -> str:
-    """Return the tuple that a key is, or its bytes where it is none."""
+    """Return the tuple that a key encodes, or its bytes if they are not a tuple."""
     try:
         return visible(repr(tuples.unpack(key)))
     except ValueError:
@@ -170,7 +189,7 @@ def key_text(key: bytes) -> str:
 
 
 def key_escaped(key: bytes) -> str:
-    r"""Return a key as fdbcli takes it: what is not ASCII, or has a meaning there, as ``\xff``."""
+    r"""Return a key as fdbcli reads it: bytes that it cannot read as they are become ``\xff``."""
     plain = (chr(b) if 32 < b < 127 and b not in _FDBCLI_SIGNS else f"\\x{b:02x}" for b in key)
     return "".join(plain)
 

@@ -1,8 +1,7 @@
 """JSON as markup: highlighted, and collapsible by ``<details>``, which needs no script.
 
-Only :func:`tree` makes markup of values, and escapes every text in it. What it makes is
-bounded, whatever the value: so many nodes, so many levels, so many characters of a text.
-The whole value is shown as text beside it.
+Only this module turns values into markup; it escapes every text. The markup is bounded in nodes,
+levels and characters of a text, whatever the value. The page shows the whole value as text below.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from fdbqueue.pages.numbers import grouped
-from fdbqueue.pages.previews import visible
+from fdbqueue.pages.text import grouped, visible
 
-#: So many values are shown.
+#: At most this many values are shown.
 NODES = 1_000
 #: A browser's parser flattens what is nested more than 512 elements deep.
 LEVELS = 100
-#: So many characters of a text or of a number are shown.
+#: At most this many characters of a text or of a number are shown.
 TEXT_CHARACTERS = 1_000
-#: What is deeper than this is folded at first.
+#: Values deeper than this are folded at first.
 _OPEN_LEVELS = 4
-#: So are lists and objects of more members.
+#: Lists and objects with more members are folded, too.
 _OPEN_MEMBERS = 50
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -38,7 +36,7 @@ def tree(value: Any) -> SafeString:
 
 
 class _Tree:
-    """Makes the markup of one value, and counts what it has shown."""
+    """Makes the markup of one value, and counts the nodes."""
 
     def __init__(self) -> None:
         self._left = NODES
@@ -72,13 +70,13 @@ class _Tree:
 
     def _members(self, value: Any, level: int) -> SafeString:
         if level > LEVELS:
-            return _note(_("Nested deeper than is shown here: see the text below."))
+            return _note(_("Nested too deeply to show here; see the text below."))
         pairs = value.items() if isinstance(value, dict) else ((None, v) for v in value)
         parts: list[SafeString] = []
         for key, member in pairs:
             if self._left <= 0:
                 rest = grouped(len(value) - len(parts))
-                parts.append(_note(_("%(count)s more: see the text below.") % {"count": rest}))
+                parts.append(_note(_("%(count)s more; see the text below.") % {"count": rest}))
                 break
             parts.append(self.node(member, _key(key), level))
         return format_html_join("", "{}", ((part,) for part in parts))
@@ -97,7 +95,7 @@ def _scalar(value: Any) -> SafeString:
     shown = format_html('<span class="fdbqueue-{}">{}</span>', kind, _clipped(text))
     if whole:
         return shown
-    size = _("%(count)s characters, the whole is in the text below") % {"count": grouped(len(text))}
+    size = _("%(count)s characters; see the text below") % {"count": grouped(len(text))}
     return format_html('{} <span class="fdbqueue-size">({})</span>', shown, size)
 
 

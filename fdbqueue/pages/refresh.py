@@ -1,7 +1,7 @@
-"""Pages that refresh themselves: htmx asks for their live part again and again.
+"""Auto-refresh: htmx requests the live part of a page every few seconds.
 
-django-htmx ships the script. Where it is not among the installed apps, and where there is
-no JavaScript, a page shows the same and has a link to refresh it.
+django-htmx ships the script. Without it among the installed apps, or without JavaScript, a page
+shows the same and has a link to refresh it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from django.utils import timezone
 
 from fdbqueue.pages.forms import INTERVALS, PageForm
 
-#: Tells our script that an answer is the part it asked for: a login page is none.
+#: Tells the script that a response is the live part; a login page does not have it.
 HEADER = "X-Fdbqueue-Live"
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A choice of how often to refresh, 0 for never, and the address that makes it."""
+    """A choice of how often to refresh, 0 for never, and the address that sets it."""
 
     seconds: int
     address: str
@@ -28,25 +28,25 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class Refresh:
     """How a page refreshes itself.
 
-    ``seconds`` is 0 where it does not; ``intervals`` is empty where it cannot.
+    ``seconds`` is 0 if it does not; ``intervals`` is empty if it cannot.
     """
 
     seconds: int
     address: str
     intervals: tuple[Interval, ...]
-    #: When the page was made, in the time zone in use.
+    #: When the page was made.
     as_of: object
 
 
 def is_asked_for(request: HttpRequest) -> bool:
-    """Tell whether a request is htmx's, for the live part alone."""
+    """Tell whether htmx requests the live part only."""
     return request.headers.get("HX-Request") == "true"
 
 
-def of(request: HttpRequest, form: PageForm) -> Live:
+def refresh_of(request: HttpRequest, form: PageForm) -> Refresh:
     """Return how the page of a request refreshes itself."""
     is_possible = apps.is_installed("django_htmx")
     chosen = int(form.cleaned_data.get("refresh") or 0) if is_possible and form.is_valid() else 0
@@ -55,4 +55,4 @@ def of(request: HttpRequest, form: PageForm) -> Live:
     for seconds in INTERVALS if is_possible else ():
         query["refresh"] = str(seconds)
         intervals.append(Interval(seconds, "?" + query.urlencode(), seconds == chosen))
-    return Live(chosen, request.get_full_path(), tuple(intervals), timezone.now())
+    return Refresh(chosen, request.get_full_path(), tuple(intervals), timezone.now())

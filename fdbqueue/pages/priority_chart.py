@@ -1,4 +1,4 @@
-"""How many items are ready of which priorities: bars, in buckets where there are many."""
+"""The chart of ready items by priority: a bar for each priority, or for ranges of them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 
 from fdbqueue.pages.charts import Chart, bar_chart, nice_step
-from fdbqueue.pages.numbers import grouped
-from fdbqueue.pages.previews import number
+from fdbqueue.pages.text import grouped, number
 from fdbqueue.service.items import Priority
 from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
 
-#: The counts of so many priorities are read, from the lowest on.
+#: The counts of at most this many priorities are read, from the lowest on.
 LEVELS = 1_000
 #: The most bars.
 BARS = 20
-#: An integer of so many digits is a float, exactly.
+#: An integer with at most this many digits is exact as a float.
 _FLOAT_DIGITS = 15
 
 Level = tuple[Priority, int]
 
 
 class Bucket(NamedTuple):
-    """Some neighbouring priorities: the lowest and the highest in use, and how many items.
+    """Neighbouring priorities: the lowest and the highest in use, and the number of items.
 
-    ``tick`` is what the axis says: the lower bound of a range.
+    ``tick`` is the label on the axis: the lower bound of a range.
     """
 
     label: str
@@ -40,10 +39,10 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Priorities:
-    """The chart, the buckets it shows, and how many items are in none of them.
+    """The chart, its buckets, and the number of items that are not in any of them.
 
-    ``above`` counts those of higher priorities, which were not read, and ``left_out`` those
-    that a foreign writer gave a priority this queue takes none of.
+    ``above`` counts items of higher priorities, which were not read; ``left_out`` counts items
+    to which a foreign writer gave a priority that this queue does not accept.
     """
 
     chart: Chart
@@ -55,7 +54,7 @@ class Priorities:
 def priorities_of(
     levels: Sequence[Level], ready: int, kind: str | None, *, is_cut: bool
 ) -> Priorities | None:
-    """Return the bars of a queue, None where there are none.
+    """Return the bars of a queue, None if there are none.
 
     Args:
         levels: The lowest priorities with their counts, up to :data:`LEVELS`.
@@ -80,17 +79,17 @@ def priorities_of(
 
 
 def _is_own(level: Priority, kind: str | None) -> bool:
-    """Tell whether the queue itself takes a priority: foreign writers may store any."""
+    """Tell whether the queue accepts a priority: foreign writers may store others."""
     if kind == "int":
         return isinstance(level, int) and MIN_INTEGER <= level <= MAX_INTEGER
     return isinstance(level, float) and math.isfinite(level)
 
 
 def bucketed(levels: Sequence[Level]) -> list[Bucket]:
-    """Return a bucket for each priority, or where there are many for each round range.
+    """Return a bucket for each priority, or if there are many, for each round range.
 
-    Ranges are 1, 2 or 5 times a power of ten wide; one includes its lower bound alone.
-    Those without items are there too, so that the distances are right.
+    Ranges are 1, 2 or 5 times a power of ten wide; a range includes its lower bound only.
+    Empty ranges are included, so that distances on the axis are right.
     """
     if len(levels) <= BARS:
         names = [number(level) for level, _count in levels]
@@ -109,7 +108,7 @@ def bucketed(levels: Sequence[Level]) -> list[Bucket]:
 
 
 def _bucket(levels: list[Level], index: int, width: Priority) -> Bucket:
-    begin, end = index * width, (index + 1) * width  # a sum would not come back from infinity
+    begin, end = index * width, (index + 1) * width  # a sum would stay at infinity
     tick = _round(begin, width)
     label = _("%(low)s to below %(high)s") % {"low": tick, "high": _round(end, width)}
     if not levels:
@@ -119,7 +118,7 @@ def _bucket(levels: list[Level], index: int, width: Priority) -> Bucket:
 
 
 def _width(lowest: Priority, highest: Priority) -> Priority:
-    """Return the narrowest round width that makes no more than so many ranges."""
+    """Return the smallest round width that makes at most :data:`BARS` ranges."""
     rough = highest / BARS - lowest / BARS  # the difference may be beyond a float
     while True:
         nice = nice_step(rough)
@@ -130,7 +129,7 @@ def _width(lowest: Priority, highest: Priority) -> Priority:
 
 
 def _round(value: Priority, width: Priority) -> str:
-    """Return a multiple of the width with as many digits as tell it from the next."""
+    """Return a multiple of the width with just enough digits to tell it from the next."""
     if not value or math.isinf(value):  # a bound of a range may be beyond a float
         return f"{value:.0f}"
     if abs(value) < 1e6 and width >= 1e-6:
@@ -146,7 +145,7 @@ def _description(levels: Sequence[Level], above: int, left_out: int) -> str:
     sentences = []
     if levels:
         sentence = _(
-            "%(items)s ready items of %(priorities)s priorities, from %(lowest)s to %(highest)s."
+            "%(items)s ready items in %(priorities)s priorities, from %(lowest)s to %(highest)s."
         )
         facts = {
             "items": grouped(sum(count for _level, count in levels)),
@@ -156,9 +155,9 @@ def _description(levels: Sequence[Level], above: int, left_out: int) -> str:
         }
         sentences.append(sentence % facts)
     if above:
-        sentence = _("%(items)s more have higher priorities, which were not read.")
+        sentence = _("%(items)s more items have higher priorities and are not shown.")
         sentences.append(sentence % {"items": grouped(above)})
     if left_out:
-        sentence = _("%(items)s more have priorities that do not fit this queue.")
+        sentence = _("%(items)s more items have priorities that this queue does not accept.")
         sentences.append(sentence % {"items": grouped(left_out)})
     return " ".join(sentences)

@@ -1,8 +1,9 @@
-"""What a request says: its body, its query, its key, checked before anything is done."""
+"""Read requests: their body, query and idempotency key, checked before anything is done."""
 
 from __future__ import annotations
 
 import re
+import select
 from typing import Any
 
 from rest_framework.exceptions import ParseError, UnsupportedMediaType, ValidationError
@@ -25,10 +26,14 @@ _LENGTH_DIGITS = 18
 _MAX_ADDRESS_CHARACTERS = 4_000
 _JSON = "application/json"
 _NO_CODING = frozenset({"", "identity"})
+#: Where servers put the socket of a request.
+_SOCKETS = ("gunicorn.socket", "werkzeug.socket")
+#: Linux reports that the other end has closed; other systems only errors and full closes.
+_GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
 def check_address(request: Request) -> None:
-    """Refuse an address that most servers would refuse, so that it is the same on all.
+    """Refuse an address that is too long for most servers, so that all servers behave alike.
 
     Raises:
         AddressTooLong: It is too long, as it was sent or written in ASCII.
@@ -38,7 +43,7 @@ def check_address(request: Request) -> None:
 
 
 def check_length(request: Request) -> None:
-    """Refuse a body that is too long, before anybody reads it: who looks for a CSRF token may.
+    """Refuse a body that is too long before anything reads it; the CSRF check might.
 
     Raises:
         BodyTooLarge: It is longer than the setting allows.
@@ -51,11 +56,11 @@ def check_length(request: Request) -> None:
 
 
 def check_media(request: Request) -> None:
-    """Refuse a POST that does not say that it sends JSON, whether it sends anything or not.
+    """Refuse a POST whose content type is not JSON, also if it has no body.
 
-    A page of another site can let a browser send a form, or nothing, with the credentials
-    that the browser has for this one. It cannot say that it sends JSON, unless this site allows
-    it to (by CORS).
+    A page of another site can make a browser send a form, or nothing, with the credentials that
+    the browser has for this site. It cannot send the content type of JSON unless this site allows
+    that (by CORS).
 
     Raises:
         UnsupportedMediaType: The content type is not JSON, or there is none.
@@ -71,10 +76,10 @@ def check_media(request: Request) -> None:
 
 
 def body(request: Request) -> Any:
-    """Return the body of a POST, which takes no query.
+    """Return the body of a POST, which must have no query.
 
-    There must be one, with a Content-Length: without it DRF does not read a body. A body that
-    was lost on its way, as in a redirect, is not taken for a pop of the default end.
+    A body is required, with a Content-Length, without which DRF does not read it. So a body that
+    was lost on the way, as in a redirect, is not mistaken for a pop of the default end.
 
     Raises:
         ParseError: It is not JSON, there is none, or its length is not known.
@@ -85,18 +90,18 @@ def body(request: Request) -> Any:
     if request.stream is None:
         if request.read(1):  # under ASGI there may be a body of unknown length
             raise _no_length()
-        raise ParseError("A body is needed: {} for the defaults.")
+        raise ParseError("A body is required. Send {} for the defaults.")
     return request.data
 
 
 def _length(request: Request) -> str:
-    """Return the length of the body as the client has told it."""
+    """Return the Content-Length that the client sent."""
     meta = request.META
     return meta.get("CONTENT_LENGTH") or meta.get("HTTP_CONTENT_LENGTH") or "0"
 
 
 def _no_length() -> ParseError:
-    return ParseError("A body needs a Content-Length.")
+    return ParseError("A body requires a Content-Length.")
 
 
 def query(request: Request, kind: type[Input]) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def query(request: Request, kind: type[Input]) -> dict[str, Any]:
     parameters = {}
     for name, values in request.query_params.lists():
         if len(values) > 1:
-            raise ValidationError({name: ["It is given more than once."]})
+            raise ValidationError({name: ["This parameter was given more than once."]})
         parameters[name] = values[0]
     return checked(kind, parameters)
 
@@ -131,7 +136,7 @@ def has(data: Any, name: str) -> bool:
 def once(request: Request) -> Once | None:
     """Return the idempotency key of a request, None where it has none.
 
-    It is the user's own: another user's request under the same key is another call.
+    Each user has their own keys: the same key of another user is another call.
 
     Raises:
         InvalidIdempotencyKey: It is empty, too long, or not visible ASCII.
@@ -145,7 +150,28 @@ def once(request: Request) -> Once | None:
 
 
 def identity(request: Request) -> str:
-    """Return what tells the user of a request from all others, stored in a database or not."""
+    """Return a text that identifies the user of a request, stored in a database or not."""
     user = request.user
     key = getattr(user, "pk", None)
     return f"name:{user}" if key is None else f"id:{key}"
+
+
+def client_is_connected(request: Request) -> bool:
+    """Tell whether the client may still be waiting; True if the server cannot tell.
+
+    Gunicorn and Werkzeug can, on Linux.
+    """
+    connection = _socket(request)
+    if connection is None or not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    try:
+        poll.register(connection, _GONE)
+    except (OSError, ValueError):  # closed on this side
+        return False
+    return not any(events & _GONE for _, events in poll.poll(0))
+
+
+def _socket(request: Request) -> Any:
+    found = (request.META.get(name) for name in _SOCKETS)
+    return next((one for one in found if one is not None), None)

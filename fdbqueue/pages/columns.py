@@ -1,0 +1,88 @@
+"""A column of a table: its heading, its cells, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from django.template.loader import render_to_string
+from django.utils.functional import Promise
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+Row = TypeVar("Row")
+
+#: The states of items, and what readers call them.
+STATES = (
+    ("ready", _("Ready")),
+    ("leased", _("Leased")),
+    ("delayed", _("Delayed")),
+    ("dead", _("Dead")),
+)
+#: What a cell without a value shows.
+DASH = "\N{EN DASH}"
+
+
+def link(element_id: str, address: str, text: str) -> SafeString:
+    """Return the markup of a link, as the value of a cell."""
+    return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
+
+
+def _no_css(_value: Any) -> str:
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(Generic[Row]):
+    """A column, or a line of a list of facts.
+
+    Attributes:
+        name: Names it in addresses (``?sort=-ready``) and ids.
+        heading: What its header says.
+        value: Returns the value of a row's cell.
+        template: The part of ``templates/fdbqueue/`` that shows a value; plain text if empty.
+        is_number: Whether it is aligned to the right.
+        is_minor: Whether it is left out on a narrow screen.
+        css: Returns more CSS classes for a value's cell.
+    """
+
+    name: str
+    heading: str | Promise
+    value: Callable[[Row], Any]
+    template: str = ""
+    is_number: bool = False
+    is_minor: bool = False
+    css: Callable[[Any], str] = _no_css
+
+    @property
+    def header_css(self) -> str:
+        """The CSS classes of the header, which all cells have, too."""
+        classes = {"fdbqueue-number": self.is_number, "fdbqueue-minor": self.is_minor}
+        return " ".join(name for name, applies in classes.items() if applies)
+
+    def shown(self, value: Any) -> SafeString:
+        """Return the markup of a value."""
+        if not self.template:
+            return conditional_escape(value)
+        return render_to_string(f"fdbqueue/{self.template}", {"value": value})
+
+    def cell(self, row: Row, *, is_header: bool) -> SafeString:
+        """Return the markup of a row's cell."""
+        value = self.value(row)
+        css = f"{self.header_css} {self.css(value)}".strip()
+        attribute = format_html(' class="{}"', css) if css else ""
+        markup = '<th scope="row"{}>{}</th>' if is_header else "<td{}>{}</td>"
+        return format_html(markup, attribute, self.shown(value))
+
+
+def cells(columns: Sequence[Column[Row]], row: Row) -> SafeString:
+    """Return the markup of a row's cells, the first of them as its header."""
+    markup = ((column.cell(row, is_header=n == 0),) for n, column in enumerate(columns))
+    return format_html_join("", "{}", markup)
+
+
+def facts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str | Promise, SafeString]]:
+    """Return the headings of columns, each with the markup of the row's value."""
+    return [(column.heading, column.shown(column.value(row))) for column in columns]

@@ -1,0 +1,177 @@
+"""The columns of a queue's items, and the facts of one item.
+
+To add one, add an :class:`ItemColumn` to :data:`COLUMNS`, to :data:`FACTS`, or to both.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.text import Truncator
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.pages.columns import DASH, STATES, Column, link
+from fdbqueue.pages.text import (
+    Moment,
+    age,
+    ahead,
+    key_escaped,
+    key_text,
+    number,
+    preview,
+    visible,
+)
+from fdbqueue.service.items import Item
+from fdbqueue.service.queues import Queue
+
+_MAX_REASON_CHARACTERS = 1_000
+_REASON_CHARACTERS_IN_LIST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """An item of a queue, where it is in its list, and the key it is stored under."""
+
+    item: Item
+    queue: Queue
+    position: int = 0
+    address: str = ""
+    key: bytes = b""
+
+
+def _always(_queue: Queue, _state: str) -> bool:
+    return True
+
+
+def _in_state(state: str) -> Callable[[Queue, str], bool]:
+    return lambda _queue, of_items: of_items == state
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemColumn(Column[ItemRow]):
+    """A column of a queue's items, or a fact of one item.
+
+    Attributes:
+        is_shown: Tells for a queue and a state of items whether the column is there.
+    """
+
+    is_shown: Callable[[Queue, str], bool] = _always
+
+
+def shown(columns: tuple[ItemColumn, ...], queue: Queue, state: str) -> list[ItemColumn]:
+    """Return the columns that are there for a queue's items in a state."""
+    return [column for column in columns if column.is_shown(queue, state)]
+
+
+def _pushed(row: ItemRow) -> Moment | None:
+    at = row.item.pushed_at
+    return None if at is None else Moment(at, age(at))
+
+
+def _until(row: ItemRow) -> Moment | None:
+    at: datetime.datetime | None = row.item.until
+    return None if at is None else Moment(at, ahead(at))
+
+
+def _reason(row: ItemRow) -> str:
+    return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
+
+
+def _until_column(state: str, heading: str | Promise) -> ItemColumn:
+    return ItemColumn(
+        name="until",
+        heading=heading,
+        value=_until,
+        template="moment.html",
+        is_shown=_in_state(state),
+    )
+
+
+_PRIORITY = ItemColumn(
+    name="priority",
+    heading=_("Priority"),
+    value=lambda row: DASH if row.item.priority is None else number(row.item.priority),
+    is_number=True,
+    is_shown=lambda queue, _state: queue.priority_type is not None,
+)
+_PUSHED = ItemColumn(name="pushed", heading=_("Pushed"), value=_pushed, template="moment.html")
+_LEASED_UNTIL = _until_column("leased", _("Leased until"))
+_DELAYED_UNTIL = _until_column("delayed", _("Delayed until"))
+_ATTEMPTS = ItemColumn(
+    name="attempts",
+    heading=_("Attempts"),
+    value=lambda row: number(row.item.attempts),
+    is_number=True,
+    is_minor=True,
+)
+_SIZE = ItemColumn(
+    name="size",
+    heading=_("Size (bytes)"),
+    value=lambda row: number(row.item.size_bytes),
+    is_number=True,
+    is_minor=True,
+)
+
+#: The table of items on the page of a queue.
+COLUMNS = (
+    ItemColumn(
+        name="position",
+        heading=_("Position"),
+        value=lambda row: link(f"item-{row.item.id}", row.address, str(row.position)),
+        is_number=True,
+    ),
+    _PRIORITY,
+    _PUSHED,
+    _LEASED_UNTIL,
+    _DELAYED_UNTIL,
+    ItemColumn(
+        name="reason",
+        heading=_("Reason"),
+        value=lambda row: Truncator(_reason(row)).chars(_REASON_CHARACTERS_IN_LIST),
+        template="text.html",
+        css=lambda _value: "fdbqueue-reason",
+        is_shown=_in_state("dead"),
+    ),
+    _ATTEMPTS,
+    _SIZE,
+    ItemColumn(
+        name="value",
+        heading=_("Value"),
+        value=lambda row: preview(row.item.value, row.queue.codec.name),
+        template="preview.html",
+        css=lambda _value: "fdbqueue-value",
+    ),
+)
+#: The facts on the page of one item.
+FACTS = (
+    ItemColumn(name="queue", heading=_("Queue"), value=lambda row: row.queue.name),
+    ItemColumn(name="state", heading=_("State"), value=lambda row: dict(STATES)[row.item.state]),
+    _LEASED_UNTIL,
+    _DELAYED_UNTIL,
+    ItemColumn(
+        name="reason",
+        heading=_("Reason"),
+        value=_reason,
+        template="text.html",
+        is_shown=_in_state("dead"),
+    ),
+    _PRIORITY,
+    _PUSHED,
+    _ATTEMPTS,
+    _SIZE,
+    ItemColumn(
+        name="id", heading=_("Item id"), value=lambda row: row.item.id, template="code.html"
+    ),
+    ItemColumn(
+        name="key", heading=_("Key"), value=lambda row: key_text(row.key), template="code.html"
+    ),
+    ItemColumn(
+        name="key_escaped",
+        heading=_("Key for fdbcli"),
+        value=lambda row: key_escaped(row.key),
+        template="code.html",
+    ),
+)

@@ -1,0 +1,73 @@
+"""The page of one item: its facts, its neighbours in the same state, and its value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fdbqueue.pages.columns import facts
+from fdbqueue.pages.item_columns import FACTS, ItemRow, shown
+from fdbqueue.pages.json_tree import tree
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.text import show
+from fdbqueue.service.items import Item, Undecodable
+from fdbqueue.service.queues import Queue
+from fdbqueue.service.transactions import run
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDetails:
+    """An item, the key it is stored under, and the ids of its neighbours in the same state."""
+
+    item: Item
+    key: bytes
+    previous: str | None
+    following: str | None
+
+
+def item_details(queue: Queue, item_id: str) -> ItemDetails:
+    """Read an item and its neighbours, in one transaction.
+
+    Raises:
+        ItemNotFound: The item is not there, or no longer.
+        InvalidInput: It is not the id of an item of this queue.
+    """
+
+    def read(tr: Any) -> ItemDetails:
+        item = queue.get(item_id, tr=tr)
+        previous, following = (
+            queue.page(end=end, after=item_id, limit=1, state=item.state, tr=tr).items
+            for end in ("max", "min")
+        )
+        return ItemDetails(
+            item,
+            queue.overview.key_of(item),
+            previous[0].id if previous else None,
+            following[0].id if following else None,
+        )
+
+    return run(queue.database, read, wrote=lambda _: False)
+
+
+def context(queue: Queue, details: ItemDetails, addresses: Addresses) -> dict[str, Any]:
+    """Return what the template shows of an item."""
+    item = details.item
+    is_decodable = not isinstance(item.value, Undecodable)
+    is_json = queue.codec.name == "json" and is_decodable
+    row = ItemRow(item, queue, key=details.key)
+    return {
+        "facts": facts(shown(FACTS, queue, item.state), row),
+        "previous_item": details.previous and addresses.item(queue.name, details.previous),
+        "next_item": details.following and addresses.item(queue.name, details.following),
+        "value": show(item.value, queue.codec.name),
+        "is_decodable": is_decodable,
+        "tree": _tree(item.value) if is_json else None,
+    }
+
+
+def _tree(value: Any) -> str | None:
+    """Return the markup of a JSON value, None if it is nested too deeply."""
+    try:
+        return tree(value)
+    except RecursionError:
+        return None

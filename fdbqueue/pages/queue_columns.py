@@ -1,0 +1,170 @@
+"""The columns of the list of queues: what each shows, what is read for it, how it is sorted.
+
+To add one, add a :class:`QueueColumn` to :data:`COLUMNS` (or to :data:`FIGURES`, which the page
+of a queue shows, too). What it shows must be in a :class:`QueueRow`; where that needs another
+read, its ``read`` does it for all rows at once.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.pages.charts import sparkline
+from fdbqueue.pages.columns import STATES, Column, link
+from fdbqueue.pages.text import Moment, age, grouped, mean
+from fdbqueue.service.overview import counts_of, depths, histories_of, oldest_of
+from fdbqueue.service.queues import Queue
+from fdbqueue.service.storage.counts import Counts, Minute
+
+#: Pushes and pops per minute are means over this many minutes, the present one included.
+RATE_MINUTES = 5
+_SPARKLINE_MINUTES = 60
+_NO_COUNTS = Counts(0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class QueueRow:
+    """A queue and what is known of it; what was not read yet is empty."""
+
+    queue: Queue
+    address: str = ""
+    counts: Counts = _NO_COUNTS
+    oldest: datetime.datetime | None = None
+    minutes: Sequence[Minute] = field(default_factory=list)
+    pushes: float = 0
+    pops: float = 0
+
+
+Read: TypeAlias = Callable[[Any, Sequence[QueueRow]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueColumn(Column[QueueRow]):
+    """A column of the list of queues.
+
+    Attributes:
+        sort_key: Returns what rows are sorted by, None for rows that come last; without it the
+            list cannot be sorted by this column.
+        read: Reads what the cells need, in a transaction, for all rows at once.
+        sort_read: Reads what the sort key needs, where that is less.
+    """
+
+    sort_key: Callable[[QueueRow], Any] | None = None
+    read: Read | None = None
+    sort_read: Read | None = None
+
+
+def rates(minutes: Sequence[Minute]) -> tuple[float, float]:
+    """Return the mean pushes and pops per minute over the last minutes, up to this moment."""
+    recent = minutes[-RATE_MINUTES:]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    begun = min(60.0, max(0.0, (now - recent[-1].at).total_seconds()))
+    elapsed = len(recent) - 1 + begun / 60
+    if elapsed <= 0:
+        return 0.0, 0.0
+    pushes, pops = (sum(getattr(m, name) for m in recent) for name in ("pushes", "pops"))
+    return pushes / elapsed, pops / elapsed
+
+
+def _read_counts(tr: Any, rows: Sequence[QueueRow]) -> None:
+    for row, counts in zip(rows, counts_of(tr, [row.queue for row in rows]), strict=True):
+        row.counts = counts
+
+
+def _read_oldest(tr: Any, rows: Sequence[QueueRow]) -> None:
+    for row, oldest in zip(rows, oldest_of(tr, [row.queue for row in rows]), strict=True):
+        row.oldest = oldest
+
+
+def _read_history(tr: Any, rows: Sequence[QueueRow], minutes: int = _SPARKLINE_MINUTES) -> None:
+    found = histories_of(tr, [row.queue for row in rows], minutes)
+    for row, history in zip(rows, found, strict=True):
+        row.minutes = history
+        row.pushes, row.pops = rates(history)
+
+
+def _read_rates(tr: Any, rows: Sequence[QueueRow]) -> None:
+    _read_history(tr, rows, RATE_MINUTES)
+
+
+def _quiet_zero(value: str) -> str:
+    return "fdbqueue-quiet" if value == "0" else ""
+
+
+def _count(state: str, heading: str | Promise) -> QueueColumn:
+    """Return the column of how many items are in a state; dead letters stand out."""
+
+    def css(value: str) -> str:
+        return _quiet_zero(value) or ("fdbqueue-problem" if state == "dead" else "")
+
+    return QueueColumn(
+        name=state,
+        heading=heading,
+        value=lambda row: grouped(getattr(row.counts, state)),
+        is_number=True,
+        css=css,
+        sort_key=lambda row: getattr(row.counts, state),
+        read=_read_counts,
+    )
+
+
+def _rate(name: str, heading: str | Promise) -> QueueColumn:
+    """Return the column of how many items are pushed or popped per minute."""
+    return QueueColumn(
+        name=name,
+        heading=heading,
+        value=lambda row: mean(getattr(row, name)),
+        is_number=True,
+        css=_quiet_zero,
+        sort_key=lambda row: getattr(row, name),
+        read=_read_history,
+        sort_read=_read_rates,
+    )
+
+
+FIGURES = (
+    *(_count(state, heading) for state, heading in STATES),
+    QueueColumn(
+        name="oldest",
+        heading=_("Oldest"),
+        value=lambda row: row.oldest and Moment(row.oldest, age(row.oldest)),
+        template="age.html",
+        is_number=True,
+        # by the age: what has waited longest is the largest
+        sort_key=lambda row: row.oldest and -row.oldest.timestamp(),
+        read=_read_oldest,
+    ),
+    _rate("pushes", _("Pushes per minute")),
+    _rate("pops", _("Pops per minute")),
+)
+COLUMNS = (
+    QueueColumn(
+        name="name",
+        heading=_("Name"),
+        value=lambda row: link(f"queue-{row.queue.name}", row.address, row.queue.name),
+        sort_key=lambda row: row.queue.name,
+    ),
+    QueueColumn(
+        name="kind",
+        heading=_("Kind"),
+        value=lambda row: row.queue.kind,
+        sort_key=lambda row: row.queue.kind,
+    ),
+    *FIGURES,
+    QueueColumn(
+        name="depth",
+        heading=_("Depth, last hour"),
+        value=lambda row: sparkline(depths(row.counts, row.minutes)),
+        template="sparkline.html",
+        read=_read_history,
+    ),
+)
+BY_NAME = {column.name: column for column in COLUMNS}
+#: The names of the columns that the list can be sorted by.
+SORTABLE = tuple(column.name for column in COLUMNS if column.sort_key is not None)

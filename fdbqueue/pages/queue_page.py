@@ -1,0 +1,144 @@
+"""The page of a queue: its settings, figures, charts and items, read in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.pages import item_list
+from fdbqueue.pages.charts import Chart, depth_chart, rate_chart
+from fdbqueue.pages.columns import STATES, facts
+from fdbqueue.pages.forms import ItemsForm
+from fdbqueue.pages.item_list import ItemList
+from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
+from fdbqueue.pages.queue_columns import FIGURES, QueueRow, rates
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.text import grouped, subspace
+from fdbqueue.service.overview import depths
+from fdbqueue.service.queues import Queue
+from fdbqueue.service.transactions import run
+
+MINUTES = {"hour": 60, "day": 24 * 60}
+
+
+class Tab(NamedTuple):
+    """The items of one state: how many there are, and the address that shows them."""
+
+    name: str
+    label: str | Promise
+    items: str
+    address: str
+    is_chosen: bool
+
+
+class Setting(NamedTuple):
+    """How a queue is set up; ``is_code`` where the value is written for programs."""
+
+    label: str | Promise
+    value: str
+    is_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDetails:
+    """What was read of a queue: its figures, its charts, and one page of its items."""
+
+    row: QueueRow
+    charts: tuple[Chart, ...]
+    priorities: Priorities | None
+    items: ItemList
+
+
+def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
+    """Read a queue: a dozen reads at most, however long it is.
+
+    Raises:
+        InvalidInput: A position in the address is not one of this queue.
+    """
+    return run(queue.database, lambda tr: _queue_details(queue, form, tr), wrote=lambda _: False)
+
+
+def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
+    span = form.cleaned_data["span"]
+    counts_answer = queue.overview.ask_counts(tr)
+    history_answer = queue.overview.ask_history(tr, MINUTES[span])
+    oldest_answer = queue.overview.ask_oldest(tr)()
+    levels, is_cut = _levels(queue, tr)
+    items = item_list.read(queue, form, tr)
+    counts, minutes, oldest = counts_answer(), history_answer(), oldest_answer()
+    pushes, pops = rates(minutes)
+    return QueueDetails(
+        row=QueueRow(queue, "", counts, oldest, minutes, pushes, pops),
+        charts=(depth_chart(depths(counts, minutes), span), rate_chart(minutes, span)),
+        priorities=priorities_of(levels, counts.ready, queue.priority_type, is_cut=is_cut),
+        items=items,
+    )
+
+
+def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
+    """Return the lowest priorities in use, and whether there may be more of them."""
+    if not queue.priority_type:
+        return [], False
+    return queue.overview.lowest_levels(tr, LEVELS)
+
+
+def settings(queue: Queue) -> list[Setting]:
+    """Return how a queue is set up."""
+    found = [Setting(_("Kind"), queue.kind)]
+    if queue.priority_type:
+        found.append(Setting(_("Priority type"), queue.priority_type))
+    attempts = (
+        _("no limit") if queue.options.max_attempts is None else grouped(queue.options.max_attempts)
+    )
+    return [
+        *found,
+        Setting(_("Codec"), queue.codec.name),
+        Setting(_("Push order"), queue.options.order),
+        Setting(_("Maximum attempts"), str(attempts)),
+        Setting(_("Maximum value size (bytes)"), grouped(queue.options.max_value_bytes)),
+        Setting(_("Subspace"), subspace(queue), is_code=True),
+    ]
+
+
+def context(form: ItemsForm, details: QueueDetails, addresses: Addresses) -> dict[str, Any]:
+    """Return what the template shows of what was read."""
+    buckets = [] if details.priorities is None else details.priorities.buckets
+    return {
+        "details": details,
+        "figures": facts(FIGURES, details.row),
+        "tabs": _tabs(form, details.row),
+        "spans": [
+            (label, form.address(span=span), form.cleaned_data["span"] == span)
+            for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
+        ],
+        "buckets": [_bucket_row(bucket, form) for bucket in buckets],
+        **item_list.context(details.row.queue, form, details.items, addresses),
+    }
+
+
+def _tabs(form: ItemsForm, row: QueueRow) -> list[Tab]:
+    chosen = form.cleaned_data["state"]
+    return [
+        Tab(
+            name,
+            label,
+            grouped(getattr(row.counts, name)),
+            form.items_address(state=name),
+            name == chosen,
+        )
+        for name, label in STATES
+    ]
+
+
+def _bucket_row(bucket: Bucket, form: ItemsForm) -> dict[str, str]:
+    """Return a row of the table of priorities, with the address of its items."""
+    low, high = repr(bucket.low), repr(bucket.high)
+    address = form.items_address(min_priority=low, max_priority=high, state="ready")
+    return {
+        "label": bucket.label,
+        "items": grouped(bucket.items),
+        "address": address if bucket.items else "",
+    }
