@@ -97,8 +97,8 @@ def test_items_are_not_taken_for_values(call, file, arguments):
         call("queue_push", "ranks", file, *arguments)
     assert caught.value.returncode == 2
     assert str(caught.value) == (
-        "Line 1: it is a whole item, as queue_drain and --json write it: give --items to read "
-        "items back, or --values to push such lines as values. Pushed 0 items before that."
+        "Line 1: it is a whole item, as queue_drain and --json print it: use --items to push it as "
+        "an item, or --values to push the line as a value. Pushed 0 items before that."
     )
     assert ranks.size() == 0
 
