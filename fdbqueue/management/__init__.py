@@ -1,1 +1,39 @@
-"""The manage.py commands."""
+"""The ``manage.py`` commands: how a command goes, and how to add one.
+
+How a command goes
+    Each command is a class ``Command`` in ``commands/queue_NAME.py``: it parses its arguments,
+    makes one call of ``fdbqueue.service``, and prints the result. Its base is
+    :class:`base.QueueCommand`, the only class between it and Django's ``BaseCommand``:
+
+    1. Django calls ``add_arguments``, and parses. Arguments of several commands are functions of
+       ``arguments``. ``--engine-timeout`` and the examples of ``--help`` are added by the base.
+    2. Django calls ``handle`` with the options. ``self.queue(name)`` and ``self.queues(names)``
+       return queues; if there is no such queue, the command ends with exit code 3.
+    3. ``self.console`` talks to the user. Results go to standard output: ``report`` prints the one
+       result, for people or as JSON, and ``print_lines`` many. ``note``, ``progress`` and
+       ``confirm``, the question before something that cannot be undone, use standard error.
+    4. An error of the service ends the command with its exit code (``exit_codes``); the command
+       does nothing for that. What is wrong with the arguments is a ``usage_error``.
+
+    A command of many transactions must stop only between two of them, and say how many items are
+    done. ``console.steps`` does both; ``queue_redrive`` shows how. The parts it is made of are
+    ``signals.defer_interrupts``, which defers Ctrl-C, and ``exit_codes.explain_errors``, which adds
+    the message. ``queue_pop``, ``queue_push``, ``queue_drain`` and ``queue_move`` use these parts
+    directly.
+
+How to add a command
+    Three files, and a line in the changelog:
+
+    - ``commands/queue_NAME.py``. Copy ``queue_redrive.py``, and set ``help`` and ``examples``;
+      ``allows_closed_output = True`` if the command only shows something, so that ``| head`` is
+      not an error.
+    - ``tests/commands/test_NAME.py``. The tests of exit codes, unknown queues and ``--help`` find
+      the command by themselves.
+    - ``docs/commands.md``: a row in its first table, and a section. A test asks for both.
+
+Modules
+    base, arguments, console, progress, exit_codes, signals: what commands are made of.
+    formats, item_lines: JSON lines, tables, and items in both.
+    transfer, drain, items_file, worker: ``queue_drain`` and ``queue_move``.
+    ndjson: the input of ``queue_push``. doctor: the checks of ``queue_doctor``.
+"""

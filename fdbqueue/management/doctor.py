@@ -1,4 +1,4 @@
-"""The checks of ``queue_doctor``: what each looks at, what it says, and how it repairs."""
+"""The checks of ``queue_doctor``: what each looks for, what it reports, and how it repairs."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
-from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
-from fdbqueue.management.rendering import visible
+from fdbqueue.management.formats import counted, item_count, visible
 from fdbqueue.service import Queue, receipts, run, strict_json
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.receipts import place_of
-from fdbqueue.service.tools import load
-from fdbqueue.service.tools.census import MAX_OVERDUE, Examiner
+from fdbqueue.service.tools import census, load
+from fdbqueue.service.tools.census import Examiner
 from fdbqueue.service.transactions import error_code
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
 _STATUS_KEY = b"\xff\xff/status/json"
 _STALE_SECONDS = 86_400
-#: A read or a commit that takes longer is worth a look.
+#: A read or a commit that takes longer is a warning.
 _SLOW_SECONDS = 1.0
 _SHOWN_IDS = 5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found.
+    """The result of a check.
 
     Attributes:
         check: The name of the check.
         queue: The queue it is about; None for all.
         status: ``"ok"``, ``"warning"`` or ``"error"``.
-        detail: What it is.
-        repair: Puts it right, and returns what that did, and whether nothing is left; None
-            where nothing can.
-        is_repaired: Whether that was done.
+        detail: What was found.
+        repair: Repairs it, and returns what it did and whether it did all; None where that is
+            not possible.
+        is_repaired: Whether it has been repaired.
     """
 
     check: str
@@ -52,23 +51,23 @@ class Finding:
     is_repaired: bool = False
 
     def record(self) -> dict[str, Any]:
-        """Return it for a line of JSON."""
+        """Return the object for a line of JSON."""
         record = asdict(replace(self, repair=None))
         del record["repair"]
         return record
 
     def row(self) -> tuple[str, ...]:
-        """Return it as a row of :data:`COLUMNS`."""
+        """Return the row for :data:`COLUMNS`."""
         status = "repaired" if self.is_repaired else self.status
         return status.upper(), self.check, self.queue or "-", visible(self.detail)
 
     def repaired(self) -> Finding:
-        """Put it right, where that can be done."""
+        """Repair it if possible, and return the result."""
         if self.repair is None or self.status == OK:
             return self
         done, is_whole = self.repair()
         if not is_whole:
-            return replace(self, detail=f"{self.detail}; {done}, and there is more")
+            return replace(self, detail=f"{self.detail}; {done}, and some are left")
         return replace(self, detail=f"{self.detail}; {done}", status=OK, is_repaired=True)
 
 
@@ -76,17 +75,17 @@ COLUMNS = ("STATUS", "CHECK", "QUEUE", "FOUND")
 
 
 def check_settings() -> Iterator[Finding]:
-    """Look at the setting, overlapping subspaces included; nothing is opened."""
+    """Check the setting, overlapping subspaces included, without opening the engine."""
     found = False
     for problem in conf.problems():
         found = True
         yield Finding("settings", None, ERROR, f"{problem.id}: {problem.message} {problem.hint}")
     if not found:
-        yield Finding("settings", None, OK, "no subspaces overlap, and nothing else is wrong")
+        yield Finding("settings", None, OK, "valid, and no subspaces overlap")
 
 
-def check_engine(database: Database) -> Finding:
-    """Read and commit once, and say who answered, and how fast.
+def check_engine(database: Any) -> Finding:
+    """Read and commit once, and report the engine's version and speed.
 
     Raises:
         EngineError: It cannot be used.
@@ -98,7 +97,7 @@ def check_engine(database: Database) -> Finding:
     run(database, lambda tr: tr[b""].present(), read_only=True)
     read = time.monotonic()
     key = place_of(database).pack((b"doctor",))
-    run(database, lambda tr: tr.set(key, b""), read_only=True)  # the same done twice
+    run(database, lambda tr: tr.set(key, b""), wrote=lambda _: False)  # harmless twice
     committed = time.monotonic()
     run(database, lambda tr: tr.clear(key), read_only=True)
     slow = max(read - opened, committed - read) > _SLOW_SECONDS
@@ -111,33 +110,34 @@ def check_engine(database: Database) -> Finding:
     )
 
 
-def check_receipts(database: Database) -> Finding:
-    """Count the receipts of clients that are gone."""
+def check_receipts(database: Any) -> Finding:
+    """Count the receipts of clients that have ended."""
     number = receipts.count_stale(database, older_than_seconds=_STALE_SECONDS)
     if not number:
-        return Finding("receipts", None, OK, "none is older than a day")
+        return Finding("receipts", None, OK, "no receipt is older than a day")
 
     def sweep() -> tuple[str, bool]:
         return f"removed {receipts.sweep(database, older_than_seconds=_STALE_SECONDS):,}", True
 
-    return Finding("receipts", None, WARNING, f"{number:,} are older than a day", sweep)
+    text = f"{counted(number, 'receipt')} older than a day"
+    return Finding("receipts", None, WARNING, text, sweep)
 
 
 def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Finding]:
-    """Look at one queue.
+    """Check one queue.
 
     Args:
-        queue: The queue, to be repaired.
-        readable: The same, to be read in time.
+        queue: The queue, for repairs.
+        readable: The same queue, for reads that end with the deadline.
         deadline: When to stop, by :func:`time.monotonic`.
     """
     yield _check_overdue(queue, readable)
     yield _check_holds(queue, readable)
     yield _check_pushes(queue, readable)
     census = Examiner(readable).census(deadline)
-    looked = f"{sum(astuple(census.counts)):,} items looked at"
+    looked = f"{item_count(sum(astuple(census.counts)))} checked"
     if not census.is_whole:
-        looked += ", then the time was over"
+        looked += ", then --timeout ended"
     status = OK if census.is_whole else ERROR
     if census.undecodable:
         shown = ", ".join(census.ids[:_SHOWN_IDS])
@@ -146,9 +146,11 @@ def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Find
     else:
         yield Finding("items", queue.name, status, f"all can be decoded; {looked}")
     if not census.is_whole:
-        yield Finding("counts", queue.name, WARNING, "not compared: the time was over")
+        yield Finding("counts", queue.name, WARNING, "not compared within --timeout")
     elif not census.is_exact:
-        yield Finding("counts", queue.name, WARNING, "not compared: others are at work on it")
+        yield Finding(
+            "counts", queue.name, WARNING, "not compared, because other clients are using the queue"
+        )
     else:
         yield _compare(queue, readable, asdict(census.counts), dict(census.levels))
 
@@ -158,66 +160,67 @@ def _compare(
 ) -> Finding:
     counted = asdict(readable.counts())
     wrong = [
-        f"{counted[state]:,} {state} where there are {number:,}"
+        f"the counts say {counted[state]:,} {state}, but there are {number:,}"
         for state, number in found.items()
         if counted[state] != number
     ]
     if not wrong and queue.kind == "priority" and len(levels) < MAX_ITEMS:
         kept = dict(readable.by_priority(limit=MAX_ITEMS))
         if kept != {level: number for level, number in levels.items() if level is not None}:
-            wrong = ["those by priority differ"]
+            wrong = ["the counts by priority differ"]
     if not wrong:
-        return Finding("counts", queue.name, OK, "they equal what is there")
+        return Finding("counts", queue.name, OK, "the counts are correct")
 
     def recount() -> tuple[str, bool]:
         queue.recount()
         return "recounted", True
 
-    return Finding("counts", queue.name, ERROR, f"they say {', '.join(wrong)}", recount)
+    return Finding("counts", queue.name, ERROR, "; ".join(wrong), recount)
 
 
 def _check_overdue(queue: Queue, readable: Queue) -> Finding:
     overdue = Examiner(readable).overdue()
     if not overdue.total:
-        return Finding("overdue", queue.name, OK, "nothing waits to be brought back")
-    parts = [f"{number:,} {what}" for what, number in asdict(overdue).items() if number]
-    least = "at least " if overdue.total >= MAX_OVERDUE else ""
-    text = f"{least}{', '.join(parts)} wait for somebody to consume"
+        return Finding("overdue", queue.name, OK, "no lease or delay has expired")
+    numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
+    parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
+    least = "at least " if overdue.total >= census.MAX_OVERDUE else ""
+    text = f"expired: {least}{parts}; the next pop or lease requeues their items"
 
-    def settle() -> tuple[str, bool]:
+    def requeue() -> tuple[str, bool]:
         examiner = Examiner(queue)
-        return f"brought back {examiner.requeue_expired():,}", not examiner.overdue().total
+        return f"requeued {examiner.requeue_expired():,}", not examiner.overdue().total
 
-    return Finding("overdue", queue.name, WARNING, text, settle)
+    return Finding("overdue", queue.name, WARNING, text, requeue)
 
 
 def _check_holds(queue: Queue, readable: Queue) -> Finding:
     number = Examiner(readable).stale_holds()
     if not number:
-        return Finding("drains", queue.name, OK, "none left anything behind")
+        return Finding("drains", queue.name, OK, "no killed drain left a record")
 
-    def forget() -> tuple[str, bool]:
+    def remove() -> tuple[str, bool]:
         examiner = Examiner(queue)
-        return f"forgot {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
+        return f"removed {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
 
-    text = f"{number:,} were killed; what they held has gone back"
-    return Finding("drains", queue.name, WARNING, text, forget)
+    text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
+    return Finding("drains", queue.name, WARNING, text, remove)
 
 
 def _check_pushes(queue: Queue, readable: Queue) -> Finding:
     found = load.recorded(readable, older_than_seconds=_STALE_SECONDS)
     if not found:
-        return Finding("pushes", queue.name, OK, "none is on record for longer than a day")
+        return Finding("pushes", queue.name, OK, "no record is older than a day")
 
-    def forget() -> tuple[str, bool]:
-        return f"forgot {load.sweep(queue, older_than_seconds=_STALE_SECONDS):,}", True
+    def remove() -> tuple[str, bool]:
+        return f"removed {load.sweep(queue, older_than_seconds=_STALE_SECONDS):,}", True
 
-    text = f"{len(found):,} are on record for longer than a day"
-    return Finding("pushes", queue.name, WARNING, text, forget)
+    text = f"{counted(len(found), 'record')} older than a day"
+    return Finding("pushes", queue.name, WARNING, text, remove)
 
 
 def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
-    """Move what cannot be decoded to the dead letters."""
+    """Move the items that cannot be decoded to the dead letters."""
     buried = 0
     while (census := Examiner(queue).census(deadline)).ids:
         for item_id in census.ids:
@@ -227,8 +230,8 @@ def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
     return f"moved {buried:,} to the dead letters", census.is_whole
 
 
-def _version(database: Database) -> str:
-    """Return what the engine is: a cluster tells, the embedded one is SQLite."""
+def _version(database: Any) -> str:
+    """Return the engine's version: a cluster has a status, the embedded engine is SQLite."""
     transaction = database.create_transaction()
     try:
         status = strict_json.decoder().decode(bytes(transaction[_STATUS_KEY]).decode())
@@ -246,6 +249,6 @@ def _ms(seconds: float) -> str:
 
 
 def unfinished(error: BaseException, check: str, queue: str | None) -> Finding:
-    """Return that a check could not be done."""
+    """Return the finding for a check that failed itself."""
     text = str(error) if isinstance(error, FdbQueueError) else text_of_error(error)
     return Finding(check, queue, ERROR, text)

@@ -1,8 +1,7 @@
-"""Read NDJSON, one JSON value a line, as the items to push into a queue."""
+"""NDJSON, one JSON value per line, read as items to push into a queue."""
 
 from __future__ import annotations
 
-import argparse
 import base64
 import dataclasses
 import hashlib
@@ -18,11 +17,10 @@ from fdbqueue.exceptions import (
     PushInterrupted,
     ValueTooLarge,
 )
-from fdbqueue.management import records
-from fdbqueue.management.exits import text_of
-from fdbqueue.management.interrupts import Interrupts
-from fdbqueue.management.prompts import items
-from fdbqueue.management.rendering import preview
+from fdbqueue.management import item_lines
+from fdbqueue.management.exit_codes import error_text
+from fdbqueue.management.formats import item_count, preview
+from fdbqueue.management.signals import DeferredInterrupts
 from fdbqueue.service import Queue, strict_json
 from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.push import Entry
@@ -31,12 +29,12 @@ from fdbqueue.service.tools.load import Mark
 #: A value takes at most three times its stored bytes, however it is escaped.
 _LINE_BYTES_A_BYTE = 10
 _ITEM_FOUND = (
-    "it is a whole item, as queue_drain and --json write it: give --items to read items back, or "
-    "--values to push such lines as values"
+    "it is a whole item, as queue_drain and --json print it: use --items to push it as an item, "
+    "or --values to push the line as a value"
 )
 _BLOCK_BYTES = 1_000_000
 _DIGEST_BYTES = 16
-#: What a last line may have got since it was pushed.
+#: What may follow the last line that was pushed.
 _LINE_ENDS = (b"", b"\n", b"\r\n")
 
 
@@ -47,36 +45,38 @@ class InputFailed(FdbQueueError):
 
 
 class InputChanged(FdbQueueError):
-    """The input does not begin with what was pushed of it; nothing was pushed."""
+    """The input does not begin with the lines pushed before; nothing was pushed."""
 
     code = "input_changed"
 
 
 class ItemFound(InvalidInput):
-    """The line is an item, and neither --items nor --values was given; nothing was written."""
+    """The line is an item, and neither --items nor --values is given; nothing was written."""
 
     code = "item_found"
 
 
 class Lines:
-    """The lines of an NDJSON stream, read as they are asked for.
+    """The lines of an NDJSON stream, read one by one.
 
-    One that is too long comes cut, and the rest of it is passed by.
+    A line that is too long is cut, and the rest of it is skipped.
 
     Args:
         stream: The bytes, in UTF-8.
-        interrupts: Let Ctrl-C in while a line is waited for.
+        interrupts: Allow Ctrl-C while waiting for a line.
         max_line_bytes: The longest line.
     """
 
-    def __init__(self, stream: BinaryIO, interrupts: Interrupts, max_line_bytes: int) -> None:
+    def __init__(
+        self, stream: BinaryIO, interrupts: DeferredInterrupts, max_line_bytes: int
+    ) -> None:
         self._stream = stream
         self._interrupts = interrupts
         self.max_line_bytes = max_line_bytes
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-        #: How much has been read.
+        #: How many bytes have been read.
         self.size_bytes = 0
-        #: The number of the line read last, the first being 1.
+        #: The number of the last line read, from 1 on.
         self.number = 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -91,10 +91,10 @@ class Lines:
             yield line
 
     def skip(self, mark: Mark) -> None:
-        """Read what was pushed before.
+        """Skip the lines that were pushed before.
 
         Raises:
-            InputChanged: It is something else.
+            InputChanged: The input begins with other lines.
         """
         self.number = mark.lines
         last = b""
@@ -108,14 +108,14 @@ class Lines:
             raise InputChanged(lines=mark.lines)
 
     def mark(self, pushed: int) -> Callable[[], Mark]:
-        """Return what tells how far this has been read now, with so many items pushed."""
+        """Return a function to the mark of this place, with the number of items pushed."""
         size, number, digest = self.size_bytes, self.number, self._digest.copy()
         return lambda: Mark(size, number, digest.digest(), pushed)
 
     def _read(self, size: int, *, is_line: bool = True) -> bytes:
         read = self._stream.readline if is_line else self._stream.read
         try:
-            with self._interrupts.let_in():
+            with self._interrupts.allowed():
                 data = read(size)
         except OSError as error:
             reason = f"it cannot be read: {error.strerror}"
@@ -126,19 +126,19 @@ class Lines:
 
 
 class Items:
-    """The items of an NDJSON stream, ready to be pushed, each with how far it is read then.
+    """The items of an NDJSON stream, ready to be pushed, each with its mark in the stream.
 
-    Blank lines are passed by. Each error is an :class:`InvalidInput` with a ``reason``, about
+    Blank lines are skipped. Each error is an :class:`InvalidInput` with a ``reason``, about
     the line ``lines.number``.
 
     Args:
-        queue: The queue they are for.
+        queue: The queue to push them into.
         lines: The lines.
-        priority: The priority of all of them; None for that of each item.
-        priority_field: The field of each that holds its priority instead.
+        priority: The priority of all of them; None for the priority of each item.
+        priority_field: The field of each value that holds its priority instead.
         form: ``"values"``, ``"items"`` for lines that ``queue_drain`` wrote, or None for values
             that do not look like such lines.
-        skipped: Called with what is wrong with a bad line; None stops at the first.
+        skipped: Called with the reason why a line is bad; None to stop at the first bad line.
         pushed: How many items were pushed before.
     """
 
@@ -178,31 +178,31 @@ class Items:
             yield entry, self._lines.mark(self._read)
 
     def is_usage(self, error: BaseException | None) -> bool:
-        """Tell whether an error comes of an option that is wrong or missing, not of a line."""
+        """Tell whether an option is wrong or missing, and not a line."""
         if isinstance(error, PushInterrupted):
             error = error.__cause__
         is_priority = isinstance(error, InvalidPriority) and self._field is None
         return is_priority or isinstance(error, ItemFound)
 
     def explain(self, error: FdbQueueError) -> str:
-        """Say where and why a push of these items stopped, and how many were pushed."""
+        """Return where and why a push of these items stopped, and how many were pushed."""
         if isinstance(error, PushInterrupted) and error.__cause__ is not None:
             reason, pushed = self._reason(error.__cause__), error.context["pushed"]
         else:
             reason, pushed = self._reason(error), 0
-            if isinstance(error, InputChanged):  # says that itself
+            if isinstance(error, InputChanged):  # its text says that nothing was pushed
                 return reason + "."
-        return f"{reason}. Pushed {items(pushed)} before that."
+        return f"{reason}. Pushed {item_count(pushed)} before that."
 
     def _entry(self, line: bytes) -> Entry:
         if len(line) > self._lines.max_line_bytes:
             raise InvalidInput(reason=f"it is longer than {self._lines.max_line_bytes} bytes")
         value = parse(line.rstrip(b"\r\n"))
         if self._form == "items":
-            item = records.item_of(value)
+            item = item_lines.item_of(value)
             item = dataclasses.replace(item, value=self._stored(item.value))
             return self._queue.parts.writer.entry_moved(item, self._priority)
-        if self._form is None and records.is_record(value):
+        if self._form is None and item_lines.is_item(value):
             raise ItemFound(reason=_ITEM_FOUND)
         priority = self._priority if self._field is None else field(value, self._field)
         return self._queue.parts.writer.entry(self._stored(value), priority)
@@ -214,17 +214,17 @@ class Items:
         if isinstance(error, InputFailed):
             return f"Line {error.context['line']}: {error.context['reason']}"
         if not isinstance(error, InvalidInput) or isinstance(error, KeyTooLarge):
-            return text_of(error)
+            return error_text(error)
         place = f"Line {self._lines.number}"
         if isinstance(error, InvalidPriority) and self._field is None:
-            return f"--priority: {_what_is_wrong(error)}"
+            return f"--priority: {_invalid_reason(error)}"
         if isinstance(error, InvalidPriority):
             place += f", field {self._field!r}"
-        return f"{place}: {_what_is_wrong(error)}"
+        return f"{place}: {_invalid_reason(error)}"
 
 
 def max_line_bytes(queue: Queue) -> int:
-    """Return how long a line with an item of a queue may be."""
+    """Return the limit of a line's length for a queue."""
     return _LINE_BYTES_A_BYTE * max(MAX_VALUE_BYTES, queue.options.max_value_bytes)
 
 
@@ -232,7 +232,7 @@ def parse(text: str | bytes) -> Any:
     """Return the JSON value in a text; integers are exact.
 
     Raises:
-        InvalidInput: It is not UTF-8, or no JSON value.
+        InvalidInput: It is not UTF-8, or not a JSON value.
     """
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode())
@@ -246,29 +246,14 @@ def parse(text: str | bytes) -> Any:
         raise InvalidInput(reason=str(error)) from error
 
 
-def number(text: str) -> int | float:
-    """Return the number in a text, for argparse; integers are exact.
-
-    Raises:
-        ArgumentTypeError: It is no JSON number.
-    """
-    try:
-        found = parse(text)
-    except InvalidInput as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return found
-
-
 def from_base64(value: Any) -> bytes:
-    """Return the bytes that a JSON string holds.
+    """Return the bytes in a JSON string of base64.
 
     Raises:
-        InvalidInput: It is no string, or not base64.
+        InvalidInput: It is not a string, or not base64.
     """
     if not isinstance(value, str):
-        raise InvalidInput(reason="a queue of bytes needs a JSON string holding base64")
+        raise InvalidInput(reason="a queue of bytes needs a JSON string with base64")
     try:
         return base64.b64decode(value, validate=True)
     except ValueError as error:
@@ -292,7 +277,7 @@ def field(record: Any, path: str) -> Any:
     return record
 
 
-def _what_is_wrong(error: InvalidInput) -> str:
+def _invalid_reason(error: InvalidInput) -> str:
     if isinstance(error, ValueTooLarge):
         return "the value takes {size_bytes} bytes, the limit is {limit_bytes}".format_map(
             error.context

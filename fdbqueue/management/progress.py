@@ -1,7 +1,7 @@
-"""How far a long command has come: on standard error, for a person who waits.
+"""The progress of a long command, on standard error.
 
 At a terminal it is a bar with count, rate and remaining time, drawn by tqdm where that is
-installed. Elsewhere, in a log, it is a line now and then. With ``--verbosity 0`` it is nothing.
+installed; elsewhere a line every ten seconds; and nothing with ``--verbosity 0``.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: How often there is a line where there is no bar.
+#: The time between two lines where there is no bar.
 LINE_SECONDS = 10.0
-#: How large a terminal is that does not say it.
+#: The size of a terminal that does not tell its own.
 _COLUMNS, _LINES = 80, 24
 
 
 class Progress(contextlib.AbstractContextManager["Progress"]):
-    """Tell how many items are done; to be used as a context.
+    """A count of items that are done, shown as it grows; a context manager.
 
     Args:
         note: Prints a line.
-        total: How many there will be; None where nobody knows.
-        bar: Draws them at a terminal; None for lines.
-        line_seconds: How often there is a line.
+        total: How many there will be; None where that is not known.
+        bar: Tqdm's bar at a terminal; None for lines.
+        line_seconds: The time between two lines.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
             self._bar.close()
 
     def advance(self, count: int) -> None:
-        """Note that so many more are done."""
+        """Add items that are done."""
         self.done += count
         if self._bar is not None:
             self._bar.update(count)
@@ -60,12 +60,12 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
             self._note(self._line(now - self._begun_at))
 
     def expect(self, total: int) -> None:
-        """Note how many there will be, as far as that is known now."""
+        """Set how many there will be, as far as that is known now."""
         self._total = total
         if self._bar is not None:
             self._bar.total = total
 
-    def say(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Print a line above the bar."""
         if self._bar is not None:
             self._bar.clear()
@@ -73,15 +73,15 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
 
     def _line(self, seconds: float) -> str:
         rate = self.done / max(seconds, 1e-9)
-        text = f"{self.done:,} items, {rate:,.0f} a second"
+        text = f"{self.done:,} items, {rate:,.0f} per second"
         if self._total is None or self.done > self._total:
             return text
         left = (self._total - self.done) / max(rate, 1e-9)
-        return f"{text}, {self._total:,} in all, {left:,.0f} seconds left"
+        return f"{text}, {self._total:,} in total, {left:,.0f} seconds left"
 
 
 def terminal_bar(description: str, total: int | None) -> Any:
-    """Return a bar on standard error, None where that is no terminal or tqdm is missing."""
+    """Return a bar on standard error, None where that is not a terminal or tqdm is missing."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     try:

@@ -17,8 +17,8 @@ from django.core.management.base import CommandError
 import fdbqueue
 from fdbqueue import conf
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
-from fdbqueue.management.drains import FileSink, explain
-from fdbqueue.management.outputs import ItemsFile
+from fdbqueue.management.drain import FileSink, explain
+from fdbqueue.management.items_file import ItemsFile
 from fdbqueue.service import run
 from tests.commands.conftest import EARTHQUAKES
 from tests.faults.faulty import Fault, Faulty
@@ -65,7 +65,7 @@ def test_everything_of_each_item(call, file):
     queue.push_many((quake, quake["magnitude"]) for quake in quakes)
     items = list(queue)
     printed = call("queue_drain", "quakes", "--output", str(file))
-    assert printed == (f"Drained 1,707 items of 'quakes' to {file}.\n", "")
+    assert printed == (f"Drained 1,707 items from 'quakes' to {file}.\n", "")
     assert records(file) == [
         {
             "id": item.id,
@@ -112,7 +112,7 @@ def test_a_file_that_is_there(processes, file, mail):
     file.write_text("precious")
     done = processes.run("queue_drain", "mail", "--output", str(file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--resume goes on with it, --force overwrites it" in done.stderr
+    assert "--resume continues it, --force overwrites it" in done.stderr
     assert file.read_text() == "precious"
     assert mail.size() == ITEMS
     done = processes.run("queue_drain", "mail", "--output", str(file), "--force")
@@ -169,7 +169,7 @@ def fail(opened, written):
         ("notes/file", "Not a directory"),
         ("folder", "Is a directory"),
         ("x" * 300, "File name too long"),
-        ("/dev/null", "it is no regular file; redirect standard output to it"),
+        ("/dev/null", "it is not a regular file; redirect standard output to it"),
     ],
 )
 def test_a_file_that_cannot_be_opened(processes, tmp_path, mail, path, reason):
@@ -249,7 +249,7 @@ def test_resumed_when_the_lease_has_run_out(processes, file, mail):
     mail.bury(mail.peek().id)
     done = processes.run(*arguments)
     assert done.stderr == (
-        f"Going on with {file} behind line 200.\nRemoved 100 items that the file held already.\n"
+        f"Resuming {file} after line 200.\nRemoved 100 items that the file has already.\n"
     )
     assert numbers(file) == list(range(ITEMS))
     with pytest.raises(LeaseLost):
@@ -296,14 +296,14 @@ def test_a_file_of_another_kind_of_queue(call, file, mail):
     quakes.push("a", 1.5)
     call("queue_drain", "quakes", "--output", str(file))
     content = file.read_bytes()
-    with pytest.raises(CommandError, match="wrote from such a queue") as caught:
+    with pytest.raises(CommandError, match="written by queue_drain from such a queue") as caught:
         call("queue_drain", "mail", "--output", str(file), "--resume")
     assert caught.value.returncode == 1
     assert (file.read_bytes(), mail.size()) == (content, ITEMS)
     file.unlink()
     call("queue_drain", "mail", "--output", str(file), "--limit=1")
     quakes.push("b", 1.5)
-    with pytest.raises(CommandError, match="wrote from such a queue"):
+    with pytest.raises(CommandError, match="written by queue_drain from such a queue"):
         call("queue_drain", "quakes", "--output", str(file), "--resume")
     assert quakes.size() == 1
 
@@ -314,7 +314,7 @@ def test_a_file_that_another_process_writes(call, file, mail):
     with file.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         for option in ("--resume", "--force"):
-            with pytest.raises(CommandError, match="another process writes it") as caught:
+            with pytest.raises(CommandError, match="another process writes to it") as caught:
                 call("queue_drain", "mail", "--output", str(file), option)
             assert caught.value.returncode == 1
     assert numbers(file) == [0]
@@ -329,7 +329,7 @@ def test_a_full_disk(processes, file, mail):
     done = processes.run(*arguments, env={"FDBQUEUE_TEST_DIES": "full 4"})
     written = len(numbers(file))
     assert done.returncode == 1
-    assert f"{written} items of 'mail' are done." in done.stderr
+    assert f"{written} items from 'mail'." in done.stderr
     assert "No space left on device" in done.stderr
     assert written == 150
     assert mail.size() == len(list(mail)) == ITEMS - written
@@ -359,7 +359,8 @@ def test_nobody_knows_whether_it_was_acknowledged(engine_error, file, mail):
             sink.take(mail.lease_batch(5, owner=opened.owner))
         text = explain(caught.value, 0, mail, sink)
     assert text.endswith(
-        "The last 5 lines of the file may be in the queue, too: go on with --resume."
+        "The last 5 lines of the file may still be in the queue: run the command again with "
+        "--resume."
     )
     assert numbers(file) == [0, 1, 2, 3, 4]
 
@@ -374,7 +375,7 @@ def test_a_lease_that_is_too_short(mail):
 
     with pytest.raises(CommandError, match="longer than --lease-seconds") as caught:
         call_command("queue_drain", "mail", lease_seconds=0, batch=50, stdout=Slow())
-    assert "0 items of 'mail' are done." in str(caught.value)
+    assert "0 items from 'mail'." in str(caught.value)
     assert caught.value.returncode == 1
     assert len(list(mail)) == mail.size() == ITEMS - 1
 
@@ -408,7 +409,7 @@ def test_interrupted(processes, file):
     done = processes.finish(process)
     written = len(numbers(file))
     assert done.returncode == 130
-    assert done.stderr == f"CommandError: Interrupted. {written:,} items of 'mail' are done.\n"
+    assert done.stderr == f"CommandError: Interrupted. Drained {written:,} items from 'mail'.\n"
     assert len(list(mail)) == mail.size() == 20_000 - written
     assert processes.run(*arguments, "--resume", "--batch=5000").returncode == 0
     assert numbers(file) == list(range(20_000))
@@ -417,7 +418,7 @@ def test_interrupted(processes, file):
 def test_a_dry_run(call, file, mail):
     """It says what would be done and how many, and does nothing; what is wrong it refuses."""
     printed = call("queue_drain", "mail", "--output", str(file), "--dry-run", "--limit=7")
-    assert printed == (f"Would drain 7 items of 'mail' to {file}.\n", "")
+    assert printed == (f"Would drain 7 items from 'mail' to {file}.\n", "")
     assert not file.exists()
     printed = call("queue_drain", "mail", "--to", "user-1", "--dry-run", "--json")
     assert json.loads(printed.out) == {"queue": "mail", "would_drain": ITEMS, "to": "user-1"}

@@ -49,7 +49,7 @@ def test_called_once_an_item(call, mail, folder):
     """The function is called with each item, which is gone when it has returned."""
     mail.push_many(range(20))
     printed = call("queue_drain", "mail", handler("note"))
-    assert printed == ("Handled 20 items of 'mail', 0 failed.\n", "")
+    assert printed == ("Handled 20 items from 'mail', 0 failed.\n", "")
     assert noted(folder) == sorted(f"{number}-0" for number in range(20))
     assert (mail.size(), mail.counts().leased) == (0, 0)
 
@@ -61,7 +61,7 @@ def test_a_function_that_raises(processes, mail, folder):
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"queue": "mail", "handled": 2, "failed": 2, "lost": 0}
     assert "failed: ValueError: odd\\x1b: 1\n" in done.stderr
-    assert done.stderr.endswith("CommandError: 2 of them failed.\n")
+    assert done.stderr.endswith("CommandError: 2 items failed.\n")
     assert noted(folder) == ["0-0", "1-0", "2-0", "3-0"]
     delayed = list(mail.iterate(state="delayed"))
     assert [(item.value, item.attempts) for item in delayed] == [(1, 1), (3, 1)]
@@ -73,7 +73,7 @@ def test_dead_letters(call, settings, mail, folder):
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
     queue = fdbqueue.queue("mail")
     queue.push_many([1, 2])
-    with pytest.raises(CommandError, match="3 of them failed") as caught:
+    with pytest.raises(CommandError, match="3 items failed") as caught:
         call("queue_drain", "mail", handler("fail_on_odd"), "--retry-delay=0")
     assert caught.value.returncode == 1
     assert noted(folder) == ["1-0", "1-1", "1-2", "2-0"]
@@ -85,7 +85,7 @@ def test_threads(call, mail, folder):
     """So many items are worked on at once as are asked for."""
     mail.push_many(range(8))
     assert call("queue_drain", "mail", handler("meet"), "--concurrency=4").out == (
-        "Handled 8 items of 'mail', 0 failed.\n"
+        "Handled 8 items from 'mail', 0 failed.\n"
     )
     assert len(noted(folder)) == 8
 
@@ -101,7 +101,7 @@ def test_end_and_limit(call, mail, folder):
 def test_a_function_that_ends_its_thread(call, mail, folder):
     """SystemExit is an error like any other."""
     mail.push_many(range(3))
-    with pytest.raises(CommandError, match="3 of them failed"):
+    with pytest.raises(CommandError, match="3 items failed"):
         call("queue_drain", "mail", handler("leave"))
     assert mail.counts().delayed == 3
 
@@ -117,7 +117,7 @@ def test_a_lease_is_extended(processes, call, mail, folder):
     assert mail.pop() is None
     (folder / "end").touch()
     done = processes.finish(process)
-    assert (done.returncode, done.stdout) == (0, "Handled 1 item of 'mail', 0 failed.\n")
+    assert (done.returncode, done.stdout) == (0, "Handled 1 item from 'mail', 0 failed.\n")
     assert mail.counts().leased == 0
 
 
@@ -154,7 +154,7 @@ def test_aborted(processes, mail, folder):
     process = processes.start("queue_drain", "mail", handler("until_told"), "--lease-seconds=1")
     wait_until(lambda: noted(folder) == ["1-0"])
     process.send_signal(signal.SIGINT)
-    assert process.stderr.readline().startswith(b"Waiting for 1 item to be done")
+    assert process.stderr.readline().startswith(b"Waiting for 1 item to finish")
     process.send_signal(signal.SIGINT)
     assert processes.finish(process).returncode == 130
     item = mail.pop(wait=DEADLINE_SECONDS)
@@ -170,7 +170,7 @@ def test_following(processes, mail, folder):
     wait_until(lambda: mail.counts().leased == 0)
     process.send_signal(signal.SIGTERM)
     done = processes.finish(process)
-    assert (done.returncode, done.stdout) == (0, "Handled 3 items of 'mail', 0 failed.\n")
+    assert (done.returncode, done.stdout) == (0, "Handled 3 items from 'mail', 0 failed.\n")
 
 
 def test_killed(processes, mail, folder):
@@ -238,7 +238,7 @@ def test_a_function_that_prints(processes, mail):
     assert json.loads(done.stdout) == {"queue": "mail", "handled": 1, "failed": 0, "lost": 0}
     assert done.stderr == "talking\n"
     done = processes.run("queue_drain", "mail", handler("talk"))
-    assert done.stdout == "talking\nHandled 1 item of 'mail', 0 failed.\n"
+    assert done.stdout == "talking\nHandled 1 item from 'mail', 0 failed.\n"
 
 
 def test_a_long_error(processes, mail):
@@ -285,5 +285,5 @@ def test_discarding(processes, call, mail):
     assert processes.run("queue_drain", "mail", "--discard").returncode == 2
     assert mail.size() == 10
     printed = call("queue_drain", "mail", "--discard", "--limit=4", "--no-input")
-    assert printed.out == "Drained 4 items of 'mail' to nowhere.\n"
+    assert printed.out == "Discarded 4 items from 'mail'.\n"
     assert [item.value for item in mail] == list(range(4, 10))

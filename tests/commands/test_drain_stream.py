@@ -30,14 +30,14 @@ def numbers(text):
 
 def done_of(text):
     """Return how many items are done, as the message says."""
-    return int(text.rsplit(" items of 'mail' are done.", 1)[0].rsplit(" ", 1)[1].replace(",", ""))
+    return int(text.rsplit(" items from 'mail'.", 1)[0].rsplit(" ", 1)[1].replace(",", ""))
 
 
 @pytest.mark.parametrize("arguments", [[], ["--output", "-"], ["--json"]])
 def test_to_standard_output(processes, mail, arguments):
     """Without a target, items go to standard output, and nothing else does."""
     done = processes.run("queue_drain", "mail", *arguments)
-    assert (done.returncode, done.stderr) == (0, "Drained 5,000 items of 'mail'.\n")
+    assert (done.returncode, done.stderr) == (0, "Drained 5,000 items from 'mail'.\n")
     assert numbers(done.stdout) == list(range(ITEMS))
     assert mail.size() == 0
 

@@ -10,11 +10,11 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue import conf
-from tests.commands.test_exits import COMMANDS
+from tests.commands.test_exit_codes import CALLS
 
 #: The last two find nothing to put right.
 READING = {"queue_peek", "queue_list", "queue_stats", "queue_recount", "queue_sweep"}
-WRITING = [command for command in COMMANDS if command[0] not in READING]
+WRITING = [command for command in CALLS if command[0] not in READING]
 DEADLINE_SECONDS = 30
 
 

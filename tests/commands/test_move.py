@@ -37,7 +37,7 @@ def test_all_in_order(call, mail, command):
     """All items go over once, in order, with the times of their pushes."""
     pushed_at = [item.pushed_at for item in mail]
     printed = call(*command)
-    assert printed == ("Moved 3,000 items of 'mail' to 'user-1'.\n", "")
+    assert printed == ("Moved 3,000 items from 'mail' to 'user-1'.\n", "")
     assert values("user-1") == list(range(3_000))
     assert [item.pushed_at for item in fdbqueue.queue("user-1")] == pushed_at
     assert (mail.size(), fdbqueue.queue("user-1").size()) == (0, 3_000)
@@ -209,7 +209,7 @@ def test_it_does_not_ask_nobody(processes, mail):
     """Without a terminal and --no-input it is refused as wrong usage."""
     done = processes.run("queue_move", "mail", "user-1", stdin=b"yes\n")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "give --no-input" in done.stderr
+    assert "use --no-input" in done.stderr
     assert mail.size() == 3_000
 
 

@@ -147,7 +147,7 @@ def test_an_item_that_cannot_be_decoded(call):
     key = queue.subspace.pack((1000, b"\x00" * 20))
     run(queue.database, lambda tr: tr.set(key, b"\xff"))
     out = io.StringIO()
-    with pytest.raises(CommandError, match="100 items were written, 0 popped") as caught:
+    with pytest.raises(CommandError, match="Popped 100 items: 100 written, 0 not") as caught:
         call_command("queue_pop", "mail", limit=101, as_json=True, stdout=out)
     assert caught.value.returncode == 1
     assert len(out.getvalue().splitlines()) == 100
@@ -161,7 +161,8 @@ def test_a_reader_that_stops(processes, earthquakes):
     process.stdout.close()
     done = processes.finish(process)
     assert done.returncode == 1
-    written, lost = map(int, re.findall(r"(\d+) items were written, (\d+) popped", done.stderr)[0])
+    numbers = re.findall(r": (\S+) written, (\S+) not", done.stderr)[0]
+    written, lost = (int(number.replace(",", "")) for number in numbers)
     assert written >= 1
     assert 0 <= lost <= 100
     assert written + lost == 1707 - left("quakes") < 1707
@@ -197,7 +198,7 @@ def test_a_full_disk(processes):
     with open("/dev/full", "wb") as full:
         done = processes.run("queue_pop", "mail", "--limit=300", "--json", stdout=full)
     assert done.returncode == 1
-    assert "0 items were written, 100 popped but not written." in done.stderr
+    assert "Popped 100 items: 0 written, 100 not written." in done.stderr
     assert left("mail") == 200
 
 
@@ -211,7 +212,8 @@ def test_interrupted(processes, earthquakes):
     assert done.returncode == 130
     assert len([json.loads(line) for line in lines]) == 1707 - left("quakes") < 1707
     assert done.stderr == (
-        f"CommandError: Interrupted. {len(lines)} items were written, 0 popped but not written.\n"
+        f"CommandError: Interrupted. Popped {len(lines):,} items: {len(lines):,} written, 0 not "
+        "written.\n"
     )
 
 
@@ -225,7 +227,7 @@ def test_interrupted_while_writing():
             return super().write(text)
 
     fdbqueue.queue("mail").push_many(range(10))
-    with pytest.raises(CommandError, match="3 items were written, 5 popped but not") as caught:
+    with pytest.raises(CommandError, match="Popped 8 items: 3 written, 5 not") as caught:
         call_command("queue_pop", "mail", limit=8, as_json=True, stdout=Stuck())
     assert caught.value.returncode == 130
     assert left("mail") == 2

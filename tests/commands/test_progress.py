@@ -13,8 +13,8 @@ def test_lines():
     with Progress(lines.append, 4_000, line_seconds=0) as progress:
         progress.advance(1_500)
         progress.advance(2_600)
-    assert re.fullmatch(r"1,500 items, [\d,]+ a second, 4,000 in all, 0 seconds left", lines[0])
-    assert re.fullmatch(r"4,100 items, [\d,]+ a second", lines[1])
+    assert re.fullmatch(r"1,500 items, [\d,]+ per second, 4,000 in total, 0 seconds left", lines[0])
+    assert re.fullmatch(r"4,100 items, [\d,]+ per second", lines[1])
     assert progress.done == 4_100
 
 
@@ -23,7 +23,7 @@ def test_an_unknown_total():
     lines = []
     with Progress(lines.append, None, line_seconds=0) as progress:
         progress.advance(7)
-    assert re.fullmatch(r"7 items, [\d,]+ a second", lines[0])
+    assert re.fullmatch(r"7 items, [\d,]+ per second", lines[0])
 
 
 def test_not_too_often():

@@ -73,7 +73,7 @@ def test_it_does_not_ask_nobody(processes, mail, redirect):
     """Without a terminal and --no-input it is refused as wrong usage."""
     done = processes.run("queue_purge", "mail", stdin=b"", redirect=redirect)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "give --no-input" in done.stderr
+    assert "use --no-input" in done.stderr
     assert mail.size() == 3
 
 

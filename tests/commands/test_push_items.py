@@ -97,8 +97,8 @@ def test_items_are_not_taken_for_values(call, file, arguments):
         call("queue_push", "ranks", file, *arguments)
     assert caught.value.returncode == 2
     assert str(caught.value) == (
-        "Line 1: it is a whole item, as queue_drain and --json write it: give --items to read "
-        "items back, or --values to push such lines as values. Pushed 0 items before that."
+        "Line 1: it is a whole item, as queue_drain and --json print it: use --items to push it as "
+        "an item, or --values to push the line as a value. Pushed 0 items before that."
     )
     assert ranks.size() == 0
 
@@ -136,17 +136,17 @@ def test_values_that_look_like_items(call, ndjson):
         ("5", "it is not an item's line"),
         ('{"value": 1}', "it is not an item's line"),
         (line(undecodable="no", raw="AA=="), "its value could not be decoded"),
-        (line(id=None), "its id is not a text"),
+        (line(id=None), "its id is not a string"),
         (line(pushed_at="yesterday"), "its pushed_at is not a UTC time"),
         (line(pushed_at="2026-11-21T03:12:44.251094+"), "its pushed_at is not a UTC time"),
         (line(pushed_at="2026-13-21T03:12:44.251094Z"), "its pushed_at is not a UTC time"),
         (line(pushed_at="1969-11-21T03:12:44.251094Z"), "its pushed_at is not a UTC time"),
         (line(pushed_at=1_700_000_000), "its pushed_at is not a UTC time"),
-        (line(attempts=-1), "its attempts are not a whole number"),
-        (line(attempts=True), "its attempts are not a whole number"),
-        (line(attempts=1.0), "its attempts are not a whole number"),
-        (line(attempts=2**31), "its attempts are not a whole number"),
-        (line(attempts="3"), "its attempts are not a whole number"),
+        (line(attempts=-1), "its attempts is not a whole number"),
+        (line(attempts=True), "its attempts is not a whole number"),
+        (line(attempts=1.0), "its attempts is not a whole number"),
+        (line(attempts=2**31), "its attempts is not a whole number"),
+        (line(attempts="3"), "its attempts is not a whole number"),
     ],
 )
 def test_lines_that_are_no_items(call, ndjson, text, reason):
@@ -156,7 +156,7 @@ def test_lines_that_are_no_items(call, ndjson, text, reason):
         call("queue_push", "ranks", ndjson(content), "--items")
     assert str(caught.value).startswith(f"Line 2: {reason}")
     assert (caught.value.returncode, fdbqueue.queue("ranks").size()) == (1, 0)
-    with pytest.raises(CommandError, match="skipped"):
+    with pytest.raises(CommandError, match="Skipped"):
         call("queue_push", "ranks", ndjson(content), "--items", "--continue")
     assert [item.attempts for item in fdbqueue.queue("ranks")] == [0, 3]
 
@@ -236,6 +236,6 @@ def test_resumed(processes, call, file):
     mail.push_many(range(10, 15))
     call("queue_drain", "mail", "--output", file, "--resume")
     done = processes.run("queue_push", "user-1", file, "--items", "--resume")
-    assert done.stderr == "Going on behind line 10: 10 items are in.\n"
+    assert done.stderr == "Resuming after line 10: 10 items pushed before.\n"
     assert done.stdout == "Pushed 5 items into 'user-1'.\n"
     assert [item.value for item in fdbqueue.queue("user-1")] == list(range(15))

@@ -97,7 +97,7 @@ def test_an_output_that_fails(processes):
     with open("/dev/full", "wb") as full:
         done = processes.run("queue_recount", stdout=full)
     assert done.returncode == 1
-    assert done.stderr.endswith("Of 6 queues, 0 were recounted and shown.\n")
+    assert done.stderr.endswith("Recounted and printed 0 of 6 queues.\n")
 
 
 def test_call_command_takes_options():
@@ -119,4 +119,4 @@ def test_interrupted(call):
     with pytest.raises(CommandError) as caught:
         call_command("queue_recount", "mail", "quakes", as_json=True, stdout=Interrupting())
     assert caught.value.returncode == 130
-    assert str(caught.value) == "Interrupted. Of 2 queues, 1 were recounted and shown."
+    assert str(caught.value) == "Interrupted. Recounted and printed 1 of 2 queues."

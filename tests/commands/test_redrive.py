@@ -30,7 +30,7 @@ def values():
 
 def test_all(call, dead):
     """All dead letters go back to their places."""
-    assert call("queue_redrive", "mail", "--no-input").out == "Put 3 dead items back into 'mail'.\n"
+    assert call("queue_redrive", "mail", "--no-input").out == "Requeued 3 dead items in 'mail'.\n"
     assert values() == [0, 1, 2, 3]
     assert fdbqueue.queue("mail").counts().dead == 0
 
@@ -45,7 +45,7 @@ def test_some(call, dead):
     call("queue_redrive", "mail", "--limit=1", "--no-input")
     assert values() == [0, 2, 3]
     printed = call("queue_redrive", "mail", "--id", dead[0], "--no-input")
-    assert printed.out == "Put 0 dead items back into 'mail'.\n"
+    assert printed.out == "Requeued 0 dead items in 'mail'.\n"
 
 
 def test_what_is_no_id(call, dead):
@@ -67,7 +67,7 @@ def test_it_asks_first(processes, dead):
         os.close(terminal)
         os.close(controller)
         assert done.returncode == code
-        assert done.stderr.startswith("Put 2 dead items of 3 back into 'mail'? ")
+        assert done.stderr.startswith("Requeue 2 of 3 dead items in 'mail'? ")
         assert values() == left
 
 

@@ -25,7 +25,7 @@ def mail(settings, monkeypatch):
     queues = {**settings.FDBQUEUE["QUEUES"], "mail": {"kind": "fifo", "max_attempts": 1}}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
     monkeypatch.setattr("fdbqueue.service.bulk.remove.REMOVED_AT_ONCE", 2)
-    monkeypatch.setattr("fdbqueue.management.commands.queue_redrive._AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.management.commands.queue_redrive.STEP_ITEMS", 2)
     queue = fdbqueue.queue("mail")
     queue.push_many(range(ITEMS))
     queue.lease_many(ITEMS, seconds=0)
@@ -50,8 +50,8 @@ def interrupter(mail):
 @pytest.mark.parametrize(
     ("arguments", "done"),
     [
-        (["queue_purge", "mail", "--state=dead"], "were removed"),
-        (["queue_redrive", "mail"], "were put back"),
+        (["queue_purge", "mail", "--state=dead"], "removed"),
+        (["queue_redrive", "mail"], "requeued"),
     ],
 )
 def test_interrupted(call, mail, interrupter, arguments, done):
@@ -71,7 +71,7 @@ def test_some_by_their_ids(call, mail):
     ids = [item.id for item in mail.iterate(state="dead")][:7]
     mail.redrive(ids[:3])
     printed = call("queue_redrive", "mail", "--no-input", *(f"--id={one}" for one in ids + ids))
-    assert printed.out == "Put 4 dead items back into 'mail'.\n"
+    assert printed.out == "Requeued 4 dead items in 'mail'.\n"
     assert mail.counts().dead == ITEMS - 7
 
 

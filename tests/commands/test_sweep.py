@@ -50,7 +50,7 @@ def test_receipts_of_clients_that_are_gone(call, leave, receipts, a_day_later):
     leave(3)
     printed = call("queue_sweep")
     assert printed == (
-        "Removed 3 receipts, how far 0 pushes had come, and 0 answers of calls with a key.\n",
+        "Removed 3 receipts, 0 push records and 0 saved responses.\n",
         "",
     )
     assert left(receipts) <= 1
@@ -74,7 +74,7 @@ def test_receipts_that_are_not_old(call, leave, receipts):
     before = left(receipts)
     assert (
         call("queue_sweep", "--older-than", "600").out
-        == "Removed 0 receipts, how far 0 pushes had come, and 0 answers of calls with a key.\n"
+        == "Removed 0 receipts, 0 push records and 0 saved responses.\n"
     )
     assert left(receipts) == before == 1
 

@@ -22,7 +22,7 @@ DEADLINE_SECONDS = 60
 _LOOK_SECONDS = 0.02
 #: A job has a group where job control was on when it began.
 _END_JOBS = "for job in $(jobs -p); do kill -KILL -- -$job || kill -KILL $job; done >/dev/null 2>&1"
-_ANSWER = re.compile(r"Type 'yes' to do it: (\w+)$", re.MULTILINE)
+_ANSWER = re.compile(r"Type 'yes' to continue: (\w+)$", re.MULTILINE)
 #: What stays in the foreground until somebody stops it; it runs to the end of the page.
 _SERVERS = re.compile(r"make run$|(python manage\.py runserver|gunicorn|uvicorn)\b")
 

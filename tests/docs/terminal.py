@@ -9,7 +9,7 @@ import os
 import pty
 import sys
 
-_QUESTION = b"Type 'yes' to do it: "
+_QUESTION = b"Type 'yes' to continue: "
 
 
 def main(answer: str, *command: str) -> int:

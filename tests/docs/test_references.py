@@ -12,7 +12,7 @@ import yaml
 from fdbqueue import conf, exceptions
 from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import embedded, foundationdb
-from fdbqueue.management import exits
+from fdbqueue.management import exit_codes
 from fdbqueue.service import QueueSpec
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
@@ -96,7 +96,7 @@ def test_the_errors_are_all_there():
         row = rows[kind.__name__]
         assert code(row["code"]) == kind.code
         assert int(row["HTTP"]) == api_errors.handle(kind(), {}).status_code
-        assert int(row["exit"]) == exits.exit_code(kind())
+        assert int(row["exit"]) == exit_codes.exit_code(kind())
         assert row["retryable"] == ("yes" if kind.retryable else "")
         assert row["text"] == str(kind())
 
@@ -120,13 +120,19 @@ def test_foundationdbs_errors_have_the_status_that_is_said(number):
     (row,) = [row for row in table(ERRORS, "code", "name") if row["code"] == str(number)]
     response = api_errors.handle(embedded.FDBError(number), {})
     assert row["HTTP"] == f"{response.status_code} `{response.data['code']}`"
-    assert int(row["exit"]) == exits.exit_code(embedded.FDBError(number))
+    assert int(row["exit"]) == exit_codes.exit_code(embedded.FDBError(number))
 
 
 def test_the_exit_codes_are_all_there():
     """Each that a command can end with has a row."""
     rows = {int(row["code"]) for row in table(Page("docs/commands.md"), "code", "meaning")}
-    codes = {exits.FAILED, exits.USAGE, exits.NO_SUCH_QUEUE, exits.UNAVAILABLE, exits.INTERRUPTED}
+    codes = {
+        exit_codes.FAILED,
+        exit_codes.USAGE,
+        exit_codes.NO_SUCH_QUEUE,
+        exit_codes.UNAVAILABLE,
+        exit_codes.INTERRUPTED,
+    }
     assert rows == {0, *codes}
 
 

@@ -88,9 +88,9 @@ def test_a_question_is_answered_as_shown(run):
         "```console\n$ echo 1 | python manage.py queue_push mail\nPushed 1 item into 'mail'.\n"
         "$ python manage.py queue_purge mail\n"
         "Remove 1 item from 'mail' for good (1 ready, 0 leased, 0 delayed, 0 dead)? "
-        "Type 'yes' to do it: no\nCommandError: Nothing was changed.\n"
+        "Type 'yes' to continue: no\nCommandError: Nothing was changed.\n"
         "$ python manage.py queue_purge mail\n"
-        "Remove ... Type 'yes' to do it: yes\nRemoved 1 item from 'mail'.\n```\n"
+        "Remove ... Type 'yes' to continue: yes\nRemoved 1 item from 'mail'.\n```\n"
     )
 
 

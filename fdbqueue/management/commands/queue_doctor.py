@@ -1,4 +1,4 @@
-"""``queue_doctor``: look for what is wrong, and put it right."""
+"""``queue_doctor``: look for problems, and repair them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from fdbqueue import conf
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
-from fdbqueue.management import doctor, rendering
-from fdbqueue.management.base import QueueCommand, seconds
+from fdbqueue.management import arguments, doctor, formats
+from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.doctor import ERROR, Finding
-from fdbqueue.management.exits import FAILED, exit_code
+from fdbqueue.management.exit_codes import exit_code, failure
 
-#: A transaction's timeout may come so much before the time is over.
+#: A transaction may time out this long before the deadline.
 _EARLY_SECONDS = 0.05
 
 
 class Command(QueueCommand):
-    is_bounded = False  # by a --timeout of its own, all in all
+    has_engine_timeout = False  # --timeout limits the whole command
     help = (
-        "Look whether the engine answers and how fast, whether the setting is right, whether the "
-        "counts equal what is there, and for items that cannot be decoded, leases that have run "
-        "out, and what processes that died have left behind. Ends with 1 where something is an "
-        "error."
+        "Check whether the setting is valid, whether the engine answers and how fast, and whether "
+        "the counts are correct; look for items that cannot be decoded, expired leases, and what "
+        "killed processes left behind. The exit code is 1 if there is an error; warnings do not "
+        "change it."
     )
     examples = """\
 examples:
@@ -39,51 +39,45 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "names", metavar="NAME", nargs="*", help="the queues (default: all there are)"
-        )
-        parser.add_argument(
-            "--repair", action="store_true", help="put right what is wrong, where that can be done"
-        )
+        arguments.add_queues(parser)
+        parser.add_argument("--repair", action="store_true", help="Repair what can be repaired")
         parser.add_argument(
             "--timeout",
-            type=seconds,
+            type=arguments.seconds,
             default=30.0,
             metavar="SECONDS",
-            help="end after so long, whatever there is still to look at (default 30)",
+            help="Stop after SECONDS, finished or not (default: 30)",
         )
-        self.add_json_argument(parser, each_line=True)
+        arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         deadline = time.monotonic() + options["timeout"]
-        with contextlib.suppress(ConfigurationError):  # it is one of the things to find
+        with contextlib.suppress(ConfigurationError):  # the checks find it too
             for name in options["names"]:
                 self.queue(name)
         examination = _Examination(
             list(dict.fromkeys(options["names"])), options["repair"], deadline
         )
-        table = rendering.Table(doctor.COLUMNS)
+        table = formats.Table(doctor.COLUMNS)
         errors = 0
         for found in _until(deadline, examination):
             errors += found.status == ERROR
             if options["as_json"]:
-                self.emit([rendering.json_line(found.record())])
+                self.console.print_lines([formats.json_line(found.record())])
             else:
-                self.emit(table.lines([found.row()]))
+                self.console.print_lines(table.lines([found.row()]))
         if examination.failure is not None:
             raise examination.failure
         if errors:
-            raise CommandError(
-                f"{errors} check{'' if errors == 1 else 's'} found an error.", returncode=FAILED
-            )
+            raise failure(f"{formats.counted(errors, 'check')} found an error.")
 
 
 class _Examination:
-    """All checks, done in a thread of their own: an engine may keep one waiting for ever.
+    """All checks, run in a thread of their own because an engine may never answer.
 
     Args:
-        names: The queues; all there are when empty.
-        repairs: Whether to put right what is wrong.
+        names: The names of the queues; all queues when empty.
+        repairs: Whether to repair what is wrong.
         deadline: When to stop, by :func:`time.monotonic`.
     """
 
@@ -92,18 +86,18 @@ class _Examination:
         self._repairs = repairs
         self._deadline = deadline
         self._at: tuple[str, str | None] = ("settings", None)
-        #: What ended it early.
+        #: The error that ended it early.
         self.failure: BaseException | None = None
-        #: What it finds; None at the end.
+        #: The findings; None at the end.
         self.found: queues.SimpleQueue[Finding | None] = queues.SimpleQueue()
         threading.Thread(target=self._examine, name="fdbqueue-doctor", daemon=True).start()
 
     def give_up(self) -> Finding:
-        """Return that the time is over."""
+        """Return the finding for a check that --timeout has cut off."""
         check, queue = self._at
         if check == "engine":
             self.failure = EngineUnavailable(reason="no answer within --timeout")
-        return Finding(check, queue, ERROR, "not finished: the time was over")
+        return Finding(check, queue, ERROR, "not finished within --timeout")
 
     def _examine(self) -> None:
         try:
@@ -139,7 +133,7 @@ class _Examination:
 
 
 def _until(deadline: float, examination: _Examination) -> Iterator[Finding]:
-    """Yield what is found, until the time is over."""
+    """Yield findings until the deadline."""
     while True:
         try:
             found = examination.found.get(timeout=max(0.0, deadline - time.monotonic()))

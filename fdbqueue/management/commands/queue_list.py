@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import rendering
+from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Item, Queue
 
@@ -16,10 +16,11 @@ COLUMNS = ("NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE")
 
 class Command(QueueCommand):
     help = (
-        "Print the queues: those the setting names, and those that fit one of its patterns "
-        "and were pushed to. The head is the item that queue_pop would take."
+        "Print the queues: those that the setting names, and those that match one of its patterns "
+        "and have been pushed to. HEAD is the priority of the item that queue_pop would take, AGE "
+        "how long ago that item was pushed."
     )
-    only_shows = True
+    allows_closed_output = True
     examples = """\
 examples:
   manage.py queue_list
@@ -27,15 +28,16 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        self.add_json_argument(parser, each_line=True)
+        arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         now = datetime.datetime.now(datetime.timezone.utc)
         queues = [(queue, _head(queue)) for queue in self.catalog.queues()]
         if options["as_json"]:
-            self.emit(rendering.json_line(_record(*pair, now)) for pair in queues)
+            lines = [formats.json_line(_record(*pair, now)) for pair in queues]
         else:
-            self.emit(rendering.Table(COLUMNS).lines(_row(*pair, now) for pair in queues))
+            lines = formats.Table(COLUMNS).lines(_row(*pair, now) for pair in queues)
+        self.console.print_lines(lines)
 
 
 def _head(queue: Queue) -> Item | None:
@@ -53,7 +55,7 @@ def _record(queue: Queue, head: Item | None, now: datetime.datetime) -> dict[str
         and {
             "id": head.id,
             "priority": head.priority,
-            "pushed_at": rendering.timestamp(head.pushed_at),
+            "pushed_at": formats.timestamp(head.pushed_at),
             "age_seconds": _age_seconds(head, now),
         },
     }
@@ -65,9 +67,9 @@ def _row(queue: Queue, head: Item | None, now: datetime.datetime) -> tuple[str, 
         queue.name,
         queue.kind,
         queue.codec.name,
-        rendering.or_dash(queue.priority_type),
-        "empty" if head is None else rendering.or_dash(head.priority),
-        "-" if seconds is None else rendering.age(seconds),
+        formats.or_dash(queue.priority_type),
+        "empty" if head is None else formats.or_dash(head.priority),
+        "-" if seconds is None else formats.age(seconds),
     )
 
 

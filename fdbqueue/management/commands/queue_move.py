@@ -7,14 +7,15 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management.moves import MovingCommand
-from fdbqueue.management.prompts import items
+from fdbqueue.management import arguments, transfer
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.formats import item_count
 
 
-class Command(MovingCommand):
+class Command(QueueCommand):
     help = (
-        "Move items from one queue to another: each in one transaction, so exactly once, in the "
-        "order in which they are taken. Asks first."
+        "Move items from one queue to another, in the order in which they are taken. Each item "
+        "moves in one transaction, so exactly once. Asks first."
     )
     examples = """\
 examples:
@@ -24,15 +25,15 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", metavar="NAME", help="the queue's name")
-        parser.add_argument("to", metavar="TO", help="the name of the queue to move to")
-        self.add_taking_arguments(parser)
-        self.add_prompt_argument(parser)
+        arguments.add_queue(parser)
+        parser.add_argument("to", metavar="TO", help="Name of the queue to move the items to")
+        transfer.add_arguments(parser)
+        arguments.add_no_input(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        queue = self.queue(options["name"])
-        target = self.checked_target(queue, options["to"], options["priority"])
-        number = self.expected(queue, options["limit"])
-        deed = f"Move {items(number)} from {queue.name!r} to {target.name!r}?"
-        self.confirm(deed, interactive=options["interactive"])
-        self.move(queue, target, argparse.Namespace(**options, follow=False))
+        queue, target = self.queue(options["name"]), self.queue(options["to"])
+        transfer.check_target(queue, target, options["priority"])
+        number = transfer.expected(queue, options["limit"])
+        question = f"Move {item_count(number)} from {queue.name!r} to {target.name!r}?"
+        self.console.confirm(question, interactive=options["interactive"])
+        transfer.move(queue, target, argparse.Namespace(**options, follow=False), self.console)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fdbqueue.management.base import ItemsCommand
+from django.core.management.base import CommandParser
+
+from fdbqueue.management import arguments, item_lines
+from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Item, Queue
 from fdbqueue.service.storage.reader import End
 
@@ -13,12 +16,12 @@ from fdbqueue.service.storage.reader import End
 PAGE_ITEMS = 500
 
 
-class Command(ItemsCommand):
+class Command(QueueCommand):
     help = (
         "Print the items that queue_pop would take, and leave them where they are. The table "
-        "shows the beginning of each value; --json shows all of it."
+        "shows the beginning of each value; --json prints all of it."
     )
-    only_shows = True
+    allows_closed_output = True
     examples = """\
 examples:
   manage.py queue_peek mail
@@ -26,13 +29,19 @@ examples:
   manage.py queue_peek quakes --limit 1000000 --json > backup.ndjson
 """
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        arguments.add_queue(parser)
+        arguments.add_end(parser)
+        arguments.add_limit(parser, default=1)
+        arguments.add_json(parser, each_line=True)
+
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        lines = self.item_lines(options["as_json"])
+        lines = item_lines.formatter(as_json=options["as_json"])
         for items in _pages(queue, options["end"], options["limit"]):
-            self.emit(lines(items))
-        if not self.written and not options["as_json"]:
-            self.note(f"The queue {queue.name!r} is empty.")
+            self.console.print_lines(lines(items))
+        if not self.console.lines_printed and not options["as_json"]:
+            self.console.note(f"The queue {queue.name!r} is empty.")
 
 
 def _pages(queue: Queue, end: End, limit: int) -> Iterator[list[Item]]:

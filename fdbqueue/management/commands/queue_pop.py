@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django.core.management.base import CommandParser
+
 from fdbqueue.exceptions import OutcomeUnknown
-from fdbqueue.management.base import ItemsCommand
-from fdbqueue.management.exits import command_error, text_of
-from fdbqueue.management.interrupts import held_interrupts
+from fdbqueue.management import arguments, item_lines
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.exit_codes import error_text, explain_errors
+from fdbqueue.management.formats import item_count
+from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import Item, Queue
 from fdbqueue.service.storage.reader import End
 
-#: No more are taken before they are printed: what a broken output costs is bounded by it.
+#: At most this many are popped before they are printed: a broken output loses no more.
 BATCH_ITEMS = 100
 
 
-class Command(ItemsCommand):
+class Command(QueueCommand):
     help = (
-        "Take items from one end of a queue and print them, at most 100 at a time: those are "
-        "gone from the queue once they are printed, and lost if they cannot be."
+        "Take items from one end of a queue and print them, at most 100 in a transaction. Popped "
+        "items are gone from the queue, and lost if they cannot be printed."
     )
-    whole_values = True
     examples = """\
 examples:
   manage.py queue_pop mail
@@ -29,36 +32,40 @@ examples:
   manage.py queue_pop quakes --limit 1000000 --json > quakes.ndjson
 """
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        arguments.add_queue(parser)
+        arguments.add_end(parser)
+        arguments.add_limit(parser, default=1)
+        arguments.add_json(parser, each_line=True)
+
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
+        lines = item_lines.formatter(as_json=options["as_json"], whole_values=True)
         self._popped = 0
-        try:
-            self._pop(queue, options["end"], options["limit"], self.item_lines(options["as_json"]))
-        except (Exception, KeyboardInterrupt) as error:
-            failure = command_error(error, self._explain(error))
-            if failure is None:
-                raise
-            raise failure from error
+        with explain_errors(self._explain):
+            self._pop(queue, options["end"], options["limit"], lines)
         if not self._popped and not options["as_json"]:
-            self.note(f"The queue {queue.name!r} is empty.")
+            self.console.note(f"The queue {queue.name!r} is empty.")
 
     def _pop(
         self, queue: Queue, end: End, limit: int, lines: Callable[[list[Item]], list[str]]
     ) -> None:
-        with held_interrupts() as interrupts:
+        with defer_interrupts() as interrupts:
             while self._popped < limit:
-                with interrupts.let_in():
-                    self.check_output()
+                with interrupts.allowed():
+                    self.console.check_output()
                 items = queue.pop_many(min(BATCH_ITEMS, limit - self._popped), end=end)
                 if not items:
                     return
                 self._popped += len(items)
-                self.emit(lines(items))
+                self.console.print_lines(lines(items))
 
     def _explain(self, error: BaseException) -> str:
-        what = text_of(error)
+        what = error_text(error)
         if not self._popped:
             other = "else " if isinstance(error, OutcomeUnknown) else ""
             return f"{what}. Nothing {other}was popped."
-        lost = self._popped - self.written
-        return f"{what}. {self.written} items were written, {lost} popped but not written."
+        written = self.console.lines_printed
+        lost = self._popped - written
+        popped = item_count(self._popped)
+        return f"{what}. Popped {popped}: {written:,} written, {lost:,} not written."

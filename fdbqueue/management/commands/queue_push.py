@@ -13,22 +13,22 @@ from typing import Any, BinaryIO
 from django.core.management.base import CommandError, CommandParser
 
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.management import ndjson
+from fdbqueue.management import arguments, ndjson
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exits import FAILED, USAGE, command_error
-from fdbqueue.management.interrupts import held_interrupts
-from fdbqueue.management.progress import Progress, terminal_bar
-from fdbqueue.management.prompts import items
+from fdbqueue.management.exit_codes import command_error, failure, usage_error
+from fdbqueue.management.formats import counted, item_count
+from fdbqueue.management.progress import Progress
+from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import Load, Queue
 
-#: So many bad lines are told of one by one.
-_TOLD_LINES = 20
+#: Further bad lines are only counted.
+_SHOWN_BAD_LINES = 20
 
 
 class Command(QueueCommand):
     help = (
-        "Push NDJSON, one JSON value a line, into a queue. In a queue of bytes each value is "
-        "a string holding base64. Blank lines are skipped; a bad line stops the command."
+        "Push NDJSON, one JSON value per line, into a queue. In a queue of bytes each value is a "
+        "string with base64. Blank lines are skipped; a bad line stops the command."
     )
     examples = """\
 examples:
@@ -41,18 +41,45 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", metavar="NAME", help="the queue's name")
+        arguments.add_queue(parser)
         parser.add_argument(
-            "file", metavar="FILE", nargs="?", default="-", help="default: -, standard input"
+            "file",
+            metavar="FILE",
+            nargs="?",
+            default="-",
+            help="File to read (default: -, standard input)",
         )
+        self._add_priorities_and_forms(parser)
+        parser.add_argument(
+            "--continue",
+            action="store_true",
+            dest="continues",
+            help="Skip and count bad lines; the exit code is 1 if there were any",
+        )
+        parser.add_argument(
+            "--resume",
+            action="store_true",
+            help="Continue where an earlier push of the same file stopped",
+        )
+        parser.add_argument(
+            "--job",
+            metavar="TEXT",
+            help="Name of the push, by which --resume finds it (default: the file's path)",
+        )
+        arguments.add_json(parser)
+
+    def _add_priorities_and_forms(self, parser: CommandParser) -> None:
         priorities = parser.add_mutually_exclusive_group()
         priorities.add_argument(
-            "--priority", type=ndjson.number, metavar="N", help="the priority of all (default 0)"
+            "--priority",
+            type=arguments.json_number,
+            metavar="N",
+            help="Priority of all items (default: 0; with --items each keeps its own)",
         )
         priorities.add_argument(
             "--priority-field",
             metavar="FIELD",
-            help="the field that holds an item's priority; a dot leads into an object: a.b",
+            help="Take each item's priority from this field; a.b is the field b of the object a",
         )
         forms = parser.add_mutually_exclusive_group()
         forms.add_argument(
@@ -60,86 +87,70 @@ examples:
             action="store_const",
             const="items",
             dest="form",
-            help="lines are items, as queue_drain, queue_pop --json and queue_peek --json write "
-            "them: values, priorities, times of pushes and attempts; ids are new",
+            help="The lines are items, as printed by queue_drain, queue_pop --json and queue_peek "
+            "--json; they keep value, priority, push time and attempts, and get new ids",
         )
         forms.add_argument(
             "--values",
             action="store_const",
             const="values",
             dest="form",
-            help="lines are values, also where they look like such items, which are refused else",
+            help="The lines are values, even if they look like items, which would be refused",
         )
-        parser.add_argument(
-            "--continue",
-            action="store_true",
-            dest="continues",
-            help="skip bad lines, count them, and end with 1 where there were any",
-        )
-        parser.add_argument(
-            "--resume",
-            action="store_true",
-            help="go on where an earlier push of the same file stopped",
-        )
-        parser.add_argument(
-            "--job",
-            metavar="TEXT",
-            help="what a push is known by for --resume (default: the file's path)",
-        )
-        self.add_json_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        options_ = argparse.Namespace(**options)
-        queue = self.queue(options_.name)
-        _check_usage(queue, options_)
+        given = argparse.Namespace(**options)
+        queue = self.queue(given.name)
+        _check_usage(queue, given)
         self._skipped = 0
-        with self._opened(options_.file) as stream:
-            load = Load(queue, _job(options_))
-            pushed = self._push(queue, load, stream, options_)
+        with self._opened(given.file) as stream:
+            load = Load(queue, _job(given))
+            pushed = self._push(queue, load, stream, given)
         record = {"queue": queue.name, "pushed": pushed}
-        if options_.continues:
+        if given.continues:
             record["skipped"] = self._skipped
-        text = f"Pushed {items(pushed)} into {queue.name!r}."
-        self.report(record, text, as_json=options_.as_json)
+        text = f"Pushed {item_count(pushed)} into {queue.name!r}."
+        self.console.report(record, text, as_json=given.as_json)
         if self._skipped:
-            raise CommandError(f"{self._skipped:,} bad lines were skipped.", returncode=FAILED)
+            raise failure(f"Skipped {counted(self._skipped, 'bad line')}.")
 
-    def _push(self, queue: Queue, load: Load, stream: BinaryIO, options: argparse.Namespace) -> int:
-        begun = load.begun if options.resume else None
-        with held_interrupts() as interrupts, self._progress(queue) as progress:
+    def _push(self, queue: Queue, load: Load, stream: BinaryIO, given: argparse.Namespace) -> int:
+        begun = load.begun if given.resume else None
+        draws = not _is_terminal(sys.stdin)
+        with (
+            defer_interrupts() as interrupts,
+            self.console.progress(queue.name, None, bar=draws) as progress,
+        ):
             lines = ndjson.Lines(stream, interrupts, ndjson.max_line_bytes(queue))
             source = ndjson.Items(
                 queue,
                 lines,
-                0 if options.priority is None and options.form != "items" else options.priority,
-                options.priority_field,
-                form=options.form,
-                skipped=self._skip if options.continues else None,
+                0 if given.priority is None and given.form != "items" else given.priority,
+                given.priority_field,
+                form=given.form,
+                skipped=self._skip if given.continues else None,
                 pushed=begun.pushed if begun else 0,
             )
             try:
                 if begun is not None:
                     lines.skip(begun)
-                    self.note(
-                        f"Going on behind line {begun.lines:,}: {items(begun.pushed)} are in."
+                    self.console.note(
+                        f"Resuming after line {begun.lines:,}: {item_count(begun.pushed)} "
+                        "pushed before."
                     )
-                return load.push_all(source, pushed=_teller(progress, lines, stream))
+                return load.push_all(source, pushed=_reporter(progress, lines, stream))
             except FdbQueueError as error:
                 message = source.explain(error)
                 if source.is_usage(error):
-                    raise CommandError(message, returncode=USAGE) from error
+                    raise usage_error(message) from error
                 raise command_error(error, message) or error from error
-
-    def _progress(self, queue: Queue) -> Progress:
-        draws = self.verbosity > 0 and self._from_shell and not _is_terminal(sys.stdin)
-        return Progress(self.note, None, terminal_bar(queue.name, None) if draws else None)
 
     def _skip(self, reason: str) -> None:
         self._skipped += 1
-        if self._skipped <= _TOLD_LINES:
-            self.note(f"{reason}. Skipped.")
-        if self._skipped == _TOLD_LINES:
-            self.note("More bad lines are counted, and not told of.")
+        if self._skipped <= _SHOWN_BAD_LINES:
+            self.console.note(f"{reason}. Skipped.")
+        if self._skipped == _SHOWN_BAD_LINES:
+            self.console.note("Further bad lines are counted, but not shown.")
 
     def _opened(self, file: str) -> contextlib.AbstractContextManager[BinaryIO]:
         if file != "-":
@@ -151,26 +162,26 @@ examples:
         if sys.stdin is None:
             raise CommandError("Standard input is closed.")
         if sys.stdin.isatty():
-            self.note("Reading JSON lines from standard input; Ctrl-D ends them.")
+            self.console.note("Reading JSON lines from standard input; press Ctrl-D to end.")
         return contextlib.nullcontext(sys.stdin.buffer)
 
 
-def _teller(progress: Progress, lines: ndjson.Lines, stream: BinaryIO) -> Callable[[int], None]:
-    """Return what tells how far a push is: of a file, how many there will be by its size."""
+def _reporter(progress: Progress, lines: ndjson.Lines, stream: BinaryIO) -> Callable[[int], None]:
+    """Return a function that counts pushed items; a file's total follows from its size."""
     begun_bytes = lines.size_bytes
     left_bytes = _size_of(stream) - begun_bytes
 
-    def tell(count: int) -> None:
+    def report(count: int) -> None:
         progress.advance(count)
         if left_bytes > 0:
             read = min(1.0, (lines.size_bytes - begun_bytes) / left_bytes)
             progress.expect(round(progress.done / read))
 
-    return tell
+    return report
 
 
 def _size_of(stream: BinaryIO) -> int:
-    """Return how long a file is, 0 for what is none."""
+    """Return the size of a file, 0 for what is not a file."""
     try:
         found = os.fstat(stream.fileno())
     except OSError:
@@ -182,26 +193,26 @@ def _is_terminal(stream: Any) -> bool:
     return stream is not None and stream.isatty()
 
 
-def _job(options: argparse.Namespace) -> str | None:
-    """Return what the push is known by."""
-    if options.job is not None:
-        return f"job {options.job}"
-    path = os.path.realpath(options.file)
-    return f"file {path}" if options.file != "-" and os.path.isfile(path) else None
+def _job(given: argparse.Namespace) -> str | None:
+    """Return the name by which ``--resume`` finds the push."""
+    if given.job is not None:
+        return f"job {given.job}"
+    path = os.path.realpath(given.file)
+    return f"file {path}" if given.file != "-" and os.path.isfile(path) else None
 
 
-def _check_usage(queue: Queue, options: argparse.Namespace) -> None:
-    name, field = queue.name, options.priority_field
+def _check_usage(queue: Queue, given: argparse.Namespace) -> None:
+    name, field = queue.name, given.priority_field
     message = None
-    if queue.kind == "fifo" and (options.priority is not None or field is not None):
-        message = f"{name!r} is a FIFO queue: it takes no --priority or --priority-field."
+    if queue.kind == "fifo" and (given.priority is not None or field is not None):
+        message = f"{name!r} is a FIFO queue: --priority and --priority-field cannot be used."
     elif field is not None and queue.codec.name == "bytes":
-        message = f"{name!r} is a queue of bytes, which have no --priority-field."
-    elif field is not None and options.form == "items":
-        message = "--items have their own priorities: --priority-field is for values."
-    elif queue.codec.name == "tuple" and options.form == "items":
-        message = f"{name!r} is a queue of tuples, whose values --items would not all bring back."
-    elif options.resume and _job(options) is None:
-        message = "What is no file has no name: --resume needs the --job of both pushes."
+        message = f"{name!r} is a queue of bytes, which have no fields for --priority-field."
+    elif field is not None and given.form == "items":
+        message = "Items have their own priorities: --priority-field cannot be used with --items."
+    elif queue.codec.name == "tuple" and given.form == "items":
+        message = f"{name!r} is a queue of tuples: --items cannot restore all of their values."
+    elif given.resume and _job(given) is None:
+        message = "--resume needs a file, or the --job that the first push was given."
     if message:
-        raise CommandError(message, returncode=USAGE)
+        raise usage_error(message)

@@ -1,4 +1,4 @@
-"""``queue_recount``: count the items of queues, and put their counts right."""
+"""``queue_recount``: count the items of queues, and correct their counts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import rendering
+from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exits import OutputFailed, command_error
+from fdbqueue.management.exit_codes import OutputFailed, command_error
 from fdbqueue.service import Queue
 from fdbqueue.service.storage.counts import Counts
 
@@ -20,9 +20,10 @@ COLUMNS = ("NAME", *(state.upper() for state in STATES))
 
 class Command(QueueCommand):
     help = (
-        "Count the items of queues, and put right the counts that size() and counts() return: "
-        "programs that use FoundationDB's recipes keep none. Others may push and pop meanwhile. "
-        "The table shows what a count was, and what it is now where that differs."
+        "Count the items of queues, and correct the counts that size() and counts() return. Only "
+        "queues that are used by programs with FoundationDB's recipes need it, because those keep "
+        "no counts. Others may push and pop meanwhile. The table shows each count, or the old and "
+        "the new one where they differ."
     )
     examples = """\
 examples:
@@ -32,29 +33,28 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "names", metavar="NAME", nargs="*", help="the queues (default: all there are)"
-        )
-        self.add_json_argument(parser, each_line=True)
+        arguments.add_queues(parser)
+        arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names = dict.fromkeys(options["names"])
-        queues = [self.queue(name) for name in names] if names else self.catalog.queues()
+        queues = self.queues(options["names"])
         try:
-            self.emit(_lines(queues, options["as_json"]))
+            self.console.print_lines(_lines(queues, options["as_json"]))
         except OutputFailed as error:
             reason = "Interrupted" if isinstance(error.__cause__, KeyboardInterrupt) else error
-            message = f"{reason}. Of {len(queues)} queues, {self.written} were recounted and shown."
+            done = self.console.lines_printed
+            total = formats.counted(len(queues), "queue")
+            message = f"{reason}. Recounted and printed {done} of {total}."
             raise command_error(error, message) or error from error
 
 
 def _lines(queues: Iterable[Queue], as_json: bool) -> Iterator[str]:
-    """Recount one queue after the other, and yield what to print of each."""
-    table = rendering.Table(COLUMNS)
+    """Recount one queue after the other, and yield the line of each."""
+    table = formats.Table(COLUMNS)
     for queue in queues:
         before, after = queue.counts(), queue.recount()
         if as_json:
-            yield rendering.json_line(_record(queue, before, after))
+            yield formats.json_line(_record(queue, before, after))
         else:
             yield from table.lines([_row(queue, before, after)])
 

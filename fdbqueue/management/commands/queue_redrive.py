@@ -1,4 +1,4 @@
-"""``queue_redrive``: put dead letters back into their queue."""
+"""``queue_redrive``: requeue dead letters."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management.base import count
-from fdbqueue.management.prompts import PromptingCommand, items
+from fdbqueue.management import arguments
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.formats import item_count
 from fdbqueue.service import Queue
 
-_AT_ONCE = 200
+#: Requeued in one transaction.
+STEP_ITEMS = 200
 
 
-class Command(PromptingCommand):
+class Command(QueueCommand):
     help = (
-        "Put dead letters back to their places in the queue, as if they had never been tried: "
-        "all, or those named. Asks first."
+        "Requeue dead letters at their original places, as if they had never been tried: all of "
+        "them, or those named by --id. Asks first."
     )
     examples = """\
 examples:
@@ -27,53 +29,51 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", metavar="NAME", help="the queue's name")
+        arguments.add_queue(parser)
         parser.add_argument(
             "--id",
             action="append",
             dest="ids",
             metavar="ID",
-            help="only this item; may be repeated",
+            help="Requeue only the item with this id; may be repeated",
         )
-        parser.add_argument(
-            "--limit", type=count, metavar="N", help="the most items (default: all)"
-        )
-        self.add_prompt_argument(parser)
-        self.add_json_argument(parser)
+        arguments.add_limit(parser)
+        arguments.add_no_input(parser)
+        arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, ids, limit = self.queue(options["name"]), options["ids"], options["limit"]
-        self.confirm(_deed(queue, ids, limit), interactive=options["interactive"])
+        self.console.confirm(_question(queue, ids, limit), interactive=options["interactive"])
         most = _most(queue, ids, limit)
-        with self.step_by_step(queue.name, most, "were put back") as note_step:
-            redriven = _redrive(queue, ids, most, note_step)
-        self.report(
+        with self.console.steps(queue.name, most, "requeued") as finish_step:
+            redriven = _redrive(queue, ids, most, finish_step)
+        self.console.report(
             {"queue": queue.name, "redriven": redriven},
-            f"Put {items(redriven, 'dead')} back into {queue.name!r}.",
+            f"Requeued {item_count(redriven, 'dead')} in {queue.name!r}.",
             as_json=options["as_json"],
         )
 
 
-def _deed(queue: Queue, ids: list[str] | None, limit: int | None) -> str:
-    most = _most(queue, ids, limit)
-    return f"Put {items(most, 'dead')} of {queue.counts().dead:,} back into {queue.name!r}?"
+def _question(queue: Queue, ids: list[str] | None, limit: int | None) -> str:
+    dead = queue.counts().dead
+    return f"Requeue {_most(queue, ids, limit):,} of {item_count(dead, 'dead')} in {queue.name!r}?"
 
 
 def _most(queue: Queue, ids: list[str] | None, limit: int | None) -> int:
-    """Return how many there are to put back."""
+    """Return how many items there are to requeue."""
     return min([queue.counts().dead] + ([len(ids)] if ids else []) + ([limit] if limit else []))
 
 
 def _redrive(
-    queue: Queue, ids: list[str] | None, most: int, note_step: Callable[[int], None]
+    queue: Queue, ids: list[str] | None, most: int, finish_step: Callable[[int], None]
 ) -> int:
-    """Put dead letters back, some at a time, and return how many."""
+    """Requeue dead letters step by step, and return how many."""
     done, left = 0, list(dict.fromkeys(ids or ()))
     while done < most:
-        named = None if ids is None else left[:_AT_ONCE]
-        count = queue.redrive(named, limit=min(_AT_ONCE, most - done))
-        note_step(count)
-        done, left = done + count, left[_AT_ONCE:]
+        named = None if ids is None else left[:STEP_ITEMS]
+        count = queue.redrive(named, limit=min(STEP_ITEMS, most - done))
+        finish_step(count)
+        done, left = done + count, left[STEP_ITEMS:]
         if not (left if ids else count):
             break
     return done

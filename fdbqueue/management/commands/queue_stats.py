@@ -1,29 +1,36 @@
-"""``queue_stats``: print what the counts and the history say of queues."""
+"""``queue_stats``: print the counts, the age and the rates of queues."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import rendering
-from fdbqueue.management.base import QueueCommand, count_to, seconds
-from fdbqueue.management.figures import COLUMNS, PRIORITY_COLUMNS, Figures, figures
-from fdbqueue.service import Queue
+from fdbqueue.management import arguments, formats
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.service import Counts, Minute, Queue
+from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import HISTORY_MINUTES
 
-_CLEARED = "\x1b[H\x1b[2J"
+COLUMNS = ("NAME", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST", "PUSHES/MIN", "POPS/MIN")
+PRIORITY_COLUMNS = ("NAME", "PRIORITY", "READY")
+
+_MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
+_PAGE_PRIORITIES = 10_000
+_CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 class Command(QueueCommand):
     help = (
         "Print how many items of queues are ready, leased, delayed and dead, how old the oldest "
-        "is, and how many are pushed and popped a minute. Nothing is counted for it: it costs "
-        "the same however long a queue is."
+        "ready item is, and how many items are pushed and popped per minute. The counts are "
+        "stored, so this costs the same however long a queue is."
     )
-    only_shows = True
+    allows_closed_output = True
     examples = """\
 examples:
   manage.py queue_stats
@@ -33,54 +40,135 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
+        arguments.add_queues(parser)
         parser.add_argument(
-            "names", metavar="NAME", nargs="*", help="the queues (default: all there are)"
-        )
-        parser.add_argument(
-            "--by-priority", action="store_true", help="show the ready items of each priority, too"
+            "--by-priority", action="store_true", help="Also print the ready items of each priority"
         )
         parser.add_argument(
             "--minutes",
-            type=count_to(HISTORY_MINUTES - 1),  # that of now comes on top
+            type=arguments.whole_number(most=_MAX_MINUTES),
             default=5,
             metavar="N",
-            help="over how many minutes the rates are (default 5, at most 1439)",
+            help=f"Average the rates over N minutes (default: 5, at most {_MAX_MINUTES})",
         )
         parser.add_argument(
             "--watch",
-            type=seconds,
+            type=arguments.seconds,
             nargs="?",
             const=2.0,
             metavar="SECONDS",
-            help="print them again every so often (2 seconds), until Ctrl-C",
+            help="Print again every SECONDS (2 if not given) until Ctrl-C",
         )
-        self.add_json_argument(parser, each_line=True)
+        arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names = dict.fromkeys(options["names"])
-        queues = [self.queue(name) for name in names] if names else None
-        shown = options["by_priority"], options["minutes"]
         pause = threading.Event()
         while True:
-            found = _figures(queues or self.catalog.queues(), *shown)
+            stats = self._stats(options)
             if options["as_json"]:
-                self.emit(rendering.json_line(one.record()) for one in found)
+                self.console.print_lines(formats.json_line(each.record()) for each in stats)
             else:
-                self._show(list(found), live=options["watch"] is not None)
+                self._show(list(stats), live=options["watch"] is not None)
             if options["watch"] is None:
                 return
             pause.wait(options["watch"])
 
-    def _show(self, found: list[Figures], *, live: bool) -> None:
-        lines = rendering.Table(COLUMNS).lines(one.row() for one in found)
-        ranked = [row for one in found for row in one.priority_rows()]
-        if ranked:
-            lines += ["", *rendering.Table(PRIORITY_COLUMNS).lines(ranked)]
-        if live and self.stdout.isatty():
-            lines = [_CLEARED + "\n".join(lines)]
-        self.emit(lines)
+    def _stats(self, options: dict[str, Any]) -> Iterator[QueueStats]:
+        for queue in self.queues(options["names"]):
+            yield queue_stats(queue, by_priority=options["by_priority"], minutes=options["minutes"])
+
+    def _show(self, stats: list[QueueStats], *, live: bool) -> None:
+        lines = formats.Table(COLUMNS).lines(each.row() for each in stats)
+        by_priority = [row for each in stats for row in each.priority_rows()]
+        if by_priority:
+            lines += ["", *formats.Table(PRIORITY_COLUMNS).lines(by_priority)]
+        if live and self.console.is_terminal:
+            lines = [_CLEAR_SCREEN + "\n".join(lines)]
+        self.console.print_lines(lines)
 
 
-def _figures(queues: list[Queue], by_priority: bool, minutes: int) -> Iterator[Figures]:
-    for queue in queues:
-        yield figures(queue, by_priority=by_priority, minutes=minutes)
+@dataclasses.dataclass(frozen=True)
+class QueueStats:
+    """The counts, the age and the rates of one queue.
+
+    Attributes:
+        queue: The queue's name.
+        counts: How many items are in each state.
+        oldest: When the oldest ready item was pushed, if that is known.
+        age_seconds: How long ago that was.
+        pushes_a_minute: How many items were pushed.
+        pops_a_minute: How many items were popped, or leased and acknowledged.
+        by_priority: The number of ready items of each priority, if it was asked for.
+    """
+
+    queue: str
+    counts: Counts
+    oldest: datetime.datetime | None
+    age_seconds: float | None
+    pushes_a_minute: float
+    pops_a_minute: float
+    by_priority: list[tuple[Priority, int]] | None
+
+    def record(self) -> dict[str, Any]:
+        """Return the object for a line of JSON."""
+        record = {
+            "queue": self.queue,
+            **dataclasses.asdict(self.counts),
+            "oldest": formats.timestamp(self.oldest),
+            "age_seconds": self.age_seconds,
+            "pushes_a_minute": round(self.pushes_a_minute, 2),
+            "pops_a_minute": round(self.pops_a_minute, 2),
+        }
+        return record if self.by_priority is None else {**record, "by_priority": self.by_priority}
+
+    def row(self) -> tuple[str, ...]:
+        """Return the row for :data:`COLUMNS`."""
+        return (
+            self.queue,
+            *map(str, dataclasses.astuple(self.counts)),
+            "-" if self.age_seconds is None else formats.age(self.age_seconds),
+            f"{self.pushes_a_minute:.1f}",
+            f"{self.pops_a_minute:.1f}",
+        )
+
+    def priority_rows(self) -> list[tuple[str, ...]]:
+        """Return a row for :data:`PRIORITY_COLUMNS` for each priority."""
+        return [(self.queue, str(level), str(number)) for level, number in self.by_priority or ()]
+
+
+def queue_stats(queue: Queue, *, by_priority: bool, minutes: int) -> QueueStats:
+    """Read the counts, the age and the rates of a queue.
+
+    Args:
+        queue: The queue.
+        by_priority: Whether to read the counts of each priority.
+        minutes: Over how many minutes the rates are, besides the current one.
+    """
+    now = datetime.datetime.now(datetime.timezone.utc)
+    oldest = queue.oldest()
+    history = queue.history(minutes + 1)
+    passed = minutes + max(0.0, (now - history[-1].at).total_seconds() / 60)
+    return QueueStats(
+        queue=queue.name,
+        counts=queue.counts(),
+        oldest=oldest,
+        age_seconds=None if oldest is None else (now - oldest).total_seconds(),
+        pushes_a_minute=_total(history, "pushes") / passed,
+        pops_a_minute=_total(history, "pops") / passed,
+        by_priority=_by_priority(queue) if by_priority else None,
+    )
+
+
+def _total(history: list[Minute], what: str) -> int:
+    return sum(getattr(minute, what) for minute in history)
+
+
+def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:
+    if queue.kind != "priority":
+        return []
+    found: list[tuple[Priority, int]] = []
+    after = None
+    while page := queue.by_priority(after=after, limit=_PAGE_PRIORITIES):
+        found += page
+        after = page[-1][0]
+    return found

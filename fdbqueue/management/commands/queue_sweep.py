@@ -1,23 +1,24 @@
-"""``queue_sweep``: remove the receipts of clients that are gone."""
+"""``queue_sweep``: remove what processes that have ended left behind."""
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.formats import counted
 from fdbqueue.service import receipts
 from fdbqueue.service.tools import load
 
 
 class Command(QueueCommand):
     help = (
-        "Remove the receipts that processes which have ended left behind: one small key for "
-        "each of their threads that wrote. So, too, how far pushes had come that wrote nothing "
-        "since, and the answers of calls with an idempotency key that ran out an hour ago. "
-        "No item is touched."
+        "Remove what processes that have ended left behind: their receipts (one small key for "
+        "each thread that wrote), the records with which queue_push --resume resumes, and the "
+        "saved responses of idempotency keys that expired an hour ago or earlier. No item is "
+        "touched."
     )
     examples = """\
 examples:
@@ -29,14 +30,14 @@ examples:
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--older-than",
-            type=_seconds,
+            type=arguments.whole_number(receipts.MIN_SWEPT_SECONDS),
             default=86_400,
             dest="older_than_seconds",
             metavar="SECONDS",
-            help="how long ago a thread must have written last (default 86400, a day; "
-            f"at least {receipts.MIN_SWEPT_SECONDS})",
+            help="Remove receipts and push records that were not written for SECONDS (default: "
+            f"86400, a day; at least {receipts.MIN_SWEPT_SECONDS})",
         )
-        self.add_json_argument(parser)
+        arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         older_than_seconds = options["older_than_seconds"]
@@ -44,19 +45,9 @@ examples:
         queues = [self.catalog.queue(name) for name in self.catalog.names(with_answers=True)]
         pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
         answers = sum(queue.sweep() for queue in queues)
-        text = (
-            f"Removed {removed} receipts, how far {pushes} pushes had come, and {answers} answers "
-            "of calls with a key."
+        self.console.report(
+            {"removed": removed, "pushes": pushes, "answers": answers},
+            f"Removed {counted(removed, 'receipt')}, {counted(pushes, 'push record')} and "
+            f"{counted(answers, 'saved response')}.",
+            as_json=options["as_json"],
         )
-        found = {"removed": removed, "pushes": pushes, "answers": answers}
-        self.report(found, text, as_json=options["as_json"])
-
-
-def _seconds(text: str) -> int:
-    seconds = int(text)
-    if seconds < receipts.MIN_SWEPT_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text} is less than {receipts.MIN_SWEPT_SECONDS}")
-    return seconds
-
-
-_seconds.__name__ = "number"  # argparse names the type in its message

@@ -1,7 +1,7 @@
-"""How the commands show items: JSON lines for programs, aligned tables for people.
+"""Formats of what the commands print: JSON lines for programs, aligned tables for people.
 
-What is in a queue is not to be trusted: a terminal obeys the control characters it is
-sent. JSON lines are plain ASCII, and tables show such characters as escapes.
+Values in a queue are not to be trusted, because a terminal obeys the control characters it
+is sent. JSON lines are plain ASCII, and tables show such characters as escapes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from fdbqueue.service import Item, Undecodable
+from fdbqueue.service import Undecodable
 
 _PREVIEW_CHARACTERS = 60
-_TOLD_CHARACTERS = 300
+_MESSAGE_CHARACTERS = 300
 _AGES = (("d", 86_400), ("h", 3_600), ("m", 60))
 
 
 def json_line(record: dict[str, Any]) -> str:
     """Return a record as one line of JSON, in ASCII.
 
-    Bytes become base64, infinities and NaN strings, and what else JSON does not know, such
-    as a UUID, its text: an item that was popped must not fail to be shown.
+    Bytes become base64, infinities and NaN strings, and other types that JSON lacks, such
+    as a UUID, their text: an item that was popped must not fail to be printed.
     """
     text = _encode(record)
     if "NaN" in text or "Infinity" in text:
@@ -31,32 +31,8 @@ def json_line(record: dict[str, Any]) -> str:
     return text
 
 
-def item_line(item: Item) -> str:
-    """Return an item as one line of JSON."""
-    record = {
-        "id": item.id,
-        "priority": item.priority,
-        "value": item.value,
-        "pushed_at": timestamp(item.pushed_at),
-        "attempts": item.attempts,
-    }
-    if isinstance(item.value, Undecodable):
-        record |= {"value": None, "undecodable": item.value.reason, "raw": item.value.raw}
-    return json_line(record)
-
-
-def item_row(item: Item, *, whole: bool) -> tuple[str, ...]:
-    """Return an item as a row of :data:`ITEM_COLUMNS`, its value whole or clipped."""
-    pushed_at = "-" if item.pushed_at is None else f"{item.pushed_at:%Y-%m-%d %H:%M:%S}"
-    shown = visible(text_of(item.value)) if whole else preview(item.value)
-    return item.id, or_dash(item.priority), pushed_at, str(item.attempts), shown
-
-
-ITEM_COLUMNS = ("ID", "PRIORITY", "PUSHED (UTC)", "ATTEMPTS", "VALUE")
-
-
-def text_of(value: Any) -> str:
-    """Return the text of a value: JSON, or what Python writes for bytes."""
+def value_text(value: Any) -> str:
+    """Return a value as JSON, and bytes as Python writes them."""
     if isinstance(value, Undecodable):
         return f"(undecodable: {value.reason})"
     if isinstance(value, bytes):
@@ -65,18 +41,18 @@ def text_of(value: Any) -> str:
 
 
 def preview(value: Any) -> str:
-    """Return the beginning of a value, harmless to a terminal."""
-    return clipped(text_of(value), _PREVIEW_CHARACTERS)
+    """Return the beginning of a value, safe for a terminal."""
+    return clipped(value_text(value), _PREVIEW_CHARACTERS)
 
 
-def clipped(text: str, most: int = _TOLD_CHARACTERS) -> str:
-    """Return the beginning of a text, harmless to a terminal."""
+def clipped(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
+    """Return the beginning of a text, safe for a terminal."""
     shown = visible(text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
 def visible(text: str) -> str:
-    r"""Return a text with each character that does not print as an escape, such as ``\x1b``."""
+    r"""Return a text with each character that is not printable as an escape, like ``\x1b``."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -103,10 +79,20 @@ def or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-class Table:
-    """An aligned table that may be printed a piece at a time.
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words, such as ``"1 receipt"`` or ``"1,707 receipts"``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
-    Columns grow as wider cells come, and never shrink.
+
+def item_count(number: int, state: str = "") -> str:
+    """Return a number of items in words, such as ``"1,707 dead items"``."""
+    return counted(number, f"{state} item".lstrip())
+
+
+class Table:
+    """An aligned table that may be printed part by part.
+
+    Columns grow when wider cells come, and never shrink.
 
     Args:
         columns: The headings.
@@ -117,7 +103,7 @@ class Table:
         self._widths = [len(column) for column in self._columns or ()]
 
     def lines(self, rows: Iterable[tuple[str, ...]]) -> list[str]:
-        """Return a line for each row; the first ever has the headings above it."""
+        """Return a line for each row; the very first one has the headings above it."""
         rows = list(rows)
         for row in rows:
             self._widths = [max(pair) for pair in zip(self._widths, map(len, row), strict=True)]

@@ -1,9 +1,9 @@
-"""The file that ``queue_drain`` writes: whole lines, each item once, whenever it was killed.
+"""The file that ``queue_drain`` writes: whole lines, each item once, even after a kill.
 
-A batch is leased, written, synchronised, and only then acknowledged. So after a kill at any
-point all lines but those of the last batch are acknowledged, and at most the last line is
-torn. To go on, the torn line is cut off, and the items of the last lines are removed from the
-queue, in which they may or may not be.
+A batch is leased, written, synchronised with the disk, and only then acknowledged. So after a
+kill at any point all lines but those of the last batch are acknowledged, and only the last line
+can be torn. To resume, the torn line is cut off, and the items of the last lines are removed
+from the queue, where they may still be.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.management.records import FIELDS
+from fdbqueue.management.item_lines import FIELDS
 from fdbqueue.service.bulk.batches import OWNER_BYTES
 from fdbqueue.service.limits import MAX_ITEMS
 
@@ -28,13 +28,13 @@ _BLOCK_BYTES = 1_000_000
 
 
 class FileExists(FdbQueueError):
-    """The file is there already: --resume goes on with it, --force overwrites it."""
+    """The file already exists: --resume continues it, --force overwrites it."""
 
     code = "file_exists"
 
 
 class NotADrain(FdbQueueError):
-    """The file is not one that queue_drain wrote from such a queue; it was left as it is."""
+    """The file was not written by queue_drain from such a queue; it was not changed."""
 
     code = "not_a_drain"
 
@@ -46,16 +46,16 @@ class FileFailed(FdbQueueError):
 
 
 class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
-    """A file of items, locked for as long as it is open.
+    """A file of items, locked while it is open.
 
     Args:
-        path: Where it is.
-        resume: Whether to go on with a file that is there.
-        force: Whether to overwrite one that is there; :meth:`cut` empties it.
+        path: Its path.
+        resume: Whether to continue a file that exists.
+        force: Whether to overwrite a file that exists; :meth:`cut` empties it.
 
     Raises:
-        FileExists: It is there, and neither was asked for.
-        FileFailed: It cannot be opened, or another process writes it.
+        FileExists: It exists, and neither was asked for.
+        FileFailed: It cannot be opened, or another process writes to it.
     """
 
     def __init__(self, path: str, *, resume: bool = False, force: bool = False) -> None:
@@ -67,7 +67,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         try:
             with self._failing():
                 if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-                    raise ValueError("it is no regular file; redirect standard output to it")
+                    raise ValueError("it is not a regular file; redirect standard output to it")
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.size = os.fstat(self._descriptor).st_size
         except BaseException:
@@ -76,13 +76,13 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and self._is_new and not self.size:
-            with contextlib.suppress(OSError):  # or the same command again would be refused
+            with contextlib.suppress(OSError):  # else the same command would be refused next time
                 os.unlink(self.path)
         os.close(self._descriptor)
 
     @property
     def owner(self) -> bytes:
-        """Name this file to the queue, the same whenever it is opened on this machine."""
+        """The file's name as an owner of batches: always the same on this machine."""
         found = os.fstat(self._descriptor)
         place = (socket.gethostname(), found.st_dev, found.st_ino, os.path.realpath(self.path))
         return hashlib.blake2b(repr(place).encode(), digest_size=OWNER_BYTES).digest()
@@ -91,7 +91,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         """Cut off a last line that is not whole.
 
         Raises:
-            NotADrain: It does not begin as a drain's lines do.
+            NotADrain: It does not begin with a drain's line.
         """
         with self._failing():
             whole = self._end_of_lines()
@@ -105,13 +105,13 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
                 self.cut(whole)
 
     def last_ids(self, *, ranked: bool) -> Iterator[str]:
-        """Yield the ids of the last lines, as many as a batch may have items.
+        """Yield the ids of the last lines, at most as many as the largest batch has items.
 
         Args:
             ranked: Whether the items have priorities.
 
         Raises:
-            NotADrain: One of them is no line of a drain of such a queue.
+            NotADrain: One of them is not a line of a drain from such a queue.
         """
         with self._failing():
             for line in self._lines(self._start_of_last(MAX_ITEMS)):
@@ -127,10 +127,10 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
             return sum(os.pread(self._descriptor, _BLOCK_BYTES, at).count(b"\n") for at in blocks)
 
     def write(self, data: bytes) -> None:
-        """Write whole lines to the end, and wait until the disk has them.
+        """Append whole lines, and wait until the disk has them.
 
         Raises:
-            FileFailed: It cannot be written; the file is as it was.
+            FileFailed: They cannot be written; the file is unchanged.
         """
         start, rest = self.size, memoryview(data)
         try:
@@ -145,7 +145,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
             raise
 
     def cut(self, size: int) -> None:
-        """Cut everything off behind so many bytes."""
+        """Cut the file to a size in bytes."""
         self.size = size
         with self._failing():
             os.ftruncate(self._descriptor, size)
@@ -158,7 +158,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         except FileExistsError as error:
             raise FileExists(file=self.path) from error
         except BlockingIOError as error:
-            raise FileFailed(file=self.path, reason="another process writes it") from error
+            raise FileFailed(file=self.path, reason="another process writes to it") from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise FileFailed(file=self.path, reason=reason) from error
@@ -182,14 +182,14 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         return 0
 
     def _lines(self, start: int) -> Iterator[bytes]:
-        """Yield the lines from a place on that is the beginning of one."""
+        """Yield the lines from an offset on at which a line begins."""
         with open(os.dup(self._descriptor), "rb") as stream:
             stream.seek(start)
             yield from stream
 
 
 def _opened(path: str, *, must_be_new: bool) -> int:
-    """Open a file, so that it is still there after a crash."""
+    """Open a file, and make sure that it is still there after a crash."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if must_be_new else 0)
     descriptor = os.open(path, flags, 0o666)
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
@@ -200,7 +200,7 @@ def _opened(path: str, *, must_be_new: bool) -> int:
 
 
 def _checked(line: bytes, path: str) -> dict[str, Any]:
-    """Return the record of a line that a drain wrote."""
+    """Return the record in a line, if a drain wrote it."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -10,6 +10,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 from django.core.management.base import CommandError
 
 from fdbqueue.exceptions import (
@@ -42,7 +45,7 @@ class OutputFailed(FdbQueueError):
     code = "output_failed"
 
 
-#: What came in between is in the error's cause, where it has one.
+#: What stopped these is their cause, where they have one.
 _STOPPED = (PushInterrupted, OutputFailed)
 
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -73,16 +76,44 @@ def command_error(error: BaseException, message: str | None = None) -> CommandEr
 
     Args:
         error: What went wrong.
-        message: What to say of it, where it does not speak for itself.
+        message: The text to show in place of the error's own.
     """
     code = exit_code(error)
     if code is None:
         return None
-    return CommandError(message or text_of(error), returncode=code)
+    return CommandError(message or error_text(error), returncode=code)
 
 
-def text_of(error: BaseException) -> str:
-    """Return what to say of an error."""
+@contextlib.contextmanager
+def explain_errors(explain: Callable[[BaseException], str]) -> Iterator[None]:
+    """End the command with a message about what was done, where something stops it.
+
+    Args:
+        explain: Returns the message for an error.
+
+    Raises:
+        CommandError: The error has an exit code; others pass unchanged.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if exit_code(error) is None:
+            raise
+        raise command_error(error, explain(error)) or error from error
+
+
+def usage_error(message: str) -> CommandError:
+    """Return the error of a command that was called wrongly."""
+    return CommandError(message, returncode=USAGE)
+
+
+def failure(message: str) -> CommandError:
+    """Return the error of a command that did not do all it was asked to."""
+    return CommandError(message, returncode=FAILED)
+
+
+def error_text(error: BaseException) -> str:
+    """Return the message of an error; of a timeout the option that sets it."""
     if _timed_out(error) and not isinstance(error, FdbQueueError):
         return "The engine did not answer within --engine-timeout"
     return str(error) or "Interrupted"

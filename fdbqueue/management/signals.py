@@ -1,4 +1,4 @@
-"""Let Ctrl-C stop a command where nothing is half done."""
+"""Defer Ctrl-C, so that it stops a command only where nothing is half done."""
 
 from __future__ import annotations
 
@@ -8,68 +8,68 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from fdbqueue.management.exits import Interrupted
+from fdbqueue.management.exit_codes import Interrupted
 
 
-class Interrupts:
-    """Hold Ctrl-C back, except at the places that let it in; a second one is never held.
+class DeferredInterrupts:
+    """Ctrl-C, deferred to the blocks that allow it; a second one is never deferred.
 
-    Made by :func:`held_interrupts`.
+    Made by :func:`defer_interrupts`.
     """
 
     def __init__(self) -> None:
-        self.is_open = False
+        self.is_allowed = False
         self.is_pending = False
-        self._gate = _Gate(self)
-        #: Whether it was SIGTERM, and not Ctrl-C, that came first.
+        self._block = _AllowedBlock(self)
+        #: Whether SIGTERM came first, and not Ctrl-C.
         self.is_terminated = False
 
-    def let_in(self) -> contextlib.AbstractContextManager[None]:
-        """Let Ctrl-C stop what is done inside, and one that was held back before it.
+    def allowed(self) -> contextlib.AbstractContextManager[None]:
+        """Allow Ctrl-C to stop what is done inside, also one that was deferred before.
 
         Raises:
             Interrupted: Ctrl-C was pressed.
         """
-        return self._gate
+        return self._block
 
     def receive(self, number: int, *_: Any) -> None:
         """Handle the signal."""
         again, self.is_pending = self.is_pending, True
         if not again:
             self.is_terminated = number == signal.SIGTERM
-        if self.is_open:
+        if self.is_allowed:
             raise Interrupted
         if again and number == signal.SIGINT:
             raise KeyboardInterrupt
 
 
-class _Gate(contextlib.AbstractContextManager[None]):
-    """Open for the length of a block; entered with every line that is read."""
+class _AllowedBlock(contextlib.AbstractContextManager[None]):
+    """One object for all blocks, because a push enters one with every line it reads."""
 
-    def __init__(self, interrupts: Interrupts) -> None:
+    def __init__(self, interrupts: DeferredInterrupts) -> None:
         self._interrupts = interrupts
 
     def __enter__(self) -> None:
-        self._interrupts.is_open = True  # before the test, or a signal between would wait
+        self._interrupts.is_allowed = True  # before the test, or a signal between would wait
         if self._interrupts.is_pending:
-            self._interrupts.is_open = False
+            self._interrupts.is_allowed = False
             raise Interrupted
 
     def __exit__(self, *_: object) -> None:
-        self._interrupts.is_open = False
+        self._interrupts.is_allowed = False
 
 
 @contextlib.contextmanager
-def held_interrupts(*, terminations: bool = False) -> Iterator[Interrupts]:
-    """Hold Ctrl-C back: between a commit and the line that reports it, it would lose items.
+def defer_interrupts(*, terminations: bool = False) -> Iterator[DeferredInterrupts]:
+    """Defer Ctrl-C: between a commit and the line that reports it, it would lose items.
 
     Only the main thread can, and only where Python's own handler is in place: a signal
-    that is ignored stays ignored, and a project's own handler keeps its say.
+    that is ignored stays ignored, and a project's own handler is left alone.
 
     Args:
-        terminations: Whether to take SIGTERM for a first Ctrl-C.
+        terminations: Whether SIGTERM counts as a first Ctrl-C.
     """
-    interrupts = Interrupts()
+    interrupts = DeferredInterrupts()
     handlers: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
     if terminations:
         handlers[signal.SIGTERM] = signal.SIG_DFL

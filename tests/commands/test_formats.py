@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbqueue.management import rendering
+from fdbqueue.management import formats
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -21,7 +21,7 @@ JSON = st.recursive(
 @given(st.text(st.characters()))
 def test_visible(text):
     """Whatever the text, only printing characters are left, and those it had are unchanged."""
-    shown = rendering.visible(text)
+    shown = formats.visible(text)
     assert shown.isprintable()
     assert shown == text or not text.isprintable()
 
@@ -29,7 +29,7 @@ def test_visible(text):
 @given(JSON | st.binary())
 def test_previews(value):
     """A preview prints on one line of at most 60 characters."""
-    shown = rendering.preview(value)
+    shown = formats.preview(value)
     assert shown.isprintable()
     assert len(shown) <= 60
 
@@ -37,7 +37,7 @@ def test_previews(value):
 @given(JSON)
 def test_json_lines(value):
     """A JSON value comes back from its line exactly; the line is printing ASCII."""
-    line = rendering.json_line({"value": value})
+    line = formats.json_line({"value": value})
     assert line.isascii()
     assert line.isprintable()
     back = json.loads(line)["value"]
@@ -48,7 +48,7 @@ def test_json_lines(value):
 def test_json_lines_of_other_types():
     """What JSON does not know becomes text rather than an error."""
     number = uuid.UUID(int=7)
-    line = rendering.json_line({"a": number, "b": b"\xff", "c": [float("inf")], "d": "NaN"})
+    line = formats.json_line({"a": number, "b": b"\xff", "c": [float("inf")], "d": "NaN"})
     assert json.loads(line) == {"a": str(number), "b": "/w==", "c": ["Infinity"], "d": "NaN"}
 
 
@@ -58,12 +58,12 @@ def test_json_lines_of_other_types():
 )
 def test_ages(seconds, text):
     """An age is given in its largest unit; a clock that is ahead makes none."""
-    assert rendering.age(seconds) == text
+    assert formats.age(seconds) == text
 
 
 def test_tables_grow():
     """Columns are as wide as their widest cell so far; the heading is printed once."""
-    table = rendering.Table(("A", "B"))
+    table = formats.Table(("A", "B"))
     assert table.lines([]) == []
     assert table.lines([("1", "x"), ("22", "y")]) == ["A   B\n1   x", "22  y"]
     assert table.lines([("333", "")]) == ["333"]

@@ -1,4 +1,4 @@
-"""When Ctrl-C is held back."""
+"""Where Ctrl-C is deferred, and where it is allowed."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import signal
 
 import pytest
 
-from fdbqueue.management.exits import Interrupted
-from fdbqueue.management.interrupts import held_interrupts
+from fdbqueue.management.exit_codes import Interrupted
+from fdbqueue.management.signals import defer_interrupts
 
 
-def test_interrupts_are_held():
-    """Ctrl-C waits for a place that lets it in, and a second one for nothing."""
-    with held_interrupts() as interrupts:
+def test_interrupts_are_deferred():
+    """Ctrl-C waits for a block that allows it; a second one does not wait."""
+    with defer_interrupts() as interrupts:
         signal.raise_signal(signal.SIGINT)
-        with pytest.raises(Interrupted), interrupts.let_in():
-            pytest.fail("it was let in")
+        with pytest.raises(Interrupted), interrupts.allowed():
+            pytest.fail("it was not deferred")
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_interrupts_are_let_in():
-    """Ctrl-C stops at once what is done where it is let in."""
-    with held_interrupts() as interrupts, pytest.raises(Interrupted), interrupts.let_in():
+def test_interrupts_are_allowed():
+    """Ctrl-C stops at once a block that allows it."""
+    with defer_interrupts() as interrupts, pytest.raises(Interrupted), interrupts.allowed():
         signal.raise_signal(signal.SIGINT)
 
 
@@ -31,7 +31,7 @@ def test_an_ignored_signal_stays_ignored():
     """Where Ctrl-C is ignored, as behind ``nohup``, nothing changes that."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with held_interrupts() as interrupts, interrupts.let_in():
+        with defer_interrupts() as interrupts, interrupts.allowed():
             signal.raise_signal(signal.SIGINT)
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
