@@ -16,7 +16,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue
-from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.counts import CountChange
 
 SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
 PRIORITIES = 10
@@ -85,8 +85,8 @@ class Ours:
         )
         self._method = load.method
         if load.method == "uncounted":
-            stock = self.queue.parts.stock  # there is no such option
-            stock.tally = lambda: _NoTally(stock.meta)
+            store = self.queue.parts.store  # there is no such option
+            store.count_change = lambda: _NoCountChange(store.tables)
 
     def fill(self, count: int) -> None:
         """Put ``count`` numbered items in."""
@@ -119,7 +119,7 @@ class Ours:
                 self.queue.ack_many(items)
 
 
-class _NoTally(Tally):
+class _NoCountChange(CountChange):
     """Counts nothing."""
 
     def enter(self, *_: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from fdbqueue import conf
-from fdbqueue.service import Once, Push, Queue
+from fdbqueue.service import IdempotencyKey, Push, Queue
 from fdbqueue.service.items import NOT_GIVEN
 from fdbqueue.service.push import Prepared
 
@@ -25,7 +25,7 @@ def push_on_commit(
     *,
     delay: float | None = None,
     not_before: datetime.datetime | None = None,
-    once: Once | str | None = None,
+    once: IdempotencyKey | str | None = None,
     using: str | None = None,
     robust: bool = False,
 ) -> None:
@@ -68,7 +68,7 @@ def push_batch_on_commit(
     queue: Queue | str,
     pushes: Sequence[Push],
     *,
-    once: Once | str | None = None,
+    once: IdempotencyKey | str | None = None,
     using: str | None = None,
     robust: bool = False,
 ) -> None:

@@ -17,7 +17,7 @@ from fdbqueue.api.errors import (
     UnsupportedCoding,
 )
 from fdbqueue.api.inputs import Input, NoParameters
-from fdbqueue.service import Once
+from fdbqueue.service import IdempotencyKey
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _LENGTH = re.compile(r"[0-9]+")
@@ -133,7 +133,7 @@ def has(data: Any, name: str) -> bool:
     return isinstance(data, dict) and name in data
 
 
-def once(request: Request) -> Once | None:
+def once(request: Request) -> IdempotencyKey | None:
     """Return the idempotency key of a request, None where it has none.
 
     Each user has their own keys: the same key of another user is another call.
@@ -146,7 +146,7 @@ def once(request: Request) -> Once | None:
         return None
     if not _KEY.fullmatch(key):
         raise InvalidIdempotencyKey
-    return Once(f"rest {identity(request)} {key}", conf.api().idempotency_seconds)
+    return IdempotencyKey(f"rest {identity(request)} {key}", conf.api().idempotency_seconds)
 
 
 def identity(request: Request) -> str:

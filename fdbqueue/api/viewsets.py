@@ -23,7 +23,7 @@ from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
-from fdbqueue.service import Catalog, Item, Once, Queue
+from fdbqueue.service import Catalog, IdempotencyKey, Item, Queue
 from fdbqueue.service.overview import counts_of
 
 #: The serializer of a body, and the method of the queue that takes its fields as arguments.
@@ -267,7 +267,7 @@ class QueueViewSet(ViewSet):
         return self._begin(wait_seconds).queue(name)
 
 
-def _answer(data: Any, once: Once | None, code: int = status.HTTP_200_OK) -> Response:
+def _answer(data: Any, once: IdempotencyKey | None, code: int = status.HTTP_200_OK) -> Response:
     """Return the response of a change, and say whether it is a replay."""
     replayed = {"Idempotent-Replayed": "true"} if once is not None and once.replayed else {}
     return Response(data, status=code, headers=replayed)

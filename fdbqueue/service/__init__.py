@@ -5,7 +5,7 @@ from __future__ import annotations
 from fdbqueue.service.aio import arun
 from fdbqueue.service.bulk.batches import Batch
 from fdbqueue.service.catalog import Catalog, QueueSpec
-from fdbqueue.service.idempotency import Once
+from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import Held, Item, Page, Push, Undecodable
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.storage.counts import Counts, Minute
@@ -21,11 +21,11 @@ __all__ = [
     "Counts",
     "FifoQueue",
     "Held",
+    "IdempotencyKey",
     "Item",
     "Load",
     "Minute",
     "Mover",
-    "Once",
     "Page",
     "PriorityQueue",
     "Push",

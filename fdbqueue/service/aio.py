@@ -36,7 +36,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.requests import TakeRequest
-from fdbqueue.service.idempotency import Once
+from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Push
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
@@ -86,7 +86,7 @@ class AsyncVerbs:
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
     ) -> Item:
         """Put a value into the queue, as :meth:`push` does.
 
@@ -124,7 +124,7 @@ class AsyncVerbs:
         return ended.result()
 
     async def apush_batch(
-        self, pushes: Sequence[Push], *, once: Once | str | None = None
+        self, pushes: Sequence[Push], *, once: IdempotencyKey | str | None = None
     ) -> list[Item]:
         """Put values into the queue in one transaction, as :meth:`push_batch` does.
 
@@ -158,7 +158,7 @@ class AsyncVerbs:
         *,
         end: End = "min",
         wait: float | None = None,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
         """Take items from one end in one transaction, as :meth:`pop_many` does.
 
@@ -198,7 +198,7 @@ class AsyncVerbs:
         end: End = "min",
         seconds: float = 60,
         wait: float | None = None,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
         """Lease items from one end in one transaction, as :meth:`lease_many` does.
 
@@ -210,12 +210,12 @@ class AsyncVerbs:
         self._check(count, end)
         return await self._take(self._consumer.lease(end, count, seconds, once), wait)
 
-    async def aack(self, lease: Item | str, *, once: Once | str | None = None) -> None:
+    async def aack(self, lease: Item | str, *, once: IdempotencyKey | str | None = None) -> None:
         """Remove a leased item for good, as :meth:`ack` does."""
         await in_thread(self.ack, lease, once=once)
 
     async def aack_many(
-        self, leases: Iterable[Item | str], *, once: Once | str | None = None
+        self, leases: Iterable[Item | str], *, once: IdempotencyKey | str | None = None
     ) -> Held:
         """Remove leased items for good, as :meth:`ack_many` does."""
         return await in_thread(self.ack_many, list(leases), once=once)
@@ -226,7 +226,7 @@ class AsyncVerbs:
         *,
         delay: float | None = None,
         reason: str = "given up",
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
     ) -> None:
         """Give a leased item up, as :meth:`nack` does."""
         await in_thread(self.nack, lease, delay=delay, reason=reason, once=once)
@@ -237,14 +237,14 @@ class AsyncVerbs:
         *,
         delay: float | None = None,
         reason: str = "given up",
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
     ) -> Held:
         """Give leased items up, as :meth:`nack_many` does."""
         tokens = list(leases)
         return await in_thread(self.nack_many, tokens, delay=delay, reason=reason, once=once)
 
     async def aextend(
-        self, lease: Item | str, seconds: float = 60, *, once: Once | str | None = None
+        self, lease: Item | str, seconds: float = 60, *, once: IdempotencyKey | str | None = None
     ) -> Item:
         """Extend a lease to end the given number of seconds from now, as :meth:`extend` does."""
         return await in_thread(self.extend, lease, seconds, once=once)
@@ -254,7 +254,7 @@ class AsyncVerbs:
         leases: Iterable[Item | str],
         seconds: float = 60,
         *,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
     ) -> Held:
         """Extend leases to end that many seconds from now, as :meth:`extend_many` does."""
         return await in_thread(self.extend_many, list(leases), seconds, once=once)

@@ -15,7 +15,7 @@ from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.items import Item, Page
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.storage.reader import End, Row
-from fdbqueue.service.storage.store import STATES, Stock
+from fdbqueue.service.storage.store import STATES, ItemStore
 from fdbqueue.service.storage.tables import HIDDEN_END
 
 
@@ -23,15 +23,15 @@ class Browser:
     """Read the items of one queue, in the transaction it is given.
 
     Args:
-        stock: The queue's items.
+        store: The queue's items.
         taker: Knows what a pop would take.
         priorities: The queue's type of priorities.
     """
 
-    def __init__(self, stock: Stock, taker: Taker, priorities: Priorities) -> None:
-        self._stock = stock
-        self._keys = stock.keys
-        self._reader = stock.reader
+    def __init__(self, store: ItemStore, taker: Taker, priorities: Priorities) -> None:
+        self._store = store
+        self._keys = store.keys
+        self._reader = store.reader
         self._taker = taker
         self._priorities = priorities
 
@@ -45,15 +45,15 @@ class Browser:
         asked = self._taker.ask_state(tr, now)
         head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
         state = self._taker.parse_state(tr, now, asked)
-        preview = functools.partial(expiry.preview, self._stock, tr)
+        preview = functools.partial(expiry.preview, self._store, tr)
         returned, attempts = preview(state.dues, state.expired, self._taker.max_attempts)
-        head.put_back(returned)
+        head.add(returned)
         rows = head.take(count)
         if not rows and state.dues:  # these all die, or are too many: look for one that comes
             for entry in self._taker.all_due(tr, now):
                 returned, attempts = preview([entry], [], self._taker.max_attempts)
                 if returned:
-                    head.put_back(returned)
+                    head.add(returned)
                     rows = head.take(count)
                     break
         head.depend()
@@ -70,14 +70,14 @@ class Browser:
             ItemNotFound: There is none.
         """
         ready = tr[self._keys.key(place)]
-        asked = [(state, self._stock.ask(tr, state, place)) for state in STATES.values()]
+        asked = [(state, self._store.ask(tr, state, place)) for state in STATES.values()]
         if ready.present():
             return self._reader.shown(tr, [Row(place, bytes(ready))], retried=True)[0]
         for state, answer in asked:
-            hidden = self._stock.answer(state, place, answer)
+            hidden = self._store.parse(state, place, answer)
             if hidden is not None:
-                return self._stock.shown(tr, [hidden])[0]
-        raise ItemNotFound(queue=self._stock.queue, id=item_id)
+                return self._store.shown(tr, [hidden])[0]
+        raise ItemNotFound(queue=self._store.queue, id=item_id)
 
     def page(
         self,
@@ -96,7 +96,7 @@ class Browser:
         """
         if state != "ready" and state not in STATES:
             states = ", ".join(["ready", *STATES])
-            raise InvalidInput(queue=self._stock.queue, state=state, allowed=states)
+            raise InvalidInput(queue=self._store.queue, state=state, allowed=states)
         low, high = self._priorities.bound(min_priority), self._priorities.bound(max_priority)
         begin, stop = self._keys.between(low, high)
         if after is not None:
@@ -113,5 +113,5 @@ class Browser:
             )
         places = self._keys.place_of(begin), self._keys.place_of(stop)
         return functools.partial(
-            self._stock.page, state=STATES[state], places=places, limit=limit, end=end
+            self._store.page, state=STATES[state], places=places, limit=limit, end=end
         )

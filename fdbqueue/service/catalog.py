@@ -19,7 +19,7 @@ from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import receipts, tuples
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.storage.groups import Group, groups
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.transactions import run
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.
@@ -134,20 +134,20 @@ class Catalog:
         return sorted(self._named)
 
     def names(
-        self, *, after: str = "", limit: int | None = None, with_answers: bool = False
+        self, *, after: str = "", limit: int | None = None, with_responses: bool = False
     ) -> list[str]:
         """Return the names of the queues, sorted.
 
         Args:
             after: Only names that sort after this one.
             limit: The most names; None for all.
-            with_answers: Whether to return those too under which nothing but the answers of
+            with_responses: Whether to return those too under which nothing but the responses of
                 calls with an idempotency key is stored.
         """
-        names = self.each_name(after=after, with_answers=with_answers)
+        names = self.each_name(after=after, with_responses=with_responses)
         return list(itertools.islice(names, limit))
 
-    def each_name(self, *, after: str = "", with_answers: bool = False) -> Iterator[str]:
+    def each_name(self, *, after: str = "", with_responses: bool = False) -> Iterator[str]:
         """Yield the names of the queues, sorted, and read them as they are asked for.
 
         These are the plain names, and the names that fit a pattern and have been pushed to;
@@ -156,10 +156,10 @@ class Catalog:
 
         Args:
             after: Only names that sort after this one.
-            with_answers: As for :meth:`names`.
+            with_responses: As for :meth:`names`.
         """
         named = sorted(name for name in self._named if name > after)
-        merged = heapq.merge(named, self._existing(after, with_answers))
+        merged = heapq.merge(named, self._existing(after, with_responses))
         yield from (name for name, _ in itertools.groupby(merged))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
@@ -180,7 +180,7 @@ class Catalog:
                     return spec
         raise QueueNotFound(name=name)
 
-    def _existing(self, after: str, with_answers: bool) -> Iterator[str]:
+    def _existing(self, after: str, with_responses: bool) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns:
             return
@@ -193,7 +193,7 @@ class Catalog:
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
-                    is_queue = with_answers or key == self._subspace[name].key()
+                    is_queue = with_responses or key == self._subspace[name].key()
                     if is_queue and self._fits_a_pattern(name) and name > after:
                         yield name
             begin = found[-1][1] if len(found) == _NAMES_AT_ONCE else end
@@ -201,15 +201,15 @@ class Catalog:
     def _group_of(self, key: bytes) -> Group:
         """Return the range of the keys with the same name, or of one that has none.
 
-        The answers of calls with an idempotency key are a group of their own: a pop leaves
+        The responses of calls with an idempotency key are a group of their own: a pop leaves
         one, too, where nothing was ever pushed.
         """
         try:
             first: bytes = self._subspace[_name_in(key[len(self._subspace.key()) :])].key()
         except ValueError:
             return key, key + b"\x00"
-        answers = MetaKeys(first).all_answers
-        return answers if answers[0] <= key < answers[1] else (first, first + b"\xff\xff")
+        responses = TableKeys(first).all_responses
+        return responses if responses[0] <= key < responses[1] else (first, first + b"\xff\xff")
 
     def _fits_a_pattern(self, name: Any) -> bool:
         return (

@@ -1,4 +1,4 @@
-"""Answers that are kept, so that a call made again under its key has its effect once.
+"""Saved responses: what calls returned, so that a call made again under its key has its effect once.
 
 A call under an idempotency key leaves what it returned, in the transaction that has its
 effect, and depends on nothing being there yet. Made again, it returns that and changes
@@ -8,7 +8,7 @@ same moment. A digest of its arguments is kept too: another call under the key i
 An answer is kept for a day unless the call says otherwise, by the clients' clocks. An hour
 later it is removed by later calls with keys on the same queue, some at a time, so that a queue
 in use has never many more than were made in that time; on a queue that is not, by whoever
-sweeps it. The hour is for the client whose clock is ahead: it removes nobody's answers early.
+sweeps it. The hour is for the client whose clock is ahead: it removes nobody's responses early.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
 from fdbqueue.service.storage.keys import Place
 from fdbqueue.service.storage.reader import Loaded
-from fdbqueue.service.storage.store import Stock
-from fdbqueue.service.storage.tables import ANSWER_NAME_BYTES
+from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES
 
 MAX_KEY_CHARACTERS = 1_000
-#: Answers are kept this long at most: a year.
+#: SavedResponses are kept this long at most: a year.
 MAX_KEPT_SECONDS = 31_536_000
 
 _PIECE_BYTES = 90_000
@@ -41,16 +41,16 @@ _STAMP_BYTES = 10
 _HEADER = struct.Struct(f">{_STAMP_BYTES}s16sQ")
 #: Where the values start in the answer of a call that took items.
 _LENGTH = struct.Struct(">I")
-#: One in so many calls removes answers that have run out: up to so many, and up to so
+#: One in so many calls removes responses that have run out: up to so many, and up to so
 #: many bytes of keys, of which each sends about eight.
 _SWEPT_BY_ONE_IN, _SWEPT_AT_ONCE, _MAX_SWEPT_BYTES = 100, 200, 400_000
 _KEYS_SENT = 8
-#: Answers are removed an hour after they have run out, by the clock of who removes them.
+#: SavedResponses are removed an hour after they have run out, by the clock of who removes them.
 _SWEPT_LATER_US = 3_600_000_000
 
 
 @dataclass
-class Once:
+class IdempotencyKey:
     """An idempotency key: the call that is given it has its effect once.
 
     Attributes:
@@ -77,10 +77,10 @@ class Placed(NamedTuple):
 class Call:
     """A call under a key: the name its answer is kept under, and which call it is.
 
-    ``replayed`` is this call's own; its :class:`Once` may be in use by others.
+    ``replayed`` is this call's own; its :class:`IdempotencyKey` may be in use by others.
     """
 
-    once: Once
+    once: IdempotencyKey
     name: bytes
     digest: bytes
     replayed: bool = False
@@ -90,20 +90,20 @@ class Call:
         self.replayed = self.once.replayed = replayed
 
 
-class Answers:
-    """Keep the answers of calls on one queue, and find them again.
+class SavedResponses:
+    """Keep the responses of calls on one queue, and find them again.
 
     Each takes part in the transaction it is given.
 
     Args:
-        stock: The queue's items.
+        store: The queue's items.
     """
 
-    def __init__(self, stock: Stock) -> None:
-        self._stock = stock
-        self._meta = stock.meta
+    def __init__(self, store: ItemStore) -> None:
+        self._store = store
+        self._tables = store.tables
 
-    def call(self, once: Once | str | None, *arguments: Any) -> Call | None:
+    def call(self, once: IdempotencyKey | str | None, *arguments: Any) -> Call | None:
         """Return the call with these arguments, None where it has no key.
 
         Args:
@@ -116,23 +116,23 @@ class Answers:
         if once is None:
             return None
         if isinstance(once, str):
-            once = Once(once)
-        if not isinstance(once, Once) or not isinstance(once.key, str):
-            raise InvalidInput(queue=self._stock.queue, once=once, allowed="a text")
+            once = IdempotencyKey(once)
+        if not isinstance(once, IdempotencyKey) or not isinstance(once.key, str):
+            raise InvalidInput(queue=self._store.queue, once=once, allowed="a text")
         if not 1 <= len(once.key) <= MAX_KEY_CHARACTERS:
             allowed = f"1 to {MAX_KEY_CHARACTERS} characters"
-            raise InvalidInput(queue=self._stock.queue, once=once.key[:100], allowed=allowed)
+            raise InvalidInput(queue=self._store.queue, once=once.key[:100], allowed=allowed)
         seconds = once.kept_seconds
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not 0 < seconds <= MAX_KEPT_SECONDS:
             allowed = f"up to {MAX_KEPT_SECONDS} seconds"
-            raise InvalidInput(queue=self._stock.queue, kept_seconds=seconds, allowed=allowed)
-        name = _digest(once.key.encode(errors="surrogatepass"), ANSWER_NAME_BYTES)
+            raise InvalidInput(queue=self._store.queue, kept_seconds=seconds, allowed=allowed)
+        name = _digest(once.key.encode(errors="surrogatepass"), RESPONSE_NAME_BYTES)
         return Call(once, name, _digest(fdb.tuple.pack(arguments)))
 
     def ask(self, tr: Transaction, call: Call) -> Any:
         """Ask for what is kept, without waiting for it; the transaction depends on it."""
-        return tr.get_range(*self._meta.answer_bounds(call.name))
+        return tr.get_range(*self._tables.response_bounds(call.name))
 
     def recall(self, asked: Any, call: Call) -> tuple[bytes, bytes] | None:
         """Return what is kept and its versionstamp, None where the call was not made yet.
@@ -148,11 +148,11 @@ class Answers:
         if until <= now_us():
             return None
         if digest != call.digest:
-            raise IdempotencyKeyReused(queue=self._stock.queue)
+            raise IdempotencyKeyReused(queue=self._store.queue)
         call.mark(replayed=True)
         return data[_HEADER.size :], stamp
 
-    def keep(self, tr: Transaction, call: Call, payload: bytes, *, stamped: bool = False) -> None:
+    def save(self, tr: Transaction, call: Call, payload: bytes, *, stamped: bool = False) -> None:
         """Keep an answer; nothing is kept under this name yet, or not any longer.
 
         Args:
@@ -166,36 +166,36 @@ class Answers:
         until = now_us() + int(call.once.kept_seconds * 1_000_000)
         data = _HEADER.pack(bytes(_STAMP_BYTES), call.digest, until) + payload
         for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
-            key, value = self._meta.answer(call.name, piece), data[start : start + _PIECE_BYTES]
+            key, value = self._tables.response(call.name, piece), data[start : start + _PIECE_BYTES]
             if stamped and not piece:
                 tr.set_versionstamped_value(key, value + bytes(4))
             else:
                 tr[key] = value
-        tr[self._meta.forget(until, call.name)] = b""
+        tr[self._tables.forget(until, call.name)] = b""
         if random.randrange(_SWEPT_BY_ONE_IN) == 0:
             self.sweep(tr)
 
     def _remove_old(self, tr: Transaction, call: Call) -> None:
-        begin, end = self._meta.answer_bounds(call.name)
+        begin, end = self._tables.response_bounds(call.name)
         for row in tr.get_range(begin, end, limit=1):
             tr.clear_range(begin, end)
             if len(row.value) >= _HEADER.size:
-                tr.clear(self._meta.forget(_HEADER.unpack_from(row.value)[2], call.name))
+                tr.clear(self._tables.forget(_HEADER.unpack_from(row.value)[2], call.name))
 
     def sweep(self, tr: Transaction) -> int:
-        """Remove some of the answers that ran out an hour ago, and return how many."""
-        sent = _KEYS_SENT * len(self._meta.forget(0, bytes(ANSWER_NAME_BYTES)))
+        """Remove some of the responses that ran out an hour ago, and return how many."""
+        sent = _KEYS_SENT * len(self._tables.forget(0, bytes(RESPONSE_NAME_BYTES)))
         limit = max(1, min(_SWEPT_AT_ONCE, _MAX_SWEPT_BYTES // sent))
-        bounds = self._meta.forgets(now_us() - _SWEPT_LATER_US)
+        bounds = self._tables.forgets(now_us() - _SWEPT_LATER_US)
         rows = list(tr.snapshot.get_range(*bounds, limit=limit))
         for row in rows:
-            name = self._meta.forgotten_name(row.key)
-            tr.add_read_conflict_key(self._meta.answer(name, 0))  # it may be written anew
-            tr.clear_range(*self._meta.answer_bounds(name))
+            name = self._tables.forgotten_name(row.key)
+            tr.add_read_conflict_key(self._tables.response(name, 0))  # it may be written anew
+            tr.clear_range(*self._tables.response_bounds(name))
             tr.clear(row.key)
         return len(rows)
 
-    # What answers say
+    # What responses say
 
     def recalled_items(self, asked: Any, call: Call) -> list[Item] | None:
         """Return the items that the call took, None where it was not made yet.
@@ -215,7 +215,7 @@ class Answers:
             at += size
         return items
 
-    def keep_items(
+    def save_items(
         self, tr: Transaction, call: Call, loaded: Sequence[Loaded], items: Sequence[Item]
     ) -> None:
         """Keep the items that a call took."""
@@ -232,23 +232,23 @@ class Answers:
         packed = fdb.tuple.pack(tuple(facts))
         # The values are not packed: the tuple layer makes two bytes of each that is zero.
         start = _LENGTH.pack(_LENGTH.size + len(packed))
-        self.keep(tr, call, b"".join([start, packed, *[found.data for found in loaded]]))
+        self.save(tr, call, b"".join([start, packed, *[found.data for found in loaded]]))
 
     def _item(
         self, place: bytes, data: bytes, attempts: int, lease: str | None, until: int | None
     ) -> Item:
         try:
-            stored = self._stock.codec.decode(data)
-            position = self._stock.keys.position(place)
+            stored = self._store.codec.decode(data)
+            position = self._store.keys.position(place)
         except (ValueError, TypeError) as error:
-            item_id = self._stock.keys.id_of(place)
+            item_id = self._store.keys.id_of(place)
             raise CorruptItem(
-                queue=self._stock.queue, id=item_id, reason=message_of(error)
+                queue=self._store.queue, id=item_id, reason=message_of(error)
             ) from error
         return Item(
             value=stored.value,
             priority=position.priority,
-            id=self._stock.keys.item_id(place),
+            id=self._store.keys.item_id(place),
             pushed_at=None if stored.pushed_at is None else moment(stored.pushed_at),
             attempts=attempts,
             size_bytes=len(data),

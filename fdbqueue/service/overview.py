@@ -15,7 +15,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.items import Item, Priority, Undecodable, moment
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.reader import End, Row
-from fdbqueue.service.storage.store import STATES, Stock
+from fdbqueue.service.storage.store import STATES, ItemStore
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -66,14 +66,14 @@ class Overview:
     """Ask for the figures of one queue; what each question returns waits for its answer.
 
     Args:
-        stock: Its items.
+        store: Its items.
         counters: Its counts.
     """
 
-    def __init__(self, stock: Stock, counters: Counters) -> None:
-        self._keys = stock.keys
-        self._meta = stock.meta
-        self._stock = stock
+    def __init__(self, store: ItemStore, counters: Counters) -> None:
+        self._keys = store.keys
+        self._tables = store.tables
+        self._store = store
         self._counters = counters
 
     def ask_counts(self, tr: Transaction) -> Callable[[], Counts]:
@@ -90,7 +90,7 @@ class Overview:
 
     def ask_ends(self, tr: Transaction) -> Callable[[], Ends]:
         """Ask for the first and the last ready item."""
-        reader = self._stock.reader
+        reader = self._store.reader
         asked = {end: reader.rows(tr.snapshot, *self._keys.bounds(), 1, end) for end in ENDS}
 
         def answer() -> Ends:
@@ -101,13 +101,13 @@ class Overview:
         return answer
 
     def ask_oldest(self, tr: Transaction) -> Callable[[], Callable[[], Moment]]:
-        """Ask when the oldest ready item was pushed; two answers have to be waited for.
+        """Ask when the oldest ready item was pushed; two responses have to be waited for.
 
         Where the first row does not tell, the next ones are read, one by one.
         """
-        if not self._stock.codec.keeps_metadata:
+        if not self._store.codec.keeps_metadata:
             return lambda: lambda: None
-        bounds = self._meta.ages() if self._keys.has_priorities else self._keys.bounds()
+        bounds = self._tables.ages() if self._keys.has_priorities else self._keys.bounds()
         rows = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
         if self._keys.has_priorities:
             return lambda: self._ask_present(tr, rows)
@@ -115,14 +115,14 @@ class Overview:
 
     def _ask_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
         for row in ages:
-            pushed_at, place = self._meta.parse_age(row.key)
+            pushed_at, place = self._tables.parse_age(row.key)
             found = tr.snapshot[self._keys.key(place)]
             return lambda: moment(pushed_at) if found.present() else self._first_present(tr)
         return lambda: None
 
     def _first_present(self, tr: Transaction) -> Moment:
-        for row in tr.snapshot.get_range(*self._meta.ages(), limit=_MAX_GHOSTS):
-            pushed_at, place = self._meta.parse_age(row.key)
+        for row in tr.snapshot.get_range(*self._tables.ages(), limit=_MAX_GHOSTS):
+            pushed_at, place = self._tables.parse_age(row.key)
             if tr.snapshot[self._keys.key(place)].present():
                 return moment(pushed_at)
         return None
@@ -143,14 +143,14 @@ class Overview:
     def _shown(self, tr: Transaction, rows: Iterable[Any]) -> list[Item]:
         """Return the items in rows as they are read, those that cannot be decoded included."""
         found = [Row(self._keys.place_of(row.key), row.value) for row in rows]
-        return self._stock.reader.shown(tr, found, retried=False)
+        return self._store.reader.shown(tr, found, retried=False)
 
     def key_of(self, item: Item) -> bytes:
         """Return the key that an item's value, or the first chunk of it, is stored under."""
         place = self._keys.place_named(item.id)
         if item.state == "ready":
             return self._keys.key(place)
-        return self._meta.hidden_keys(STATES[item.state], place)[1]
+        return self._tables.hidden_keys(STATES[item.state], place)[1]
 
 
 def _is_undecodable(items: Sequence[Item]) -> bool:

@@ -14,15 +14,15 @@ from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.consume.poppers import PopperGroup, group
 from fdbqueue.service.consume.requeue import Requeuer
 from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.idempotency import Answers
+from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.push import Writer
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.keys import ItemKeys
-from fdbqueue.service.storage.store import Stock
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.tables import TableKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class QueueParts:
 
     Attributes:
         runner: Runs its operations in transactions.
-        stock: Its items in their states.
+        store: Its items in their states.
         counters: Its counts and its history.
-        answers: The saved responses of calls with an idempotency key.
+        responses: The saved responses of calls with an idempotency key.
         writer: Writes what is pushed.
         browser: Reads without changing anything.
         taker: Takes items in a transaction.
@@ -44,9 +44,9 @@ class QueueParts:
     """
 
     runner: Runner
-    stock: Stock
+    store: ItemStore
     counters: Counters
-    answers: Answers
+    responses: SavedResponses
     writer: Writer
     browser: Browser
     taker: Taker
@@ -75,31 +75,31 @@ def assemble(
         options: Its options.
     """
     runner = Runner(database, name)
-    meta = MetaKeys(keys.subspace.key())
-    stock = Stock(keys, meta, codec, name)
-    answers = Answers(stock)
-    leases = Leases(stock, options.max_attempts)
-    taker = Taker(stock, answers, relaxed=options.relaxed, max_attempts=options.max_attempts)
+    tables = TableKeys(keys.subspace.key())
+    store = ItemStore(keys, tables, codec, name)
+    responses = SavedResponses(store)
+    leases = Leases(store, options.max_attempts)
+    taker = Taker(store, responses, relaxed=options.relaxed, max_attempts=options.max_attempts)
     shared_by = (keys.subspace.key(), name, type(keys), options)
     poppers = group(database, taker, options.handoff_timeout_seconds, shared_by)
-    requeuer = Requeuer(database, stock, leases)
+    requeuer = Requeuer(database, store, leases)
     return QueueParts(
         runner=runner,
-        stock=stock,
-        counters=Counters(meta),
-        answers=answers,
+        store=store,
+        counters=Counters(tables),
+        responses=responses,
         writer=Writer(
             runner,
-            stock,
-            answers,
+            store,
+            responses,
             priorities,
             in_commit_order=options.in_commit_order,
             max_value_bytes=options.max_value_bytes,
         ),
-        browser=Browser(stock, taker, priorities),
+        browser=Browser(store, taker, priorities),
         taker=taker,
         poppers=poppers,
         consumer=Consumer(runner, taker, leases, poppers, requeuer),
-        acks=Acks(runner, stock, leases, answers),
-        dead_letters=DeadLetters(runner, stock, leases),
+        acks=Acks(runner, store, leases, responses),
+        dead_letters=DeadLetters(runner, store, leases),
     )

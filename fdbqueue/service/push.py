@@ -28,7 +28,14 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, now_us
-from fdbqueue.service.idempotency import Answers, Call, Once, Placed, packed_places, unpacked_places
+from fdbqueue.service.idempotency import (
+    Call,
+    IdempotencyKey,
+    Placed,
+    SavedResponses,
+    packed_places,
+    unpacked_places,
+)
 from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds, moment
 from fdbqueue.service.limits import (
     BATCH_BYTES,
@@ -39,10 +46,10 @@ from fdbqueue.service.limits import (
 )
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.runner import Runner
-from fdbqueue.service.storage.counts import HIGHEST, Tally, high_of
+from fdbqueue.service.storage.counts import HIGHEST, CountChange, high_of
 from fdbqueue.service.storage.keys import Place, random_suffix
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import Hidden, Stock
+from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run, run_stamped
 
@@ -129,8 +136,8 @@ class Writer:
 
     Args:
         runner: Runs its operations.
-        stock: The queue's items.
-        answers: The saved responses of calls with an idempotency key.
+        store: The queue's items.
+        responses: The saved responses of calls with an idempotency key.
         priorities: The queue's type of priorities.
         in_commit_order: Whether items are in the order of their commits, by versionstamps.
         max_value_bytes: The longest encoded value.
@@ -139,32 +146,32 @@ class Writer:
     def __init__(
         self,
         runner: Runner,
-        stock: Stock,
-        answers: Answers,
+        store: ItemStore,
+        responses: SavedResponses,
         priorities: Priorities,
         *,
         in_commit_order: bool,
         max_value_bytes: int,
     ) -> None:
         self._runner = runner
-        self._stock = stock
-        self._answers = answers
-        self._keys = stock.keys
-        self._codec = stock.codec
-        self._queue = stock.queue
+        self._store = store
+        self._responses = responses
+        self._keys = store.keys
+        self._codec = store.codec
+        self._queue = store.queue
         self._in_commit_order = in_commit_order
         self.priorities = priorities
         self.max_value_bytes = max_value_bytes
 
     # Some items in one transaction
 
-    def prepare(self, push: Push, once: Once | str | None) -> Prepared:
+    def prepare(self, push: Push, once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode a value now, to be pushed later."""
         entries = [self._entry_of(push)]
         call = None if once is None else self._call(once, "push", [push], entries)
         return functools.partial(self._push, [push], entries, call)
 
-    def prepare_batch(self, pushes: Sequence[Push], once: Once | str | None) -> Prepared:
+    def prepare_batch(self, pushes: Sequence[Push], once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode values now, to be pushed later in one transaction."""
         pushes, entries = list(pushes), []
         for index, push in enumerate(pushes):
@@ -205,7 +212,7 @@ class Writer:
     def _put_once(self, tr: Transaction, entries: list[Entry], call: Call | None) -> _Pushed:
         """Write entries, unless the call was made before."""
         if call is not None:
-            found = self._answers.recall(self._answers.ask(tr, call), call)
+            found = self._responses.recall(self._responses.ask(tr, call), call)
             if found is not None:
                 return _Pushed(unpacked_places(found[0]), found[1])
         places = self.put(tr, entries)
@@ -214,11 +221,11 @@ class Writer:
             for place, entry in zip(places, entries, strict=True)
         ]
         if call is not None:
-            self._answers.keep(tr, call, packed_places(placed), stamped=self._in_commit_order)
+            self._responses.save(tr, call, packed_places(placed), stamped=self._in_commit_order)
         return _Pushed(placed, None)
 
     def _call(
-        self, once: Once | str, verb: str, pushes: Sequence[Push], entries: list[Entry]
+        self, once: IdempotencyKey | str, verb: str, pushes: Sequence[Push], entries: list[Entry]
     ) -> Call | None:
         """Return the call that pushes these; when it is made does not matter."""
         described = (
@@ -230,7 +237,7 @@ class Writer:
             )
             for push, entry in zip(pushes, entries, strict=True)
         )
-        return self._answers.call(once, verb, *described)
+        return self._responses.call(once, verb, *described)
 
     def _items(
         self, pushes: Sequence[Push], entries: list[Entry], pushed: _Pushed, stamp: bytes
@@ -386,7 +393,7 @@ class Writer:
             InvalidInput: What is at the tail was pushed in commit order, and this is not.
         """
         following = {} if self._in_commit_order else self._following(tr, entries)
-        tally = self._stock.tally()
+        count_change = self._store.count_change()
         places = []
         for entry in entries:
             chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
@@ -397,10 +404,10 @@ class Writer:
                 following[entry.priority] = index + 1
                 place = self._keys.place(entry.priority, index, entry.random, chunks)
             self._check_key(place)
-            self._write(tr, tally, entry, place)
+            self._write(tr, count_change, entry, place)
             places.append(place)
-        tally.pushes += len(entries)
-        tally.write(tr)
+        count_change.pushes += len(entries)
+        count_change.write(tr)
         return places
 
     def put_all(self, entries: Iterable[Entry], beside: Beside | None = None) -> int:
@@ -448,21 +455,23 @@ class Writer:
         self.put(tr, entries)
         return committed
 
-    def _write(self, tr: Transaction, tally: Tally, entry: Entry, place: Place) -> None:
-        value = self._stock.write_chunks(tr, place, entry.value)
+    def _write(
+        self, tr: Transaction, count_change: CountChange, entry: Entry, place: Place
+    ) -> None:
+        value = self._store.write_chunks(tr, place, entry.value)
         pushed_at = entry.pushed_at if self._codec.keeps_metadata else None
         if entry.until is None:
             place.set(tr, self._keys.key(b""), value)
-            tally.enter(tr, place, entry.priority, pushed_at)
+            count_change.enter(tr, place, entry.priority, pushed_at)
         else:
             row = Row(place.data, value)
             hidden = Hidden(State.DELAYED, row, entry.until, 0, pushed_at)
-            self._stock.hide(tr, tally, hidden, place=place)
+            self._store.hide(tr, count_change, hidden, place=place)
 
     def _following(self, tr: Transaction, entries: list[Entry]) -> dict[Any, int]:
         """Return the next index of each priority, above all that are ready or hidden."""
         tails = {}
-        high = tr.snapshot[self._stock.meta.high]
+        high = tr.snapshot[self._store.tables.high]
         for priority in {entry.priority: None for entry in entries}:
             begin, stop = self._keys.level(priority)
             tails[priority] = tr.snapshot.get_range(begin, stop, limit=1, reverse=True)
@@ -473,7 +482,7 @@ class Writer:
 
     def _behind(self, tail: Iterable[Any]) -> int:
         for row in tail:
-            sequence = self._stock.reader.sequence(self._keys.place_of(row.key))
+            sequence = self._store.reader.sequence(self._keys.place_of(row.key))
             if not isinstance(sequence, int):
                 raise self._refusal()
             return sequence + 1

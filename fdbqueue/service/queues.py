@@ -23,7 +23,7 @@ from fdbqueue.service.bulk.move import check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import remove_all, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.idempotency import Once
+from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
@@ -80,7 +80,7 @@ class Queue(AsyncVerbs):
         self.parts: QueueParts = assemble(
             database, keys, self.name, self.codec, self._priorities, self.options
         )
-        self._stock = self.parts.stock
+        self._store = self.parts.store
         self._runner = self.parts.runner
         self._writer = self.parts.writer
         self._browser = self.parts.browser
@@ -101,7 +101,7 @@ class Queue(AsyncVerbs):
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item:
         """Put a value at the end of the queue, behind those of the same priority.
@@ -165,7 +165,7 @@ class Queue(AsyncVerbs):
         self,
         pushes: Sequence[Push],
         *,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> list[Item]:
         """Put values into the queue in one transaction: all of them in their order, or none.
@@ -190,7 +190,7 @@ class Queue(AsyncVerbs):
         """
         return self._writer.prepare_batch(pushes, once)(tr)
 
-    def prepare(self, push: Push, *, once: Once | str | None = None) -> Prepared:
+    def prepare(self, push: Push, *, once: IdempotencyKey | str | None = None) -> Prepared:
         """Check and encode a value now, to be pushed later.
 
         Later changes of the value's object have no effect. A delay, and the time at which the
@@ -209,7 +209,9 @@ class Queue(AsyncVerbs):
         """
         return self._writer.prepare(push, once)
 
-    def prepare_batch(self, pushes: Sequence[Push], *, once: Once | str | None = None) -> Prepared:
+    def prepare_batch(
+        self, pushes: Sequence[Push], *, once: IdempotencyKey | str | None = None
+    ) -> Prepared:
         """Check and encode values now, to be pushed later in one transaction.
 
         As :meth:`prepare` and :meth:`push_batch` say.
@@ -256,7 +258,7 @@ class Queue(AsyncVerbs):
         end: End = "min",
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> list[Item]:
         """Take items from one end in one transaction: all of them, or none.
@@ -333,7 +335,7 @@ class Queue(AsyncVerbs):
         seconds: float = 60,
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> list[Item]:
         """Lease items from one end in one transaction, each under a token of its own.
@@ -347,7 +349,11 @@ class Queue(AsyncVerbs):
         return self._consumer.take(request, wait, tr, waits_while)
 
     def ack(
-        self, lease: Item | str, *, once: Once | str | None = None, tr: Transaction | None = None
+        self,
+        lease: Item | str,
+        *,
+        once: IdempotencyKey | str | None = None,
+        tr: Transaction | None = None,
     ) -> None:
         """Remove a leased item for good.
 
@@ -370,7 +376,7 @@ class Queue(AsyncVerbs):
         self,
         leases: Iterable[Item | str],
         *,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Held:
         """Remove leased items for good, in one transaction.
@@ -397,7 +403,7 @@ class Queue(AsyncVerbs):
         *,
         delay: float | None = None,
         reason: str = "given up",
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> None:
         """Give a leased item up: it returns to its place with its attempts one higher.
@@ -425,7 +431,7 @@ class Queue(AsyncVerbs):
         *,
         delay: float | None = None,
         reason: str = "given up",
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Held:
         """Give leased items up in one transaction, as :meth:`nack` does.
@@ -453,7 +459,7 @@ class Queue(AsyncVerbs):
         lease: Item | str,
         seconds: float = 60,
         *,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item:
         """Extend a lease to end the given number of seconds from now.
@@ -480,7 +486,7 @@ class Queue(AsyncVerbs):
         leases: Iterable[Item | str],
         seconds: float = 60,
         *,
-        once: Once | str | None = None,
+        once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Held:
         """Extend leases to end the given number of seconds from now, in one transaction.
@@ -580,7 +586,7 @@ class Queue(AsyncVerbs):
             InvalidInput: It is not an item's id in this queue.
             ItemNotFound: The item is not there, or not any more.
         """
-        place = self._stock.keys.place_named(item_id)
+        place = self._store.keys.place_named(item_id)
         read = functools.partial(self._browser.get, place=place, item_id=item_id)
         return self._runner.read(tr, read)
 
@@ -698,7 +704,7 @@ class Queue(AsyncVerbs):
     @property
     def overview(self) -> Overview:
         """Asks for figures of this queue without waiting, so as to ask many queues at once."""
-        return Overview(self._stock, self._counters)
+        return Overview(self._store, self._counters)
 
     # Dead letters
 
@@ -839,8 +845,8 @@ class Queue(AsyncVerbs):
         Returns:
             How many were there.
         """
-        places = (self._stock.keys.place_named(item_id) for item_id in item_ids)
-        return remove_places(self.database, self._stock, places)
+        places = (self._store.keys.place_named(item_id) for item_id in item_ids)
+        return remove_places(self.database, self._store, places)
 
     def clear_state(self, state: str, *, on_removed: Callable[[int], None] = lambda _: None) -> int:
         """Remove the items that are in a state when it starts, in bounded transactions.
@@ -855,7 +861,7 @@ class Queue(AsyncVerbs):
         Raises:
             InvalidInput: There is no such state.
         """
-        return remove_all(self.database, self._stock, state, on_removed)
+        return remove_all(self.database, self._store, state, on_removed)
 
     def clear(self, *, tr: Transaction | None = None) -> None:
         """Remove all items, in whatever state, and the counts, in one transaction.
@@ -864,8 +870,8 @@ class Queue(AsyncVerbs):
         """
 
         def remove(transaction: Transaction) -> None:
-            transaction.clear_range(*self._stock.keys.bounds())
-            transaction.clear_range(*self._stock.meta.bounds)
+            transaction.clear_range(*self._store.keys.bounds())
+            transaction.clear_range(*self._store.tables.bounds)
 
         self._runner.write("clear", tr, remove)
 
@@ -881,7 +887,7 @@ class Queue(AsyncVerbs):
         Returns:
             The counts as they are then.
         """
-        recount(self.database, self._stock)
+        recount(self.database, self._store)
         return self.counts()
 
     def sweep(self) -> int:
@@ -894,7 +900,7 @@ class Queue(AsyncVerbs):
             How many were removed.
         """
         total = 0
-        while count := run(self.database, self.parts.answers.sweep, wrote=bool):
+        while count := run(self.database, self.parts.responses.sweep, wrote=bool):
             total += count
         return total
 

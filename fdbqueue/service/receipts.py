@@ -118,7 +118,7 @@ class Receipt:
         value = tr[self._key]
         return _found(bytes(value)) if value.present() else None
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Let another call have the slot."""
         self._slots.free.append(self._slot)
 

@@ -197,7 +197,7 @@ class _Call(Generic[T]):
                 del raised
         finally:
             if self._receipt is not None and (is_done or self._unsettled is None):
-                self._receipt.give_back()
+                self._receipt.release()
 
     def _attempt(self, tr: Transaction) -> tuple[T, bytes]:
         """Run the function and commit; return its result and its stamp."""

@@ -14,7 +14,7 @@ from fdb.subspace_impl import Subspace
 
 import fdbqueue
 from fdbqueue import conf
-from fdbqueue.service import Once, run
+from fdbqueue.service import IdempotencyKey, run
 from tests.concurrency.conftest import clock
 
 __all__ = ["clock"]
@@ -105,8 +105,8 @@ def test_answers_that_have_run_out(call, clock):
     for name in ("mail", "quakes"):
         queue = fdbqueue.queue(name)
         queue.push("popped")
-        queue.pop_many(1, once=Once("short", kept_seconds=10))
-        queue.push("kept", once=Once("long", kept_seconds=3_620))
+        queue.pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
+        queue.push("kept", once=IdempotencyKey("long", kept_seconds=3_620))
     clock.advance(3_615)
     assert json.loads(call("queue_sweep", "--json").out)["answers"] == 2
     assert json.loads(call("queue_sweep", "--json").out)["answers"] == 0
@@ -116,8 +116,8 @@ def test_answers_that_have_run_out(call, clock):
 def test_answers_where_nothing_was_ever_pushed(call, clock):
     """Those of pops from a queue of a pattern, which no list shows, are removed too."""
     name = "user-7"
-    fdbqueue.queue(name).pop_many(1, once=Once("short", kept_seconds=10))
+    fdbqueue.queue(name).pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
     assert name not in conf.catalog().names()
     clock.advance(3_615)
     assert json.loads(call("queue_sweep", "--json").out)["answers"] == 1
-    assert conf.catalog().names(with_answers=True) == conf.catalog().names()
+    assert conf.catalog().names(with_responses=True) == conf.catalog().names()

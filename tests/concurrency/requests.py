@@ -11,7 +11,7 @@ import pytest
 from fdbqueue.service import Queue, run
 from fdbqueue.service.storage.handoffs import HelpRequest, write_request
 from fdbqueue.service.storage.reader import End
-from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, MetaKeys
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
 
 #: A time that does not end during a test.
 LONG_SECONDS = 3_600.0
@@ -21,8 +21,8 @@ def ask(queue: Queue, end: End, wanted: int, seconds: float = LONG_SECONDS) -> H
     """Write the help request of a popper, and return it."""
     name = os.urandom(HANDOFF_NAME_BYTES)
     request = HelpRequest(name, end, wanted, int(seconds * 1_000_000))
-    meta = MetaKeys(queue.subspace.key())
-    run(queue.database, lambda tr: write_request(tr, meta, request), wrote=lambda _: True)
+    tables = TableKeys(queue.subspace.key())
+    run(queue.database, lambda tr: write_request(tr, tables, request), wrote=lambda _: True)
     return request
 
 
@@ -46,8 +46,8 @@ def let_expire() -> Callable[[Queue], None]:
     """Let the time be over of all help requests of a queue, and of what was handed over."""
 
     def expire(queue: Queue) -> None:
-        meta = MetaKeys(queue.subspace.key())
-        begin = meta.request(b"")
+        tables = TableKeys(queue.subspace.key())
+        begin = tables.request(b"")
 
         def shorten(tr: Any) -> None:
             for row in tr.get_range(begin, begin + b"\xff" * 9):

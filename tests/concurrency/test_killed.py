@@ -36,9 +36,9 @@ def drain(kind, queue):
 
 def tables(database, subspace):
     """Return the tables of a queue, besides its items, in which something is stored."""
-    meta = subspace.key() + b"\xff"
-    rows = database.create_transaction().get_range(meta, meta + b"\xff")
-    return {row.key[len(meta)] for row in rows}
+    tables = subspace.key() + b"\xff"
+    rows = database.create_transaction().get_range(tables, tables + b"\xff")
+    return {row.key[len(tables)] for row in rows}
 
 
 def unfinished(facts):

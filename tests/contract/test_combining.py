@@ -10,7 +10,7 @@ import pytest
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, DeadlineExceeded, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.storage.handoffs import answer_handoff, ask_handoff
+from fdbqueue.service.storage.handoffs import ask_handoff, parse_handoff
 from fdbqueue.service.tools.census import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
@@ -214,7 +214,7 @@ def test_ends_do_not_wait_for_each_other(held, subspace, pool, ten):
 def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten, count):
     """Neither what lies behind it, nor what another process asked for before it was seen."""
     corrupt = ten.page().items[count].id
-    key = subspace.key() + ten.parts.stock.keys.place_named(corrupt)
+    key = subspace.key() + ten.parts.store.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
     requests = [ask(ten, "min", 1) for _ in range(4)]
     with pytest.raises(CorruptItem):
@@ -222,10 +222,10 @@ def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten
     assert [len(item.id) > 0 for item in ten.page().items] == [True] * 10  # all are there
     assert [item.value for item in ten.pop_many(count)] == list(range(count))
     asked = [
-        ask_handoff(database.create_transaction(), ten.parts.stock.meta, one.name)
+        ask_handoff(database.create_transaction(), ten.parts.store.tables, one.name)
         for one in requests
     ]
-    assert [answer_handoff(one) for one in asked] == [None] * 4
+    assert [parse_handoff(one) for one in asked] == [None] * 4
     assert ten.page().items[0].id == corrupt
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from fdbqueue.exceptions import ConfigurationError, CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.storage.handoffs import answer_handoff, ask_handoff
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.handoffs import ask_handoff, parse_handoff
+from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS, STRICT
@@ -195,7 +195,7 @@ def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
     queues = crowd(kind)
     fill(kind, queues[0], 40)
     corrupt = queues[0].page().items[at].id
-    key = subspace.key() + queues[0].parts.stock.keys.place_named(corrupt)
+    key = subspace.key() + queues[0].parts.store.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
 
     def pop(thread):
@@ -404,7 +404,7 @@ def test_who_is_handed_a_corrupt_item_is_told(
             return
         if REQUESTS in tables(everything):
             corrupt.append(rival.peek_many(2)[1].id)
-            key = subspace.key() + rival.parts.stock.keys.place_named(corrupt[0])
+            key = subspace.key() + rival.parts.store.keys.place_named(corrupt[0])
             run(database, lambda tr: tr.set(key, b"\xff"))
         assert rival.pop() is not None
 
@@ -427,7 +427,7 @@ def test_a_corrupt_item_stops_all_who_take_together(meddled, database, subspace,
     queue = kind.open(meddled, subspace)
     fill(kind, queue, 2 + behind)
     corrupt = queue.page().items[1].id
-    key = subspace.key() + queue.parts.stock.keys.place_named(corrupt)
+    key = subspace.key() + queue.parts.store.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
     is_first = threading.Lock()
 
@@ -526,8 +526,8 @@ def test_help_is_given_to_the_oldest_first(kind, ten):
     assert numbers(kind, [ten.pop()]) == [0]
     places = []
     for request in requests:
-        asked = ask_handoff(ten.database.create_transaction(), ten.parts.stock.meta, request.name)
-        places.append([row.place for row in answer_handoff(asked).rows])
+        asked = ask_handoff(ten.database.create_transaction(), ten.parts.store.tables, request.name)
+        places.append([row.place for row in parse_handoff(asked).rows])
     assert [len(each) for each in places] == [4, 4, 1]
     assert places[0] < places[1] < places[2]
 
@@ -618,13 +618,13 @@ def test_dead_poppers_that_stand_in_line_stop_nobody(kind, crowd, ask_and_die, l
 
 def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, let_expire):
     """What cannot be read as a request is passed by."""
-    meta = MetaKeys(subspace.key())
+    tables = TableKeys(subspace.key())
 
     def write(tr):
-        tr[meta.request(b"x" * 8)] = b"\xff\xff"
-        tr[meta.request(b"y" * 8)] = b""
-        tr[meta.request(b"z" * 8)] = bytes(10) + b"\xff" * 14
-        tr[meta.request(b"z" * 8) + b"more"] = bytes(24)
+        tr[tables.request(b"x" * 8)] = b"\xff\xff"
+        tr[tables.request(b"y" * 8)] = b""
+        tr[tables.request(b"z" * 8)] = bytes(10) + b"\xff" * 14
+        tr[tables.request(b"z" * 8) + b"more"] = bytes(24)
 
     run(database, write, wrote=lambda _: True)
     ask(fifo, "min", 0)

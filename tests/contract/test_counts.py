@@ -11,7 +11,7 @@ import pytest
 from fdbqueue.exceptions import InvalidInput, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.overview import oldest_of
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.kinds import KINDS, STRICT
 
@@ -231,7 +231,7 @@ def test_priorities_are_counted_lowest_first(floats):
 def test_a_priority_without_items_leaves_no_count(database, subspace):
     """Its key is removed at zero, however the items went."""
     queue = PriorityQueue(database, subspace, max_attempts=1)
-    levels = MetaKeys(subspace.key()).levels()
+    levels = TableKeys(subspace.key()).levels()
     queue.push_many([("x", priority) for priority in range(40)])
     assert len(under(database, levels)) == 40
     queue.pop_many(10)
@@ -367,7 +367,7 @@ def test_history_is_of_at_most_a_day(fifo, minutes):
 
 def test_history_is_forgotten_after_a_day(fifo, database, subspace, clock):
     """What is older is removed now and then by those who push and pop."""
-    meta = MetaKeys(subspace.key())
+    tables = TableKeys(subspace.key())
     for _ in range(30):
         transaction = database.create_transaction()
         for _ in range(100):
@@ -375,7 +375,7 @@ def test_history_is_forgotten_after_a_day(fifo, database, subspace, clock):
             clock.advance(60)
         transaction.commit().wait()
     assert {minute.pushes for minute in fifo.history(1_440)[:-1]} == {1}
-    assert 1_439 <= len(under(database, (meta.minute(0), meta.minute(2**32 - 1)))) < 3_000
+    assert 1_439 <= len(under(database, (tables.minute(0), tables.minute(2**32 - 1)))) < 3_000
 
 
 # Removing all

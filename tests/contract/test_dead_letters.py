@@ -8,7 +8,7 @@ import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
 from fdbqueue.service import FifoQueue, Undecodable, run
-from fdbqueue.service.storage.tables import MetaKeys, State
+from fdbqueue.service.storage.tables import State, TableKeys
 from tests.concurrency.census import assert_counted
 
 
@@ -89,7 +89,7 @@ def test_a_corrupt_item_is_buried_out_of_the_way(database, subspace, codec):
     queue.push("first")
     queue.push("last")
     corrupt, *_ = queue.page().items
-    store(database, {subspace.key() + queue.parts.stock.keys.place_named(corrupt.id): b"\xff\xfe"})
+    store(database, {subspace.key() + queue.parts.store.keys.place_named(corrupt.id): b"\xff\xfe"})
     with pytest.raises(CorruptItem) as caught:
         queue.pop()
     queue.bury(caught.value.context["id"], reason="corrupt")
@@ -285,7 +285,7 @@ def test_pages_of_the_dead_keep_to_a_range_of_priorities(ints):
 def test_half_of_an_item(kind, queue, database, end, half):
     """Where one of an item's two rows is gone, all other items are shown, each as it is."""
     bury(kind, queue, "abcdef")
-    table = MetaKeys(queue.subspace.key())
+    table = TableKeys(queue.subspace.key())
     stop = table.state_bounds(State.DEAD)[1]
     rows = run(database, lambda tr: list(tr.get_range(table.state_bounds(State.DEAD)[0], stop)))
     run(database, lambda tr: [tr.clear(rows[2 * number + half].key) for number in (1, 2, 5)])

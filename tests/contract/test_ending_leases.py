@@ -13,7 +13,7 @@ from fdbqueue.exceptions import (
     LeaseLost,
     OutcomeUnknown,
 )
-from fdbqueue.service import FifoQueue, Held, Once
+from fdbqueue.service import FifoQueue, Held, IdempotencyKey
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -121,7 +121,7 @@ def test_none_are_ended(queue, kept, verb):
     found = getattr(queue, verb)([])
     assert (found, found.lost) == (0, ())
     assert kept() == 0
-    once = Once("key")
+    once = IdempotencyKey("key")
     for replayed in (False, True):
         assert getattr(queue, verb)(iter([]), once=once) == 0
         assert once.replayed is replayed
@@ -195,13 +195,13 @@ def test_an_ending_made_again(kind, queue, database, subspace, clock, ending):
     end = ENDINGS[ending]
     leased = queue.lease_many(3, seconds=60)
     queue.ack(leased[2])  # one of many is lost
-    once = Once("key")
+    once = IdempotencyKey("key")
     answer = end(queue, leased, once)
     assert not once.replayed
     after = assert_counted(queue)
     clock.advance(20)
     for one in (queue, kind.open(another(database), subspace)):
-        again = Once("key")
+        again = IdempotencyKey("key")
         found = end(one, leased, again)
         assert again.replayed
         assert (found, getattr(found, "lost", None)) == (answer, getattr(answer, "lost", None))
@@ -216,7 +216,7 @@ def test_an_answer_outlives_the_lease(kind, queue, clock, ending):
     answer = end(queue, leased, "key")
     clock.advance(10_000)
     taken = queue.pop_many(9)
-    once = Once("key")
+    once = IdempotencyKey("key")
     assert end(queue, leased, once) == answer
     assert once.replayed
     assert len(taken) == {"ack": 3, "ack_many": 2}.get(ending, 4)
@@ -257,7 +257,7 @@ def test_another_argument_under_the_key(queue, verb, one, another_one):
     with pytest.raises(IdempotencyKeyReused):
         getattr(queue, verb)(given, **another_one, once="key")
     same = {name: float(value) if name != "reason" else value for name, value in one.items()}
-    once = Once("key")
+    once = IdempotencyKey("key")
     getattr(queue, verb)(given, **same, once=once)
     assert once.replayed
 
@@ -271,7 +271,7 @@ def test_that_a_lease_was_lost_is_not_kept(queue, kept, ending):
         with pytest.raises(LeaseLost):
             ENDINGS[ending](queue, leased, "key")
         assert kept() == 0
-    once = Once("key")
+    once = IdempotencyKey("key")
     ENDINGS[ending](queue, leased[1:], once)
     assert not once.replayed
 
@@ -280,7 +280,7 @@ def test_that_a_lease_was_lost_is_not_kept(queue, kept, ending):
 def test_bad_keys_of_endings(queue, ending):
     """What is no key is refused, and the lease is as it was."""
     leased = queue.lease_many(2)
-    for key in ("", "x" * 1_001, Once("key", kept_seconds=0)):
+    for key in ("", "x" * 1_001, IdempotencyKey("key", kept_seconds=0)):
         with pytest.raises(InvalidInput):
             ENDINGS[ending](queue, leased, key)
     assert queue.ack_many(leased) == 2
@@ -292,7 +292,7 @@ def test_two_threads_end_a_lease_under_one_key(kind, queue, database, subspace, 
     rivals = [queue, kind.open(another(database), subspace)]
     for turn in range(10):
         leased = queue.lease_many(2, seconds=60)
-        keys = [Once(f"key-{turn}"), Once(f"key-{turn}")]
+        keys = [IdempotencyKey(f"key-{turn}"), IdempotencyKey(f"key-{turn}")]
 
         def end(n, leased=leased, keys=keys):
             return ENDINGS[ending](rivals[n], leased, keys[n])
@@ -313,7 +313,7 @@ def test_an_ending_of_unknown_outcome(kind, engine, subspace, ending, code):
     sound.push_many(kind.pairs([kind.value(text) for text in "ab"], [kind.priorities[0]] * 2))
     leased = sound.lease_many(2, seconds=600)
     unsure = kind.open(unsure_database(engine.database, code), subspace)
-    once = Once("key")
+    once = IdempotencyKey("key")
     if code == 1031:
         with pytest.raises(OutcomeUnknown):
             ENDINGS[ending](unsure, leased, once)
@@ -346,11 +346,11 @@ def test_an_ending_under_a_key_in_the_callers_transaction(queue, database):
     leased = queue.lease_many(2)
     dropped, kept = database.create_transaction(), database.create_transaction()
     for transaction in (dropped, kept):
-        once = Once("key")
+        once = IdempotencyKey("key")
         queue.ack(leased[0], once=once, tr=transaction)
         assert not once.replayed
     dropped.cancel()
     kept.commit().wait()
-    once = Once("key")
+    once = IdempotencyKey("key")
     queue.ack(leased[0], once=once)
     assert once.replayed

@@ -8,7 +8,7 @@ import pytest
 
 from fdbqueue.exceptions import ConfigurationError, CorruptItem, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 
@@ -236,7 +236,7 @@ def test_a_queue_for_short_values_reads_long_ones(database, subspace):
 def test_a_missing_chunk_is_found_out(queue, database, subspace, which):
     """The item is corrupt: it is shown as such, is not taken, and can be buried."""
     pushed = queue.push(value(queue, LONG))
-    chunks = MetaKeys(subspace.key()).chunks(queue.parts.stock.keys.place_named(pushed.id))
+    chunks = TableKeys(subspace.key()).chunks(queue.parts.store.keys.place_named(pushed.id))
     transaction = database.create_transaction()
     keys = [row.key for row in transaction.get_range(*chunks)]
     assert len(keys) == 9

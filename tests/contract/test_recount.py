@@ -8,7 +8,7 @@ import pytest
 
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.counts import Counts
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import JavaPriorityQueue, PythonPriorityQueue, PythonQueue
@@ -126,10 +126,10 @@ def test_hidden_items_are_counted_too(kind, ours, database, subspace, clock):
     ours.bury(ours.page().items[0].id)
     expected = ours.counts()
     assert expected == Counts(5, 3, 1, 2)
-    meta = MetaKeys(subspace.key())
+    tables = TableKeys(subspace.key())
     for value in (None, b"\x05" + bytes(23), b"\xff" * 24):
-        levels = dict.fromkeys([meta.level(p) for p in range(5)] if kind == "priority" else ())
-        overwrite(database, {meta.tally: value, meta.hidden: value, **levels})
+        levels = dict.fromkeys([tables.level(p) for p in range(5)] if kind == "priority" else ())
+        overwrite(database, {tables.ready: value, tables.hidden: value, **levels})
         assert ours.counts() != expected
         assert ours.recount() == expected
         assert_counted(ours)
@@ -236,8 +236,8 @@ def test_many_items_are_counted_in_bounded_reads(database, subspace):
     """More than one read returns."""
     queue = PriorityQueue(database, subspace, codec="bytes")
     queue.push_many((b"", number % 2) for number in range(11_000))
-    meta = MetaKeys(subspace.key())
-    overwrite(database, {meta.tally: None, meta.level(0): None})
+    tables = TableKeys(subspace.key())
+    overwrite(database, {tables.ready: None, tables.level(0): None})
     assert queue.recount() == Counts(11_000, 0, 0, 0)
     assert queue.by_priority() == [(0, 5_500), (1, 5_500)]
 
@@ -256,8 +256,8 @@ def test_the_oldest_is_found_past_what_others_took(database, subspace, clock, or
     assert queue.oldest() == left.pushed_at
     queue.recount()
     assert queue.oldest() == left.pushed_at
-    meta = MetaKeys(subspace.key())
-    assert len(list(database.create_transaction().get_range(*meta.ages()))) == 1
+    tables = TableKeys(subspace.key())
+    assert len(list(database.create_transaction().get_range(*tables.ages()))) == 1
 
 
 def test_a_recount_forgets_no_age_that_is_needed(

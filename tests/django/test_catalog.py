@@ -98,7 +98,7 @@ def test_names_with_answers_alone_are_there_for_who_sweeps_them(setting):
         plain = ["legacy", "mail", "quakes"]
         catalog = conf.catalog()
         assert catalog.names() == sorted([*plain, *pushed])
-        assert catalog.names(with_answers=True) == [*plain, *everything]
+        assert catalog.names(with_responses=True) == [*plain, *everything]
         found, after = [], ""
         while page := catalog.names(after=after, limit=3):
             found += page

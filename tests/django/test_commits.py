@@ -29,7 +29,7 @@ from fdbqueue.exceptions import (
     QueueNotFound,
     ValueTooLarge,
 )
-from fdbqueue.service import Once, Push
+from fdbqueue.service import IdempotencyKey, Push
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -186,7 +186,7 @@ def test_a_batch_is_one_transaction():
 
 def test_a_key_pushes_once():
     """However many transactions say so; another value under it is refused at the push."""
-    once = Once("order-17")
+    once = IdempotencyKey("order-17")
     for _ in range(3):
         with transaction.atomic():
             fdbqueue.push_on_commit("mail", "x", once=once)

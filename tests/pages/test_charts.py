@@ -15,7 +15,7 @@ from fdbqueue.pages.charts import depth_chart, nice_step, rate_chart, sparkline
 from fdbqueue.pages.priority_chart import BARS, LEVELS, bucketed, priorities_of
 from fdbqueue.service.overview import Depth
 from fdbqueue.service.storage.counts import Minute
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.transactions import run
 from tests.pages.addresses import LIST, items, of, text
 
@@ -270,7 +270,7 @@ def test_a_priority_without_items_hides_none_above(viewer, queue):
     """Its count is read with the others, and is one of the thousand."""
     tickets = queue("tickets")
     tickets.push_many((n, n) for n in range(LEVELS + 5))
-    level = MetaKeys(tickets.subspace.key()).level(3)
+    level = TableKeys(tickets.subspace.key()).level(3)
     run(tickets.database, lambda tr: tr.set(level, bytes(8)))
     assert "more items have higher priorities and are not shown." in text(viewer.get(of("tickets")))
 

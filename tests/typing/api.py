@@ -19,8 +19,8 @@ from fdbqueue.service import (
     Catalog,
     FifoQueue,
     Held,
+    IdempotencyKey,
     Item,
-    Once,
     Page,
     PriorityQueue,
     Push,
@@ -53,7 +53,7 @@ queue.ack(several[0].lease or "")
 held: Held = queue.ack_many(several, once="key")
 how_many: int = held
 lost: tuple[str, ...] = held.lost
-queue.ack(several[0], once=Once("key"))
+queue.ack(several[0], once=IdempotencyKey("key"))
 queue.nack(several[0], once="key")
 held = queue.nack_many(several, delay=1.5, reason="busy", once="key")
 held = queue.extend_many([item.lease or "" for item in several], 60, once="key")
@@ -113,7 +113,7 @@ FifoQueue(database, Subspace(("F",)), priority_type="int")  # type: ignore[call-
 
 
 batch: list[Item] = queue.push_batch(
-    [Push("one", priority=1), Push("two", delay=60)], once=Once("key", kept_seconds=60)
+    [Push("one", priority=1), Push("two", delay=60)], once=IdempotencyKey("key", kept_seconds=60)
 )
 again: list[Item] = queue.pop_many(1, once="key", wait=1, waits_while=lambda: True)
 leased_again: list[Item] = queue.lease_many(1, once="key")
@@ -133,7 +133,7 @@ moved: bool = move(database, queue, queue)  # type: ignore[arg-type]  # a Queue 
 also: int = run(database, lambda tr: len(tr[b"key"]))
 
 prepared: Callable[[Any], list[Item]] = queue.prepare(Push("x"), once="key")
-fdbqueue.push_on_commit("mail", {"to": "a"}, using="default", once=Once("key"), delay=1.5)
+fdbqueue.push_on_commit("mail", {"to": "a"}, using="default", once=IdempotencyKey("key"), delay=1.5)
 fdbqueue.push_on_commit(queue, "x", 6.4, not_before=later, robust=True)
 fdbqueue.push_batch_on_commit("mail", [Push("x")], using=None, once="key")
 fdbqueue.push_on_commit("mail", "x", tr=1)  # type: ignore[call-arg]  # it has its own
@@ -143,7 +143,7 @@ async def awaited(target: PriorityQueue) -> None:
     """Await each operation."""
     pushed: Item = await queue.apush("x", priority=1, delay=0.5, not_before=None, once="key")
     count: int = await queue.apush_many([("x", 6.4)], delay=0.5)
-    batch: list[Item] = await queue.apush_batch([Push("x")], once=Once("key"))
+    batch: list[Item] = await queue.apush_batch([Push("x")], once=IdempotencyKey("key"))
     one: Item | None = await queue.apop(wait=20)
     one = await queue.apop_min(wait=20) or await queue.apop_max(wait=None)
     many: list[Item] = await queue.apop_many(10, end="max", wait=1.5, once="key")

@@ -42,7 +42,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         older_than_seconds = options["older_than_seconds"]
         removed = receipts.sweep(self.catalog.database, older_than_seconds=older_than_seconds)
-        queues = [self.catalog.queue(name) for name in self.catalog.names(with_answers=True)]
+        queues = [self.catalog.queue(name) for name in self.catalog.names(with_responses=True)]
         pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
         answers = sum(queue.sweep() for queue in queues)
         self.console.report(

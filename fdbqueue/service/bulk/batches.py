@@ -24,12 +24,12 @@ from fdbqueue.service.consume.poppers import patient
 from fdbqueue.service.consume.requests import Effect, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.parts import QueueParts
-from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     Handoff,
     Hold,
-    answer_handoff,
     ask_handoff,
+    parse_handoff,
     read_hold,
     remove_pieces,
     write_pieces,
@@ -72,13 +72,13 @@ class Batches:
 
     def __init__(self, parts: QueueParts) -> None:
         self._runner = parts.runner
-        self._stock = parts.stock
+        self._store = parts.store
         self._poppers = parts.poppers
-        self._jobs = JobKeys(parts.stock.meta)
+        self._jobs = JobKeys(parts.store.tables)
 
     def lease(self, count: int, end: End, seconds: float, owner: bytes | None) -> Batch:
         """Lease items from one end under one token: an empty batch where there are none."""
-        queue = self._stock.queue
+        queue = self._store.queue
         lasting = duration(queue, "seconds", seconds)
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         request = TakeRequest(end, count, self._effect(owner, lasting), requeue=self._requeue_all)
@@ -111,11 +111,11 @@ class Batches:
 
     def settle(self, owner: bytes, done_ids: Iterable[str]) -> int:
         """Finish an owner's batch: remove what is done, requeue the rest; return how many."""
-        place_named = self._stock.keys.place_named
+        place_named = self._store.keys.place_named
         done = dict.fromkeys(place_named(item_id) for item_id in done_ids)
         settle = functools.partial(self._settle, owner=owner, done=done.keys())
         return run(self._runner.database, settle) + remove_places(
-            self._runner.database, self._stock, done
+            self._runner.database, self._store, done
         )
 
     # In a transaction
@@ -124,29 +124,31 @@ class Batches:
         """Return what leases items that were taken, all together."""
         hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
-        def lease(tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
+        def lease(
+            tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
+        ) -> list[Item]:
             retried = any(one.has_attempts for one in loaded)
             held = Handoff([one.row for one in loaded], False, retried)
-            write_pieces(tr, self._stock.meta, hold.name, held)
-            tr[self._stock.meta.due(hold.deadline, Kind.BATCH, hold.name)] = b""
+            write_pieces(tr, self._store.tables, hold.name, held)
+            tr[self._store.tables.due(hold.deadline, Kind.BATCH, hold.name)] = b""
             tr[self._jobs.batch(owner)] = hold.packed()
             for one in loaded:
-                self._stock.note_hidden(tally, one.position)
+                self._store.note_hidden(count_change, one.position)
             return Batch([one.item for one in loaded if isinstance(one.item, Item)], loaded, hold)
 
         return lease
 
     def _ack(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
-        tally = self._stock.tally()
+        count_change = self._store.count_change()
         for loaded in batch.loaded:
-            self._stock.remove(tr, tally, loaded)
-        tally.write(tr)
+            self._store.remove(tr, count_change, loaded)
+        count_change.write(tr)
         return len(batch)
 
     def _requeue(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
-        self._stock.requeue(tr, [loaded.row for loaded in batch.loaded])
+        self._store.requeue(tr, [loaded.row for loaded in batch.loaded])
         return len(batch)
 
     def _settle(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
@@ -164,26 +166,26 @@ class Batches:
         hold = read_hold(owner, bytes(stored)) if stored.present() else None
         if hold is None:
             return 0
-        held = answer_handoff(ask_handoff(tr, self._stock.meta, hold.name))
+        held = parse_handoff(ask_handoff(tr, self._store.tables, hold.name))
         self._remove_hold(tr, hold)
         rows = [] if held is None else held.rows
         removed = [row for row in rows if row.place in done]
-        self._stock.requeue(tr, [row for row in rows if row.place not in done])
-        tally = self._stock.tally()
-        for loaded in self._stock.reader.load(tr, removed, retried=True):
-            self._stock.remove(tr, tally, loaded)
-        tally.write(tr)
+        self._store.requeue(tr, [row for row in rows if row.place not in done])
+        count_change = self._store.count_change()
+        for loaded in self._store.reader.load(tr, removed, retried=True):
+            self._store.remove(tr, count_change, loaded)
+        count_change.write(tr)
         return len(removed)
 
     def _release(self, tr: Transaction, hold: Hold) -> None:
         """Remove the batch, if it is as it was made."""
         stored = tr[self._jobs.batch(hold.owner)]
-        piece = tr[self._stock.meta.handoff(hold.name, 0)]
+        piece = tr[self._store.tables.handoff(hold.name, 0)]
         if not piece.present() or not stored.present() or bytes(stored) != hold.packed():
-            raise LeaseLost(queue=self._stock.queue)
+            raise LeaseLost(queue=self._store.queue)
         self._remove_hold(tr, hold)
 
     def _remove_hold(self, tr: Transaction, hold: Hold) -> None:
-        remove_pieces(tr, self._stock.meta, hold.name)
-        tr.clear(self._stock.meta.due(hold.deadline, Kind.BATCH, hold.name))
+        remove_pieces(tr, self._store.tables, hold.name)
+        tr.clear(self._store.tables.due(hold.deadline, Kind.BATCH, hold.name))
         tr.clear(self._jobs.batch(hold.owner))

@@ -27,7 +27,7 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
             value in common; or the priority is missing, or too much.
         InvalidPriority: The target cannot have that priority.
     """
-    one, other = source.stock, target.stock
+    one, other = source.store, target.store
     names = {"queue": one.queue, "to": other.queue}
     if one.keys.subspace.key() == other.keys.subspace.key():
         raise InvalidInput(**names, reason="it is the same queue")

@@ -17,7 +17,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
-from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
@@ -47,34 +47,34 @@ class _Reach(NamedTuple):
     is_done: bool
 
 
-def recount(database: Database, stock: Stock) -> None:
+def recount(database: Database, store: ItemStore) -> None:
     """Count everything in a queue, and add to its counts what they lack."""
     for state in State:
-        _recount_hidden(database, stock, state)
-    reach = _Reach(stock.keys.bounds()[0], None, 0, 0, False)
+        _recount_hidden(database, store, state)
+    reach = _Reach(store.keys.bounds()[0], None, 0, 0, False)
     while not reach.is_done:
-        reach = run(database, functools.partial(_count_ready, stock=stock, reach=reach))
-    if stock.keys.has_priorities:
-        run(database, functools.partial(_add_up, stock=stock, foreign=reach.foreign))
-        _remove_ghosts(database, stock)
-    run(database, functools.partial(_forget_attempts, stock=stock))
+        reach = run(database, functools.partial(_count_ready, store=store, reach=reach))
+    if store.keys.has_priorities:
+        run(database, functools.partial(_add_up, store=store, foreign=reach.foreign))
+        _remove_ghosts(database, store)
+    run(database, functools.partial(_forget_attempts, store=store))
 
 
-def _recount_hidden(database: Database, stock: Stock, state: State) -> None:
-    begin, stop = stock.meta.state_bounds(state)
+def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
+    begin, stop = store.tables.state_bounds(state)
     found = 0
 
     def count(tr: Transaction) -> tuple[bytes, int, bool]:
         key, number, deadline = begin, 0, time.monotonic() + _SECONDS
         for row in _rows(tr, begin, stop):
             key = row.key + b"\x00"
-            number += stock.meta.hidden_place(state, row.key)[1]
+            number += store.tables.hidden_place(state, row.key)[1]
             if time.monotonic() > deadline:
                 return key, number, False
-        difference = found + number - Counters(stock.meta).hidden(tr)[state]
-        tally = _guarded(tr, stock, difference)
-        tally.hide(state, difference)
-        tally.write(tr)
+        difference = found + number - Counters(store.tables).hidden(tr)[state]
+        count_change = _guarded(tr, store, difference)
+        count_change.hide(state, difference)
+        count_change.write(tr)
         return key, number, True
 
     is_done = False
@@ -83,7 +83,7 @@ def _recount_hidden(database: Database, stock: Stock, state: State) -> None:
         found += number
 
 
-def _count_ready(tr: Transaction, stock: Stock, reach: _Reach) -> _Reach:
+def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
     """Count on, and correct the priorities that were counted to their end."""
     found: Counter[bytes | None] = Counter()
     foreign = reach.foreign
@@ -91,33 +91,33 @@ def _count_ready(tr: Transaction, stock: Stock, reach: _Reach) -> _Reach:
         found[reach.low] = reach.carried
     deadline = time.monotonic() + _SECONDS
     last, begins_at, stopped = reach.low, reach.key, False
-    for row in _rows(tr, reach.key, stock.keys.bounds()[1]):
-        place = stock.keys.place_of(row.key)
-        position = stock.position(place)
+    for row in _rows(tr, reach.key, store.keys.bounds()[1]):
+        place = store.keys.place_of(row.key)
+        position = store.position(place)
         if position is None:
             foreign += 1
             continue
-        level = _level(stock, position.priority)
+        level = _level(store, position.priority)
         if level != last:
             if len(found) >= _LEVELS_AT_ONCE:
-                return _corrected(tr, stock, found, reach, row.key, level, foreign)
+                return _corrected(tr, store, found, reach, row.key, level, foreign)
             last, begins_at = level, row.key
         found[level] += 1
         if time.monotonic() > deadline:
             stopped = True
             break
     if not stopped:
-        _correct(tr, stock, found, foreign, reach.low, None)
+        _correct(tr, store, found, foreign, reach.low, None)
         return _Reach(reach.key, None, 0, foreign, True)
     carried = found.pop(last)
     if found or last != reach.low:  # it is counted anew, with all the time there is
-        return _corrected(tr, stock, found, reach, begins_at, last, reach.foreign)
+        return _corrected(tr, store, found, reach, begins_at, last, reach.foreign)
     return _Reach(row.key + b"\x00", last, carried, foreign, False)
 
 
 def _corrected(
     tr: Transaction,
-    stock: Stock,
+    store: ItemStore,
     found: Counter[bytes | None],
     reach: _Reach,
     key: bytes,
@@ -125,73 +125,73 @@ def _corrected(
     foreign: int,
 ) -> _Reach:
     """Correct the priorities below one, and go on from there."""
-    _correct(tr, stock, found, foreign, reach.low, high)
+    _correct(tr, store, found, foreign, reach.low, high)
     return _Reach(key, high, 0, foreign, False)
 
 
-def _level(stock: Stock, priority: Priority | None) -> bytes | None:
-    return None if priority is None else stock.meta.level(priority)
+def _level(store: ItemStore, priority: Priority | None) -> bytes | None:
+    return None if priority is None else store.tables.level(priority)
 
 
 def _correct(
     tr: Transaction,
-    stock: Stock,
+    store: ItemStore,
     found: Counter[bytes | None],
     foreign: int,
     low: bytes | None,
     high: bytes | None,
 ) -> None:
     """Correct the counts of the priorities from ``low`` up to ``high``, or all of them."""
-    for place in _handed(tr, stock):
-        position = stock.position(place)
+    for place in _handed(tr, store):
+        position = store.position(place)
         if position is None:
-            foreign += not stock.keys.has_priorities
+            foreign += not store.keys.has_priorities
             continue
-        level = _level(stock, position.priority)
+        level = _level(store, position.priority)
         if level is None or ((low or b"") <= level and (high is None or level < high)):
             found[level] += 1
-    if not stock.keys.has_priorities:
-        difference = found[None] + foreign - Counters(stock.meta).size(tr)
-        tally = _guarded(tr, stock, difference)
-        tally.ready = difference
-        tally.write(tr)
+    if not store.keys.has_priorities:
+        difference = found[None] + foreign - Counters(store.tables).size(tr)
+        count_change = _guarded(tr, store, difference)
+        count_change.ready = difference
+        count_change.write(tr)
         return
-    found.subtract(Counters(stock.meta).levels(tr, low, high))
-    tally = _guarded(tr, stock, any(found.values()))
+    found.subtract(Counters(store.tables).levels(tr, low, high))
+    count_change = _guarded(tr, store, any(found.values()))
     for level, difference in found.items():
         if level is not None and difference:
-            tally.correct(level, difference)
-    tally.write(tr)
+            count_change.correct(level, difference)
+    count_change.write(tr)
 
 
-def _add_up(tr: Transaction, stock: Stock, foreign: int) -> None:
+def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
     """Make the count of all ready items the sum of those by priority."""
-    counters = Counters(stock.meta)
+    counters = Counters(store.tables)
     total = sum(counters.levels(tr, None, None).values())
-    total += sum(stock.position(place) is None for place in _handed(tr, stock))
+    total += sum(store.position(place) is None for place in _handed(tr, store))
     difference = total + foreign - counters.size(tr)
-    tally = _guarded(tr, stock, difference)
-    tally.ready = difference
-    tally.write(tr)
+    count_change = _guarded(tr, store, difference)
+    count_change.ready = difference
+    count_change.write(tr)
 
 
-def _guarded(tr: Transaction, stock: Stock, changes: Any) -> Any:
+def _guarded(tr: Transaction, store: ItemStore, changes: Any) -> Any:
     """Return an account that two recounts at once do not both write."""
-    tr.add_read_conflict_key(stock.meta.recounted)
+    tr.add_read_conflict_key(store.tables.recounted)
     if changes:
-        tr[stock.meta.recounted] = b""
-    return stock.tally()
+        tr[store.tables.recounted] = b""
+    return store.count_change()
 
 
-def _remove_ghosts(database: Database, stock: Stock) -> None:
+def _remove_ghosts(database: Database, store: ItemStore) -> None:
     """Remove the ages of items that foreign poppers have taken."""
-    begin: bytes | None = stock.meta.ages()[0]
+    begin: bytes | None = store.tables.ages()[0]
 
     def remove(tr: Transaction, begin: bytes) -> bytes | None:
-        rows = list(tr.snapshot.get_range(begin, stock.meta.ages()[1], limit=_AGES_AT_ONCE))
-        handed = set(_handed(tr, stock))
-        places = [stock.meta.parse_age(row.key)[1] for row in rows]
-        there = [tr[stock.keys.key(place)] for place in places]
+        rows = list(tr.snapshot.get_range(begin, store.tables.ages()[1], limit=_AGES_AT_ONCE))
+        handed = set(_handed(tr, store))
+        places = [store.tables.parse_age(row.key)[1] for row in rows]
+        there = [tr[store.keys.key(place)] for place in places]
         for row, place, value in zip(rows, places, there, strict=True):
             if not value.present() and place not in handed:
                 tr.clear(row.key)
@@ -201,11 +201,11 @@ def _remove_ghosts(database: Database, stock: Stock) -> None:
         begin = run(database, functools.partial(remove, begin=begin))
 
 
-def _forget_attempts(tr: Transaction, stock: Stock) -> None:
+def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
     """Let poppers know when no attempts are kept apart from their items any more."""
-    marked = tr.snapshot[stock.meta.retried]
-    if marked.present() and not any(True for _ in tr.get_range(*stock.meta.all_attempts())):
-        tr.clear(stock.meta.retried)
+    marked = tr.snapshot[store.tables.retried]
+    if marked.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts())):
+        tr.clear(store.tables.retried)
 
 
 def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:
@@ -217,7 +217,7 @@ def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:
         begin = some[-1].key + b"\x00"
 
 
-def _handed(tr: Transaction, stock: Stock) -> Iterator[bytes]:
+def _handed(tr: Transaction, store: ItemStore) -> Iterator[bytes]:
     """Yield the places of what was taken for poppers who have not collected it yet."""
-    for _, handoff in all_handoffs(tr, stock.meta):
+    for _, handoff in all_handoffs(tr, store.tables):
         yield from (row.place for row in handoff.rows)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.limits import MAX_VALUE_BYTES
-from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import STATES, Stock
+from fdbqueue.service.storage.store import STATES, ItemStore
 from fdbqueue.service.storage.tables import JobKeys, State
 from fdbqueue.service.transactions import run
 
@@ -23,7 +23,7 @@ _REMOVED_AT_ONCE = 500
 _LONG_AT_ONCE = 20
 
 
-def remove(tr: Transaction, stock: Stock, places: Sequence[bytes]) -> int:
+def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
     """Remove the items at some places, wherever they are now, and return how many.
 
     An item that a popper was handed but has not collected is taken from it again; a batch
@@ -31,13 +31,13 @@ def remove(tr: Transaction, stock: Stock, places: Sequence[bytes]) -> int:
 
     Args:
         tr: The transaction.
-        stock: The queue's items.
+        store: The queue's items.
         places: Where they are.
     """
-    tally = stock.tally()
+    count_change = store.count_change()
     places = list(dict.fromkeys(places))
-    ready = [tr[stock.keys.key(place)] for place in places]
-    hidden = [stock.facts(tr, state, places) for state in State]
+    ready = [tr[store.keys.key(place)] for place in places]
+    hidden = [store.facts(tr, state, places) for state in State]
     missing = []
     count = 0
     rows = []
@@ -45,37 +45,40 @@ def remove(tr: Transaction, stock: Stock, places: Sequence[bytes]) -> int:
         items = [one for one in found if one is not None]
         if value.present():
             rows.append(Row(place, bytes(value)))
-            tr.clear(stock.keys.key(place))
+            tr.clear(store.keys.key(place))
         elif items:
-            stock.delete(tr, tally, items[0])
+            store.delete(tr, count_change, items[0])
             count += 1
         else:
             missing.append(place)
-    count += _removed(tr, stock, tally, rows)
+    count += _removed(tr, store, count_change, rows)
     if missing:
-        count += _remove_handed(tr, stock, tally, frozenset(missing))
-    tally.pops = count
-    tally.write(tr)
+        count += _remove_handed(tr, store, count_change, frozenset(missing))
+    count_change.pops = count
+    count_change.write(tr)
     return count
 
 
-def remove_places(database: Database, stock: Stock, places: Iterable[bytes]) -> int:
+def remove_places(database: Database, store: ItemStore, places: Iterable[bytes]) -> int:
     """Remove the items at any number of places, and return how many there were."""
     rest = iter(places)
     count = 0
     while some := list(itertools.islice(rest, _REMOVED_AT_ONCE)):
-        count += run(database, functools.partial(remove, stock=stock, places=some))
+        count += run(database, functools.partial(remove, store=store, places=some))
     return count
 
 
 def remove_all(
-    database: Database, stock: Stock, state: str, on_removed: Callable[[int], None] = lambda _: None
+    database: Database,
+    store: ItemStore,
+    state: str,
+    on_removed: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Remove the items that are in a state when it starts, in bounded transactions.
 
     Args:
         database: Anything with ``create_transaction()``.
-        stock: The queue's items.
+        store: The queue's items.
         state: Which.
         on_removed: Called after each transaction, with how many it removed.
 
@@ -87,8 +90,8 @@ def remove_all(
     """
     if state != "ready" and state not in STATES:
         states = ", ".join(["ready", *STATES])
-        raise InvalidInput(queue=stock.queue, state=state, allowed=states)
-    listed = _Ready(stock) if state == "ready" else _Hidden(stock, STATES[state])
+        raise InvalidInput(queue=store.queue, state=state, allowed=states)
+    listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state])
     last = run(database, listed.last, read_only=True)
     count = 0
     after: bytes | None = None
@@ -104,24 +107,28 @@ def remove_all(
     return count
 
 
-def _removed(tr: Transaction, stock: Stock, tally: Tally, rows: Sequence[Row]) -> int:
-    for loaded in stock.reader.load(tr, rows, retried=True):
-        stock.remove(tr, tally, loaded)
+def _removed(
+    tr: Transaction, store: ItemStore, count_change: CountChange, rows: Sequence[Row]
+) -> int:
+    for loaded in store.reader.load(tr, rows, retried=True):
+        store.remove(tr, count_change, loaded)
     return len(rows)
 
 
-def _remove_handed(tr: Transaction, stock: Stock, tally: Tally, places: Collection[bytes]) -> int:
+def _remove_handed(
+    tr: Transaction, store: ItemStore, count_change: CountChange, places: Collection[bytes]
+) -> int:
     """Remove the items that handoffs and batches hold.
 
     An item that is nowhere comes back nowhere, so only those that hold one matter.
     """
     held = None
     count = 0
-    for name, handoff in all_handoffs(tr, stock.meta):
+    for name, handoff in all_handoffs(tr, store.tables):
         if not any(row.place in places for row in handoff.rows):
             continue
-        held = _holds(tr, stock) if held is None else held
-        count += _take_out(tr, stock, tally, _Handed(name, handoff, held.get(name)), places)
+        held = _holds(tr, store) if held is None else held
+        count += _take_out(tr, store, count_change, _Handed(name, handoff, held.get(name)), places)
     return count
 
 
@@ -134,25 +141,29 @@ class _Handed(NamedTuple):
 
 
 def _take_out(
-    tr: Transaction, stock: Stock, tally: Tally, found: _Handed, places: Collection[bytes]
+    tr: Transaction,
+    store: ItemStore,
+    count_change: CountChange,
+    found: _Handed,
+    places: Collection[bytes],
 ) -> int:
-    bounds = stock.meta.handoff_bounds(found.name)
+    bounds = store.tables.handoff_bounds(found.name)
     tr.add_read_conflict_range(*bounds)
     tr.clear_range(*bounds)
     taken = [row for row in found.handoff.rows if row.place in places]
     rest = [row for row in found.handoff.rows if row.place not in places]
     if found.holder is None:
-        write_pieces(tr, stock.meta, found.name, found.handoff._replace(rows=rest))
+        write_pieces(tr, store.tables, found.name, found.handoff._replace(rows=rest))
     else:
         tr.clear(found.holder)
-        stock.requeue(tr, rest)
-    return _removed(tr, stock, tally, taken)
+        store.requeue(tr, rest)
+    return _removed(tr, store, count_change, taken)
 
 
-def _holds(tr: Transaction, stock: Stock) -> dict[bytes, bytes]:
+def _holds(tr: Transaction, store: ItemStore) -> dict[bytes, bytes]:
     """Return the keys of those who hold batches, by the batches' names."""
     found = {}
-    for row in tr.get_range(*JobKeys(stock.meta).batches()):
+    for row in tr.get_range(*JobKeys(store.tables).batches()):
         hold = read_hold(b"", bytes(row.value))
         if hold is not None:
             found[hold.name] = bytes(row.key)
@@ -162,27 +173,27 @@ def _holds(tr: Transaction, stock: Stock) -> dict[bytes, bytes]:
 class _Ready:
     """The ready items, to be removed some at a time."""
 
-    def __init__(self, stock: Stock) -> None:
-        self._stock = stock
+    def __init__(self, store: ItemStore) -> None:
+        self._store = store
 
     def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None where there is none."""
-        begin, stop = self._stock.keys.bounds()
+        begin, stop = self._store.keys.bounds()
         for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
-            place: bytes = self._stock.keys.place_of(row.key)
+            place: bytes = self._store.keys.place_of(row.key)
             return place
         return None
 
     def places(self, tr: Transaction, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
-        begin, _ = self._stock.keys.bounds()
+        begin, _ = self._store.keys.bounds()
         if after is not None:
-            begin = self._stock.keys.key(after) + b"\x00"
-        stop = self._stock.keys.key(last) + b"\x00"
+            begin = self._store.keys.key(after) + b"\x00"
+        stop = self._store.keys.key(last) + b"\x00"
         found = []
         long = 0
         for row in tr.snapshot.get_range(begin, stop, limit=_REMOVED_AT_ONCE):
-            found.append(self._stock.keys.place_of(row.key))
+            found.append(self._store.keys.place_of(row.key))
             long += len(row.value) == MAX_VALUE_BYTES
             if long == _LONG_AT_ONCE:
                 break
@@ -190,45 +201,45 @@ class _Ready:
 
     def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
         """Remove those that are still ready."""
-        tally = self._stock.tally()
-        asked = [tr[self._stock.keys.key(place)] for place in places]
+        count_change = self._store.count_change()
+        asked = [tr[self._store.keys.key(place)] for place in places]
         rows = [
             Row(place, bytes(value))
             for place, value in zip(places, asked, strict=True)
             if value.present()
         ]
         for row in rows:
-            tr.clear(self._stock.keys.key(row.place))
-        count = _removed(tr, self._stock, tally, rows)
-        tally.pops = 0
-        tally.write(tr)
+            tr.clear(self._store.keys.key(row.place))
+        count = _removed(tr, self._store, count_change, rows)
+        count_change.pops = 0
+        count_change.write(tr)
         return count
 
 
 class _Hidden:
     """The items in a hidden state, to be removed some at a time."""
 
-    def __init__(self, stock: Stock, state: State) -> None:
-        self._stock = stock
+    def __init__(self, store: ItemStore, state: State) -> None:
+        self._store = store
         self._state = state
 
     def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None where there is none."""
-        begin, stop = self._stock.meta.state_bounds(self._state)
+        begin, stop = self._store.tables.state_bounds(self._state)
         for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
-            return self._stock.meta.hidden_place(self._state, row.key)[0]
+            return self._store.tables.hidden_place(self._state, row.key)[0]
         return None
 
     def places(self, tr: Transaction, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
-        found = self._stock.places(tr, self._state, after, _REMOVED_AT_ONCE)
+        found = self._store.places(tr, self._state, after, _REMOVED_AT_ONCE)
         return [place for place in found if place <= last]
 
     def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
         """Remove those that are still in that state."""
-        tally = self._stock.tally()
-        found = [hidden for hidden in self._stock.facts(tr, self._state, places) if hidden]
+        count_change = self._store.count_change()
+        found = [hidden for hidden in self._store.facts(tr, self._state, places) if hidden]
         for hidden in found:
-            self._stock.delete(tr, tally, hidden)
-        tally.write(tr)
+            self._store.delete(tr, count_change, hidden)
+        count_change.write(tr)
         return len(found)

@@ -12,12 +12,12 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
 from fdbqueue.service.consume.leases import Leases, reason_of, token_of
-from fdbqueue.service.idempotency import Answers, Call, Once, is_replayed
+from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, is_replayed
 from fdbqueue.service.items import Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.reader import Loaded
-from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 
 #: A nack and an extend write the stored values anew, one after the other.
@@ -29,21 +29,25 @@ class Acks:
 
     Args:
         runner: Runs its operations.
-        stock: Its items.
+        store: Its items.
         leases: Its leases.
-        answers: The saved responses of calls with an idempotency key.
+        responses: The saved responses of calls with an idempotency key.
     """
 
-    def __init__(self, runner: Runner, stock: Stock, leases: Leases, answers: Answers) -> None:
+    def __init__(
+        self, runner: Runner, store: ItemStore, leases: Leases, responses: SavedResponses
+    ) -> None:
         self._runner = runner
-        self._queue = stock.queue
-        self._stock = stock
+        self._queue = store.queue
+        self._store = store
         self._leases = leases
-        self._answers = answers
+        self._responses = responses
 
     # Ending leases
 
-    def ack(self, lease: Item | str, once: Once | str | None, tr: Transaction | None) -> None:
+    def ack(
+        self, lease: Item | str, once: IdempotencyKey | str | None, tr: Transaction | None
+    ) -> None:
         """Remove a leased item for good."""
         token = token_of(lease)
         call = None if once is None else self._call(once, "ack", [token])
@@ -55,7 +59,10 @@ class Acks:
         self._write_once("ack", call, tr, ack)
 
     def ack_many(
-        self, leases: Iterable[Item | str], once: Once | str | None, tr: Transaction | None
+        self,
+        leases: Iterable[Item | str],
+        once: IdempotencyKey | str | None,
+        tr: Transaction | None,
     ) -> Held:
         """Remove leased items for good, in one transaction."""
         tokens = _tokens_of(leases)
@@ -67,7 +74,7 @@ class Acks:
         lease: Item | str,
         delay: float | None,
         reason: str,
-        once: Once | str | None,
+        once: IdempotencyKey | str | None,
         tr: Transaction | None,
     ) -> None:
         """Give a leased item up."""
@@ -87,7 +94,7 @@ class Acks:
         leases: Iterable[Item | str],
         delay: float | None,
         reason: str,
-        once: Once | str | None,
+        once: IdempotencyKey | str | None,
         tr: Transaction | None,
     ) -> Held:
         """Give leased items up, in one transaction."""
@@ -103,7 +110,11 @@ class Acks:
     # Extending leases
 
     def extend(
-        self, lease: Item | str, seconds: float, once: Once | str | None, tr: Transaction | None
+        self,
+        lease: Item | str,
+        seconds: float,
+        once: IdempotencyKey | str | None,
+        tr: Transaction | None,
     ) -> Item:
         """Extend a lease to end the given number of seconds from now."""
         token = token_of(lease)
@@ -112,12 +123,14 @@ class Acks:
 
         def extend(transaction: Transaction) -> Item:
             if call is not None:
-                asked = self._answers.ask(transaction, call)
-                for item in self._answers.recalled_items(asked, call) or ():
+                asked = self._responses.ask(transaction, call)
+                for item in self._responses.recalled_items(asked, call) or ():
                     return item
             item = self._leases.extend(transaction, token, seconds)
             if call is not None:
-                self._answers.keep_items(transaction, call, self._loaded(transaction, item), [item])
+                self._responses.save_items(
+                    transaction, call, self._loaded(transaction, item), [item]
+                )
             return item
 
         return self._runner.write("extend", tr, extend, wrote=lambda _: not is_replayed(call))
@@ -126,7 +139,7 @@ class Acks:
         self,
         leases: Iterable[Item | str],
         seconds: float,
-        once: Once | str | None,
+        once: IdempotencyKey | str | None,
         tr: Transaction | None,
     ) -> Held:
         """Extend leases to end the given number of seconds from now, in one transaction."""
@@ -145,10 +158,10 @@ class Acks:
         return None if delay is None else duration(self._queue, "delay", delay)
 
     def _call(
-        self, once: Once | str, verb: str, tokens: Sequence[str], *arguments: Any
+        self, once: IdempotencyKey | str, verb: str, tokens: Sequence[str], *arguments: Any
     ) -> Call | None:
         """Return the call of a verb with these leases."""
-        return self._answers.call(once, verb, tuple(map(_packable, tokens)), *arguments)
+        return self._responses.call(once, verb, tuple(map(_packable, tokens)), *arguments)
 
     def _write_once(
         self,
@@ -163,11 +176,11 @@ class Acks:
         made = call
 
         def answer(transaction: Transaction) -> bytes:
-            found = self._answers.recall(self._answers.ask(transaction, made), made)
+            found = self._responses.recall(self._responses.ask(transaction, made), made)
             if found is not None:
                 return found[0]
             payload = function(transaction)
-            self._answers.keep(transaction, made, payload)
+            self._responses.save(transaction, made, payload)
             return payload
 
         return self._runner.write(verb, tr, answer, wrote=lambda _: not made.replayed)
@@ -176,7 +189,7 @@ class Acks:
         self,
         verb: str,
         tokens: Sequence[str],
-        once: Once | str | None,
+        once: IdempotencyKey | str | None,
         arguments: Sequence[Any],
         end: Callable[[Any], Sequence[str]],
         tr: Transaction | None,
@@ -216,8 +229,8 @@ class Acks:
 
     def _loaded(self, tr: Transaction, item: Item) -> list[Loaded]:
         """Return a leased item as it is stored, whole."""
-        hidden = self._stock.find(tr, State.LEASED, self._stock.keys.place_named(item.id))
-        return self._stock.reader.load(tr, [hidden.row] if hidden else [], retried=False)
+        hidden = self._store.find(tr, State.LEASED, self._store.keys.place_named(item.id))
+        return self._store.reader.load(tr, [hidden.row] if hidden else [], retried=False)
 
 
 def _tokens_of(leases: Iterable[Item | str]) -> list[str]:

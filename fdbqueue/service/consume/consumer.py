@@ -15,7 +15,7 @@ from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import Requeuer, pop, pop_for_a_task
 from fdbqueue.service.consume.round import take
 from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.idempotency import Answers, Once, is_replayed
+from fdbqueue.service.idempotency import IdempotencyKey, SavedResponses, is_replayed
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.runner import Runner
@@ -47,27 +47,29 @@ class Consumer:
     ) -> None:
         self._runner = runner
         self._taker = taker
-        self._stock = taker.stock
-        self._answers: Answers = taker.answers
+        self._store = taker.store
+        self._responses: SavedResponses = taker.responses
         self._leases = leases
         self._poppers = poppers
         self._requeuer = requeuer
         self.watch = poppers.watch
 
     def pop(
-        self, end: End, count: int, once: Once | str | None, *, for_a_task: bool = False
+        self, end: End, count: int, once: IdempotencyKey | str | None, *, for_a_task: bool = False
     ) -> TakeRequest:
         """Return a request to pop items, for a thread or for a task that may be cancelled."""
-        call = None if once is None else self._answers.call(once, "pop", end, count)
-        effect = functools.partial(pop_for_a_task if for_a_task else pop, self._stock)
+        call = None if once is None else self._responses.call(once, "pop", end, count)
+        effect = functools.partial(pop_for_a_task if for_a_task else pop, self._store)
         return TakeRequest(end, count, effect, call, requeue=self._requeuer.requeue_popped)
 
-    def lease(self, end: End, count: int, seconds: float, once: Once | str | None) -> TakeRequest:
+    def lease(
+        self, end: End, count: int, seconds: float, once: IdempotencyKey | str | None
+    ) -> TakeRequest:
         """Return a request to lease items."""
         effect = self._leases.effect(seconds)
         call = None
         if once is not None:
-            call = self._answers.call(once, "lease", end, count, float(seconds))
+            call = self._responses.call(once, "lease", end, count, float(seconds))
         requeue = self._requeuer.requeue_leased
         return TakeRequest(end, count, effect, call, requeue=requeue, leases=True)
 
@@ -89,7 +91,7 @@ class Consumer:
         deadline = self.deadline(wait)
         if tr is not None:
             if wait is not None:
-                raise InvalidInput(queue=self._stock.queue, reason="a transaction cannot wait")
+                raise InvalidInput(queue=self._store.queue, reason="a transaction cannot wait")
             return [*take(self._taker, tr, request)]
         look = functools.partial(self._look, request)
         found = self.watch.until(look, deadline, waits_while, self._runner.database)
@@ -129,7 +131,7 @@ class Consumer:
         """Take the items there are, in a transaction that other threads may share."""
         verb = "lease" if request.leases else "pop"
         return instrumentation.observed(
-            verb, self._stock.queue, lambda: self._poppers.take(request, self._runner.database)
+            verb, self._store.queue, lambda: self._poppers.take(request, self._runner.database)
         )
 
     def take_nothing(self, request: TakeRequest) -> list[Item]:
@@ -153,5 +155,5 @@ class Consumer:
             return 0.0
         is_number = isinstance(wait, int | float) and not isinstance(wait, bool)
         if not is_number or not wait >= 0:
-            raise InvalidInput(queue=self._stock.queue, wait=wait, allowed="a number of seconds")
+            raise InvalidInput(queue=self._store.queue, wait=wait, allowed="a number of seconds")
         return time.monotonic() + min(wait, MAX_SECONDS)

@@ -12,7 +12,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, ItemNotFound
 from fdbqueue.service.consume.leases import Leases, reason_of
 from fdbqueue.service.runner import Runner
-from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 
 logger = logging.getLogger(__name__)
@@ -25,19 +25,19 @@ class DeadLetters:
 
     Args:
         runner: Runs its operations.
-        stock: Its items.
+        store: Its items.
         leases: Its leases.
     """
 
-    def __init__(self, runner: Runner, stock: Stock, leases: Leases) -> None:
+    def __init__(self, runner: Runner, store: ItemStore, leases: Leases) -> None:
         self._runner = runner
-        self._stock = stock
+        self._store = store
         self._leases = leases
 
     def bury(self, item_id: str, reason: str, tr: Transaction | None) -> None:
         """Move a ready item to the dead letters."""
-        queue = self._stock.queue
-        place, reason = self._stock.keys.place_named(item_id), reason_of(queue, reason)
+        queue = self._store.queue
+        place, reason = self._store.keys.place_named(item_id), reason_of(queue, reason)
         bury = functools.partial(self._leases.bury, place=place, item_id=item_id, reason=reason)
         self._runner.write("bury", tr, bury)
 
@@ -47,7 +47,7 @@ class DeadLetters:
             self.bury(error.context["id"], f"undecodable: {error.context['reason']}", None)
         except ItemNotFound:
             return False
-        facts = {"queue": self._stock.queue, "item": error.context["id"]}
+        facts = {"queue": self._store.queue, "item": error.context["id"]}
         logger.warning("an item that cannot be decoded was buried", extra=facts)
         return True
 
@@ -55,7 +55,7 @@ class DeadLetters:
         """Return dead letters to their places, in transactions of up to 200."""
         places = None
         if item_ids is not None:
-            place_named = self._stock.keys.place_named
+            place_named = self._store.keys.place_named
             places = iter(dict.fromkeys(place_named(item_id) for item_id in item_ids))
         moved, most = 0, math.inf if limit is None else limit
         for some in self._dead(places):
@@ -82,4 +82,4 @@ class DeadLetters:
             yield some
 
     def _following(self, tr: Transaction, after: bytes | None) -> list[bytes]:
-        return self._stock.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)
+        return self._store.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)

@@ -16,16 +16,16 @@ from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
-    answer_handoff,
     ask_handoff,
+    parse_handoff,
     remove_pieces,
     remove_request,
 )
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import Hidden, Stock
+from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import Due, Kind, State
 
 logger = logging.getLogger(__name__)
@@ -82,8 +82,8 @@ class ExpiredCounts(NamedTuple):
 class _Budget:
     """The bytes that may yet be sent; the first that are asked for are always granted."""
 
-    def __init__(self, stock: Stock) -> None:
-        self._key_bytes = stock.keys.size_bytes
+    def __init__(self, store: ItemStore) -> None:
+        self._key_bytes = store.keys.size_bytes
         self._sent = 0
         self.is_over = False
 
@@ -96,27 +96,27 @@ class _Budget:
 
 
 def examine(
-    stock: Stock, tr: Transaction, dues: Sequence[Due], requests: Sequence[HelpRequest] = ()
+    store: ItemStore, tr: Transaction, dues: Sequence[Due], requests: Sequence[HelpRequest] = ()
 ) -> Found:
     """Read what has expired; the transaction then depends on it.
 
     Some at a time are asked for before any is waited for.
 
     Args:
-        stock: The queue's items.
+        store: The queue's items.
         tr: The transaction.
         dues: What has expired by the clock.
         requests: The help requests that have expired, handed over or not.
     """
     found = Found([], [], [])
-    budget = _Budget(stock)
-    _examine_batches(stock, tr, dues, requests, found, budget)
-    _examine_items(stock, tr, [due for due in dues if due.kind is not Kind.BATCH], found, budget)
+    budget = _Budget(store)
+    _examine_batches(store, tr, dues, requests, found, budget)
+    _examine_items(store, tr, [due for due in dues if due.kind is not Kind.BATCH], found, budget)
     return found._replace(is_cut=budget.is_over)
 
 
 def _examine_batches(
-    stock: Stock,
+    store: ItemStore,
     tr: Transaction,
     dues: Sequence[Due],
     requests: Sequence[HelpRequest],
@@ -129,9 +129,9 @@ def _examine_batches(
     ]
     while batches and not budget.is_over:
         some, batches = batches[:_ASKED_AT_ONCE], batches[_ASKED_AT_ONCE:]
-        asked = [ask_handoff(tr, stock.meta, name) for name, _ in some]
+        asked = [ask_handoff(tr, store.tables, name) for name, _ in some]
         for (name, due), pieces in zip(some, asked, strict=True):
-            handoff = answer_handoff(pieces)
+            handoff = parse_handoff(pieces)
             rows = [] if handoff is None else handoff.rows
             values = sum([len(row.value) for row in rows])
             if not budget.spend(values, ROW_KEYS_SENT * len(rows)):
@@ -140,15 +140,15 @@ def _examine_batches(
 
 
 def _examine_items(
-    stock: Stock, tr: Transaction, dues: Sequence[Due], found: Found, budget: _Budget
+    store: ItemStore, tr: Transaction, dues: Sequence[Due], found: Found, budget: _Budget
 ) -> None:
     rest = iter(dues)
     while not budget.is_over and (some := list(itertools.islice(rest, _ASKED_AT_ONCE))):
-        asked = [stock.ask(tr, _STATES[due.kind], due.rest) for due in some]
+        asked = [store.ask(tr, _STATES[due.kind], due.rest) for due in some]
         for due, answer in zip(some, asked, strict=True):
-            item = stock.answer(_STATES[due.kind], due.rest, answer)
+            item = store.parse(_STATES[due.kind], due.rest, answer)
             if item is None or item.until != due.moment:
-                found.stale.append(stock.meta.due(*due))
+                found.stale.append(store.tables.due(*due))
                 continue
             if not budget.spend(len(item.row.value), LEASE_KEYS_SENT):
                 return
@@ -157,22 +157,26 @@ def _examine_items(
 
 
 def apply(
-    stock: Stock, tr: Transaction, tally: Tally, found: Found, max_attempts: int | None
+    store: ItemStore,
+    tr: Transaction,
+    count_change: CountChange,
+    found: Found,
+    max_attempts: int | None,
 ) -> list[Row]:
     """Take what has expired out of its tables, and return the rows that are to be put back."""
     rows = []
     for key in found.stale:
         tr.clear(key)
     for hidden, attempts in found.items:
-        row = release(stock, tr, tally, hidden, attempts, max_attempts, "its lease expired")
+        row = release(store, tr, count_change, hidden, attempts, max_attempts, "its lease expired")
         if row is not None:
             rows.append(row)
     for batch in found.batches:
-        remove_pieces(tr, stock.meta, batch.name)
+        remove_pieces(tr, store.tables, batch.name)
         if batch.due is None:
-            remove_request(tr, stock.meta, batch.name)
+            remove_request(tr, store.tables, batch.name)
         else:
-            tr.clear(stock.meta.due(*batch.due))
+            tr.clear(store.tables.due(*batch.due))
         rows += batch.rows
     return rows
 
@@ -201,9 +205,9 @@ def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
 
 
 def release(
-    stock: Stock,
+    store: ItemStore,
     tr: Transaction,
-    tally: Tally,
+    count_change: CountChange,
     hidden: Hidden,
     attempts: int,
     max_attempts: int | None,
@@ -214,31 +218,31 @@ def release(
     Returns:
         The row to put back, None when it is dead.
     """
-    stock.reveal(tr, tally, hidden)
+    store.reveal(tr, count_change, hidden)
     if dies(hidden, attempts, max_attempts):
         dead = hidden._replace(
             state=State.DEAD,
-            row=stock.with_attempts(hidden.row, attempts) or hidden.row,
+            row=store.with_attempts(hidden.row, attempts) or hidden.row,
             attempts=attempts,
             until=now_us(),
             mark=reason.encode(errors="replace"),
         )
-        stock.hide(tr, tally, dead)
+        store.hide(tr, count_change, dead)
         return None
-    row = stock.returned(tr, hidden, attempts)
-    stock.count_back(tr, tally, hidden)
+    row = store.returned(tr, hidden, attempts)
+    store.count_ready(tr, count_change, hidden)
     return row
 
 
 def preview(
-    stock: Stock,
+    store: ItemStore,
     tr: Transaction,
     dues: Sequence[Due],
     requests: Sequence[HelpRequest],
     max_attempts: int | None,
 ) -> tuple[list[Row], dict[bytes, int]]:
     """Return the rows that :func:`apply` would put back, and their attempts."""
-    found = examine(stock, tr, dues, requests)
+    found = examine(store, tr, dues, requests)
     rows = [row for batch in found.batches for row in batch.rows]
     attempts = {}
     for hidden, tried in found.items:

@@ -121,7 +121,7 @@ class Head:
         self._taken: list[bytes] = []
         self._ran_dry = False
 
-    def put_back(self, rows: list[Row]) -> None:
+    def add(self, rows: list[Row]) -> None:
         """Offer rows that the transaction puts back, at their places."""
         self._returned.extend(sorted(rows, reverse=self._end == "max"))
 

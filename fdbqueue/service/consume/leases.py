@@ -19,9 +19,9 @@ from fdbqueue.service.clock import duration, now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
 from fdbqueue.service.limits import BATCH_BYTES, MAX_SENT_BYTES
-from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import Loaded, Row
-from fdbqueue.service.storage.store import Hidden, Stock
+from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
 
 _MARK_BYTES = 8
@@ -37,32 +37,36 @@ class Leases:
     Each takes part in the transaction it is given.
 
     Args:
-        stock: The queue's items.
+        store: The queue's items.
         max_attempts: How many failed leases make an item dead; None for no limit.
     """
 
-    def __init__(self, stock: Stock, max_attempts: int | None) -> None:
-        self._stock = stock
+    def __init__(self, store: ItemStore, max_attempts: int | None) -> None:
+        self._store = store
         self._max_attempts = max_attempts
 
     def effect(self, seconds: float) -> Any:
         """Return what leases items that were taken."""
-        lasting = duration(self._stock.queue, "seconds", seconds)
+        lasting = duration(self._store.queue, "seconds", seconds)
 
-        def lease(tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> list[Item]:
+        def lease(
+            tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
+        ) -> list[Item]:
             until = now_us() + lasting
             marks = os.urandom(_MARK_BYTES * len(loaded))
             return [
-                self._lease(tr, tally, one, until, marks[i * _MARK_BYTES : (i + 1) * _MARK_BYTES])
+                self._lease(
+                    tr, count_change, one, until, marks[i * _MARK_BYTES : (i + 1) * _MARK_BYTES]
+                )
                 for i, one in enumerate(loaded)
             ]
 
         return lease
 
     def _lease(
-        self, tr: Transaction, tally: Tally, loaded: Loaded, until: int, mark: bytes
+        self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int, mark: bytes
     ) -> Item:
-        self._stock.lease(tr, tally, loaded, until, mark)
+        self._store.lease(tr, count_change, loaded, until, mark)
         item = loaded.item
         assert isinstance(item, Item)
         return Item(  # several times as fast as replace()
@@ -84,19 +88,19 @@ class Leases:
             BatchTooLarge: They are more than one transaction can remove.
         """
         lost = []
-        tally = self._stock.tally()
+        count_change = self._store.count_change()
         parsed = [self._parse(token) for token in tokens]
-        most = max(1, MAX_SENT_BYTES // (_ACK_KEYS_SENT * self._stock.keys.size_bytes))
+        most = max(1, MAX_SENT_BYTES // (_ACK_KEYS_SENT * self._store.keys.size_bytes))
         if len(parsed) > most:
-            raise BatchTooLarge(queue=self._stock.queue, leases=len(parsed), most=most)
-        found = self._stock.facts(tr, State.LEASED, [place for place, _ in parsed])
+            raise BatchTooLarge(queue=self._store.queue, leases=len(parsed), most=most)
+        found = self._store.facts(tr, State.LEASED, [place for place, _ in parsed])
         for token, (_, mark), hidden in zip(tokens, parsed, found, strict=True):
             if hidden is None or hidden.mark != mark:
                 lost.append(token)
                 continue
-            self._stock.delete(tr, tally, hidden)
-            tally.pops += 1
-        tally.write(tr)
+            self._store.delete(tr, count_change, hidden)
+            count_change.pops += 1
+        count_change.write(tr)
         return lost
 
     def ack_one(self, tr: Transaction, token: str) -> None:
@@ -106,7 +110,7 @@ class Leases:
             LeaseLost: It is not held any more.
         """
         if self.ack(tr, [token]):
-            raise LeaseLost(queue=self._stock.queue, lease=token)
+            raise LeaseLost(queue=self._store.queue, lease=token)
 
     def nack(self, tr: Transaction, token: str, delay_seconds: float | None, reason: str) -> None:
         """Give a leased item up: it goes back to its place, at once or after a delay.
@@ -114,41 +118,41 @@ class Leases:
         Raises:
             LeaseLost: It is not held any more.
         """
-        delay = 0 if delay_seconds is None else duration(self._stock.queue, "delay", delay_seconds)
+        delay = 0 if delay_seconds is None else duration(self._store.queue, "delay", delay_seconds)
         hidden = self._held(tr, token)
-        tally = self._stock.tally()
+        count_change = self._store.count_change()
         attempts = hidden.attempts + 1
         if delay and not expiry.dies(hidden, attempts, self._max_attempts):
-            self._stock.reveal(tr, tally, hidden)
+            self._store.reveal(tr, count_change, hidden)
             delayed = hidden._replace(
                 state=State.DELAYED,
-                row=self._stock.with_attempts(hidden.row, attempts) or hidden.row,
+                row=self._store.with_attempts(hidden.row, attempts) or hidden.row,
                 until=now_us() + delay,
                 attempts=attempts,
                 mark=b"",
             )
-            self._stock.hide(tr, tally, delayed)
+            self._store.hide(tr, count_change, delayed)
         else:
             row = expiry.release(
-                self._stock, tr, tally, hidden, attempts, self._max_attempts, reason
+                self._store, tr, count_change, hidden, attempts, self._max_attempts, reason
             )
             if row is not None:
-                tr[self._stock.keys.key(row.place)] = row.value
-        tally.write(tr)
+                tr[self._store.keys.key(row.place)] = row.value
+        count_change.write(tr)
 
-    def give_back(self, tr: Transaction, tokens: Sequence[str]) -> None:
+    def requeue(self, tr: Transaction, tokens: Sequence[str]) -> None:
         """Put leased items back to their places as they were, those that are still held."""
-        tally = self._stock.tally()
+        count_change = self._store.count_change()
         parsed = [self._parse(token) for token in tokens]
-        asked = [self._stock.ask(tr, State.LEASED, place) for place, _ in parsed]
+        asked = [self._store.ask(tr, State.LEASED, place) for place, _ in parsed]
         for (place, mark), rows in zip(parsed, asked, strict=True):
-            hidden = self._stock.answer(State.LEASED, place, rows)
+            hidden = self._store.parse(State.LEASED, place, rows)
             if hidden is None or hidden.mark != mark:
                 continue
-            self._stock.reveal(tr, tally, hidden)
-            row = self._stock.returned(tr, hidden, hidden.attempts)
-            self._stock.put_back(tr, tally, hidden, row)
-        tally.write(tr)
+            self._store.reveal(tr, count_change, hidden)
+            row = self._store.returned(tr, hidden, hidden.attempts)
+            self._store.make_ready(tr, count_change, hidden, row)
+        count_change.write(tr)
 
     def extend(self, tr: Transaction, token: str, seconds: float) -> Item:
         """Let a lease run for so many seconds from now, and return its item.
@@ -156,15 +160,15 @@ class Leases:
         Raises:
             LeaseLost: It is not held any more.
         """
-        lasting = duration(self._stock.queue, "seconds", seconds)
+        lasting = duration(self._store.queue, "seconds", seconds)
         hidden = self._held(tr, token)
-        tally = self._stock.tally()
-        self._stock.reveal(tr, tally, hidden)
+        count_change = self._store.count_change()
+        self._store.reveal(tr, count_change, hidden)
         extended = hidden._replace(until=now_us() + lasting)
-        self._stock.hide(tr, tally, extended)
-        tally.delays += 1  # those who wait may have to look sooner
-        tally.write(tr)
-        (item,) = self._stock.shown(tr, [extended])
+        self._store.hide(tr, count_change, extended)
+        count_change.delays += 1  # those who wait may have to look sooner
+        count_change.write(tr)
+        (item,) = self._store.shown(tr, [extended])
         return replace(item, lease=token, until=moment(extended.until))
 
     def bury(self, tr: Transaction, place: bytes, item_id: str, reason: str) -> None:
@@ -173,16 +177,16 @@ class Leases:
         Raises:
             ItemNotFound: No ready item is there.
         """
-        key = self._stock.keys.key(place)
+        key = self._store.keys.key(place)
         value = tr[key]
         if not value.present():
-            raise ItemNotFound(queue=self._stock.queue, id=item_id)
-        tally = self._stock.tally()
-        (loaded,) = self._stock.reader.load(tr, [Row(place, bytes(value))], retried=True)
+            raise ItemNotFound(queue=self._store.queue, id=item_id)
+        count_change = self._store.count_change()
+        (loaded,) = self._store.reader.load(tr, [Row(place, bytes(value))], retried=True)
         tr.clear(key)
-        self._stock.bury(tr, tally, loaded, now_us(), reason)
-        tally.taken += 1
-        tally.write(tr)
+        self._store.bury(tr, count_change, loaded, now_us(), reason)
+        count_change.taken += 1
+        count_change.write(tr)
 
     def redrive(self, tr: Transaction, places: Sequence[bytes], most: float) -> tuple[int, int]:
         """Put dead letters back to their places, as if never tried.
@@ -192,27 +196,27 @@ class Leases:
         Returns:
             How many were put back, and how many of the places were looked at.
         """
-        tally = self._stock.tally()
+        count_change = self._store.count_change()
         count = looked = size = 0
         for place in places:
             if count >= most or size >= BATCH_BYTES:
                 break
             looked += 1
-            hidden = self._stock.find(tr, State.DEAD, place)
+            hidden = self._store.find(tr, State.DEAD, place)
             if hidden is None:
                 continue
-            self._stock.reveal(tr, tally, hidden)
-            self._stock.put_back(tr, tally, hidden, self._stock.returned(tr, hidden, 0))
+            self._store.reveal(tr, count_change, hidden)
+            self._store.make_ready(tr, count_change, hidden, self._store.returned(tr, hidden, 0))
             count += 1
             size += len(hidden.row.value)
-        tally.write(tr)
+        count_change.write(tr)
         return count, looked
 
     def _held(self, tr: Transaction, token: str) -> Hidden:
         place, mark = self._parse(token)
-        hidden = self._stock.find(tr, State.LEASED, place)
+        hidden = self._store.find(tr, State.LEASED, place)
         if hidden is None or hidden.mark != mark:
-            raise LeaseLost(queue=self._stock.queue, lease=token)
+            raise LeaseLost(queue=self._store.queue, lease=token)
         return hidden
 
     def _parse(self, token: str) -> tuple[bytes, bytes]:
@@ -221,7 +225,7 @@ class Leases:
             secret = base64.b64decode(mark + "=" * (-len(mark) % 4), b"-_", validate=True)
         except ValueError as error:
             raise InvalidInput(lease=token, reason="it is no lease's token") from error
-        return self._stock.keys.place_named(item_id), secret
+        return self._store.keys.place_named(item_id), secret
 
 
 def reason_of(queue: str, reason: Any) -> str:

@@ -115,7 +115,7 @@ class EndPoppers:
         try:
             operation.requeue(operation.result)
         except Exception:
-            facts = {"queue": self._taker.stock.queue, "items": _ids(operation.result)}
+            facts = {"queue": self._taker.store.queue, "items": _ids(operation.result)}
             logger.exception("what an interrupted thread had taken was not put back", extra=facts)
 
     # Rounds
@@ -193,7 +193,7 @@ class EndPoppers:
 
         result = run(database, serve, wrote=lambda result: result.wrote, retries_conflicts=False)
         if result.expired is not None:
-            expiry.log(self._taker.stock.queue, result.expired)
+            expiry.log(self._taker.store.queue, result.expired)
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
 
@@ -214,7 +214,7 @@ class PopperGroup:
             "max": EndPoppers(database, taker, "max", handoff_timeout_seconds),
         }
         #: Wakes those who wait for items.
-        self.watch = ItemWatch(database, taker.stock)
+        self.watch = ItemWatch(database, taker.store)
         _groups.add(self)
 
     def take(self, request: TakeRequest, database: Database) -> list[Item]:

@@ -11,14 +11,14 @@ from fdbqueue.service.consume.combiner import Operation
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.idempotency import Call
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import End, Loaded, Row
 from fdbqueue.service.storage.tables import Due
 
 #: What becomes of items that were taken: popped, or leased. Given the transaction, its
 #: account and the items, none of them corrupt.
-Effect = Callable[[Transaction, Tally, Sequence[Loaded]], list[Item]]
+Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
 #: Puts back what an effect returned, in transactions of its own.
 Requeue = Callable[[Any], None]
 
@@ -94,7 +94,7 @@ class RoundResult:
         late: How many items were wanted by those who came after it had begun.
         asked: How many items the help requests of other processes wanted.
         expired: What had expired and was put back, None where nothing had.
-        is_answered: Whether this process's help request was not open any more; then nothing
+        is_helped: Whether this process's help request was not open any more; then nothing
             was taken.
     """
 
@@ -103,4 +103,4 @@ class RoundResult:
     late: int = 0
     asked: int = 0
     expired: ExpiredCounts | None = None
-    is_answered: bool = False
+    is_helped: bool = False

@@ -15,9 +15,9 @@ from fdbqueue.service.consume.leases import Leases, token_of
 from fdbqueue.service.consume.poppers import patient
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.storage.counts import Tally
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import Loaded
-from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import run
 
 #: A pop only clears what it takes, so it may take more than one transaction can write.
@@ -32,21 +32,25 @@ class Popped(list[Item]):
         self.loaded = loaded
 
 
-def pop(stock: Stock, tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
+def pop(
+    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
+) -> Popped:
     """Remove items for good: what a pop does to what it takes."""
     items = []
     for one in loaded:
-        stock.remove(tr, tally, one)
+        store.remove(tr, count_change, one)
         assert isinstance(one.item, Item)
         items.append(one.item)
     return Popped(items, loaded)
 
 
-def pop_for_a_task(stock: Stock, tr: Transaction, tally: Tally, loaded: Sequence[Loaded]) -> Popped:
+def pop_for_a_task(
+    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
+) -> Popped:
     """Remove items that may come back, for a task that may be cancelled."""
     for one in loaded:  # later pushes go behind what may come back
-        stock.note_hidden(tally, one.position)
-    return pop(stock, tr, tally, loaded)
+        store.note_hidden(count_change, one.position)
+    return pop(store, tr, count_change, loaded)
 
 
 class Requeuer:
@@ -57,13 +61,13 @@ class Requeuer:
 
     Args:
         database: Anything with ``create_transaction()``.
-        stock: The queue's items.
+        store: The queue's items.
         leases: Its leases.
     """
 
-    def __init__(self, database: Database, stock: Stock, leases: Leases) -> None:
+    def __init__(self, database: Database, store: ItemStore, leases: Leases) -> None:
         self._database = patient(database)
-        self._stock = stock
+        self._store = store
         self._leases = leases
 
     def requeue_popped(self, items: Popped) -> None:
@@ -79,19 +83,19 @@ class Requeuer:
         while items:
             count = _fitting(items)
             tokens = [token_of(item) for item in items[:count]]
-            self._run(functools.partial(self._leases.give_back, tokens=tokens))
+            self._run(functools.partial(self._leases.requeue, tokens=tokens))
             del items[:count]
 
     def _restore(self, tr: Transaction, loaded: Sequence[Loaded]) -> None:
-        tally = self._stock.tally()
+        count_change = self._store.count_change()
         for one in loaded:
-            self._stock.restore(tr, tally, one)
-        tally.write(tr)
+            self._store.restore(tr, count_change, one)
+        count_change.write(tr)
 
     def _run(self, function: Callable[[Transaction], None]) -> None:
         instrumentation.observed(
             "return",
-            self._stock.queue,
+            self._store.queue,
             lambda: run(self._database, function, wrote=lambda _: True),
         )
 

@@ -48,12 +48,12 @@ class Round:
         self, taker: Taker, tr: Transaction, end: End, order: Order = Order.STRICT
     ) -> None:
         self._taker = taker
-        self._stock = taker.stock
+        self._store = taker.store
         self._tr = tr
         self._end: End = end
         self._order = Order.RELAXED if taker.relaxed else order
-        self._tally = self._stock.tally()
-        self._budget = TransactionBudget(self._stock.keys.size_bytes)
+        self._count_change = self._store.count_change()
+        self._budget = TransactionBudget(self._store.keys.size_bytes)
         self._returned: list[Row] = []
         self._retried = False
         self._more_due = False  # then no popper is told yet that the queue is empty
@@ -91,16 +91,16 @@ class Round:
         now = now_us()
         asked = self._taker.ask_state(self._tr, now)
         prompt = fitting(early)
-        self._asked = self._taker.ask_answers(self._tr, prompt)
+        self._asked = self._taker.ask_responses(self._tr, prompt)
         head = self._ask_head(sum([one.count for one in prompt]), extra)
         state = self._taker.parse_state(self._tr, now, asked)
         self.taken = taken_at(self._end, state.taken)
         if own is not None and own.name not in _names((*state.requests, *state.expired)):
-            self._result.is_answered = True
+            self._result.is_helped = True
             return self._result
         self._expire(state, head)
         if own is not None:
-            remove_request(self._tr, self._stock.meta, own.name)
+            remove_request(self._tr, self._store.tables, own.name)
             self._result.wrote = True
         head.preload()
         admitted, early_count = self._admitted(*gather())
@@ -114,29 +114,29 @@ class Round:
             self._help(head, [one for one in state.requests if own is None or one.name != own.name])
         for row in self._returned:
             if row.place not in self._budget.places:
-                self._stock.requeue(self._tr, [row])
-        self._tally.take(self._end, self._took)
-        self._tally.write(self._tr)
+                self._store.requeue(self._tr, [row])
+        self._count_change.take(self._end, self._took)
+        self._count_change.write(self._tr)
         return self._result
 
     def _ask_head(self, wanted: int, extra: int) -> Head:
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
-        stock = self._stock
-        return Head(self._tr, stock.keys, stock.reader, self._end, limit, self._budget, self._order)
+        store = self._store
+        return Head(self._tr, store.keys, store.reader, self._end, limit, self._budget, self._order)
 
     def _expire(self, state: QueueState, head: Head) -> None:
         """Put back what has expired; it can be taken at once."""
         self._retried = state.retried
         if not state.dues and not state.expired:
             return
-        stock, tr, max_attempts = self._stock, self._tr, self._taker.max_attempts
-        found = expiry.examine(stock, tr, state.dues, state.expired)
-        self._returned = expiry.apply(stock, tr, self._tally, found, max_attempts)
+        store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
+        found = expiry.examine(store, tr, state.dues, state.expired)
+        self._returned = expiry.apply(store, tr, self._count_change, found, max_attempts)
         self._result.expired = expiry.counted(found, max_attempts)
         self._retried = self._result.wrote = True
         self._more_due = state.more_due or found.is_cut
         self._budget.reserve(self._returned)
-        head.put_back(self._returned)
+        head.add(self._returned)
 
     def _admitted(
         self, waiting: Sequence[TakeRequest], early: int
@@ -177,13 +177,13 @@ class Round:
             if rows or (told_empty and (index < early or wrote))
         ]
         results, is_corrupt = self._taker.deliver(
-            self._tr, self._tally, portions, retried=self._retried
+            self._tr, self._count_change, portions, retried=self._retried
         )
         self._result.results += results
         self._took += sum([len(items) for _, items in results if isinstance(items, list)])
         if may_undo:  # later pushes go behind what may come back
             for row in itertools.chain.from_iterable(wanted):
-                self._stock.note_hidden(self._tally, self._stock.position(row.place))
+                self._store.note_hidden(self._count_change, self._store.position(row.place))
         self._result.late = sum([one.count for one in batch[early:]])
         return not is_corrupt
 
@@ -212,13 +212,13 @@ class Round:
             return False  # it is answered by the next round
         self._result.wrote = True
         if rows and not sound:
-            remove_request(self._tr, self._stock.meta, request.name)  # its owner meets it
+            remove_request(self._tr, self._store.tables, request.name)  # its owner meets it
             return False
         self._took += len(sound)
         for row in sound:
-            self._stock.note_hidden(self._tally, self._stock.position(row.place))
+            self._store.note_hidden(self._count_change, self._store.position(row.place))
         empty = short and not is_cut and len(sound) == len(rows)
-        hand_over(self._tr, self._stock.meta, request, Handoff(sound, empty, self._retried))
+        hand_over(self._tr, self._store.tables, request, Handoff(sound, empty, self._retried))
         return len(sound) == len(rows)
 
 
@@ -252,5 +252,5 @@ def take(taker: Taker, tr: Transaction, request: TakeRequest) -> list[Item]:
                 finally:
                     del items, result  # an error that its own frames refer to keeps them
             if request.call is not None and not items and not request.call.replayed:
-                taker.answers.keep_items(tr, request.call, [], [])
+                taker.responses.save_items(tr, request.call, [], [])
             return items

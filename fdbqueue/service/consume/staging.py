@@ -29,8 +29,8 @@ from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
-    answer_handoff,
     ask_handoff,
+    parse_handoff,
     remove_pieces,
     remove_request,
     write_request,
@@ -79,7 +79,7 @@ class Staging:
     ) -> None:
         self._database = database
         self._taker = taker
-        self._meta = taker.stock.meta
+        self._tables = taker.store.tables
         self._end: End = end
         self._timeout_us = int(timeout_seconds * 1_000_000)
         self._take_over_round = take_over
@@ -124,19 +124,19 @@ class Staging:
         taker = self._taker
 
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            asked = taker.ask_answers(tr, batch)
+            asked = taker.ask_responses(tr, batch)
             answered = taker.answered(asked)
-            rest = taker.unanswered(batch, asked, answered)
+            rest = taker.unsaved(batch, asked, answered)
             wanted = sum([one.count for one in rest])
             request = HelpRequest(name, self._end, wanted, self._timeout_us)
             if rest:
-                write_request(tr, self._meta, request)
+                write_request(tr, self._tables, request)
             return RoundResult([*answered.items()], wrote=bool(rest)), rest, request
 
         began = time.monotonic()
-        answers, rest, request = run(self._database, ask, wrote=lambda asked: asked[0].wrote)
+        responses, rest, request = run(self._database, ask, wrote=lambda asked: asked[0].wrote)
         self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
-        combiner.finish(answers.results)
+        combiner.finish(responses.results)
         return rest, request
 
     def _follow_up(
@@ -172,11 +172,11 @@ class Staging:
 
         None when there is neither a handoff nor the request any more.
         """
-        asked = ask_handoff(tr, self._meta, request.name)
-        waits = tr.snapshot[self._meta.request(request.name)]
+        asked = ask_handoff(tr, self._tables, request.name)
+        waits = tr.snapshot[self._tables.request(request.name)]
         now = now_us()
         rows = self._taker.ask_state(tr, now)
-        handoff = answer_handoff(asked)
+        handoff = parse_handoff(asked)
         if handoff is not None:
             return self._taker.collect(tr, combiner.take_up(batch), request, handoff)
         if not waits.present():
@@ -203,17 +203,17 @@ class Staging:
             combiner.let_go()
             return False
         combiner.finish(result.results)
-        return not result.is_answered
+        return not result.is_helped
 
     def _withdraw(self, name: bytes) -> None:
         """Take a request back, with what was taken for it, if that can be done at once."""
         with contextlib.suppress(Exception):
             tr = self._database.create_transaction()
             tr.options.set_timeout(_WITHDRAWAL_MS)
-            handoff = answer_handoff(ask_handoff(tr, self._meta, name))
-            remove_request(tr, self._meta, name)
-            remove_pieces(tr, self._meta, name)
-            self._taker.stock.requeue(tr, [] if handoff is None else handoff.rows)
+            handoff = parse_handoff(ask_handoff(tr, self._tables, name))
+            remove_request(tr, self._tables, name)
+            remove_pieces(tr, self._tables, name)
+            self._taker.store.requeue(tr, [] if handoff is None else handoff.rows)
             tr.commit().wait()
 
     def _patience(self) -> float:

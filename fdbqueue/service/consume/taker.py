@@ -10,9 +10,9 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.requests import Portion, QueueState, Result, RoundResult, TakeRequest
-from fdbqueue.service.idempotency import Answers
+from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.counts import Tally, tally_of
+from fdbqueue.service.storage.counts import CountChange, ready_and_taken
 from fdbqueue.service.storage.handoffs import (
     Handoff,
     HelpRequest,
@@ -21,7 +21,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_request,
 )
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due
 
 #: One range read returns the counts, the help requests and what is due; requests beyond
@@ -34,17 +34,22 @@ class Taker:
     """Take items of one queue.
 
     Args:
-        stock: Its items.
-        answers: The saved responses of calls with an idempotency key.
+        store: Its items.
+        responses: The saved responses of calls with an idempotency key.
         relaxed: Whether any of the first items will do.
         max_attempts: How many failed leases make an item dead; None for no limit.
     """
 
     def __init__(
-        self, stock: Stock, answers: Answers, *, relaxed: bool, max_attempts: int | None
+        self,
+        store: ItemStore,
+        responses: SavedResponses,
+        *,
+        relaxed: bool,
+        max_attempts: int | None,
     ) -> None:
-        self.stock = stock
-        self.answers = answers
+        self.store = store
+        self.responses = responses
         self.max_attempts = max_attempts
         self.relaxed = relaxed
 
@@ -52,26 +57,26 @@ class Taker:
 
     def ask_state(self, tr: Transaction, now: int) -> Any:
         """Ask for the state of the queue, without waiting for it."""
-        begin, stop = self.stock.meta.present(now)
+        begin, stop = self.store.tables.present(now)
         return tr.snapshot.get_range(begin, stop, limit=_STATE_ROWS)
 
     def parse_state(self, tr: Transaction, now: int, rows: Any) -> QueueState:
         """Return what the rows of the state say."""
-        meta = self.stock.meta
+        tables = self.store.tables
         taken, retried, requests, dues = 0, False, [], []
         count = 0
         for row in rows:
             count += 1
-            if row.key == meta.tally:
-                taken = tally_of(row.value)[1]
-            elif row.key == meta.retried:
+            if row.key == tables.ready:
+                taken = ready_and_taken(row.value)[1]
+            elif row.key == tables.retried:
                 retried = True
-            elif meta.is_request(row.key):
-                request = read_request(meta, row.key, row.value)
+            elif tables.is_request(row.key):
+                request = read_request(tables, row.key, row.value)
                 if request is not None:
                     requests.append(request)
             else:
-                entry = meta.parse_due(row.key)
+                entry = tables.parse_due(row.key)
                 if entry is not None:
                     dues.append(entry)
         if count == _STATE_ROWS and not dues:  # the requests hide what is due
@@ -86,28 +91,30 @@ class Taker:
         return self._due(tr, now, 0)
 
     def _due(self, tr: Transaction, now: int, limit: int) -> Iterator[Due]:
-        begin, stop = self.stock.meta.due_bounds()[0], self.stock.meta.present(now)[1]
+        begin, stop = self.store.tables.due_bounds()[0], self.store.tables.present(now)[1]
         for row in tr.snapshot.get_range(begin, stop, limit=limit):
-            entry = self.stock.meta.parse_due(row.key)
+            entry = self.store.tables.parse_due(row.key)
             if entry is not None:
                 yield entry
 
-    # Answers of calls with an idempotency key
+    # Saved responses of calls with an idempotency key
 
-    def ask_answers(self, tr: Transaction, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
+    def ask_responses(
+        self, tr: Transaction, batch: Iterable[TakeRequest]
+    ) -> dict[TakeRequest, Any]:
         """Ask for what is kept of calls with a key; of those with the same key, of the first."""
         named = {one.call.name: one for one in reversed([*batch]) if one.call is not None}
         return {
-            one: self.answers.ask(tr, one.call) for one in named.values() if one.call is not None
+            one: self.responses.ask(tr, one.call) for one in named.values() if one.call is not None
         }
 
     def answered(self, asked: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
-        """Return the answers of the calls that were made before."""
+        """Return the responses of the calls that were made before."""
         found: dict[TakeRequest, list[Item] | Exception] = {}
         for request, answer in asked.items():
             assert request.call is not None
             try:
-                items = self.answers.recalled_items(answer, request.call)
+                items = self.responses.recalled_items(answer, request.call)
             except FdbQueueError as error:
                 found[request] = error
             else:
@@ -115,7 +122,7 @@ class Taker:
                     found[request] = items
         return found
 
-    def unanswered(
+    def unsaved(
         self,
         batch: Iterable[TakeRequest],
         asked: Container[TakeRequest],
@@ -134,24 +141,29 @@ class Taker:
         What those would have had whose threads have gone, or whose calls were made meanwhile,
         goes to the next; what is left is put back.
         """
-        tally = self.stock.tally()
-        asked = self.ask_answers(tr, batch)
-        remove_request(tr, self.stock.meta, request.name)
-        remove_pieces(tr, self.stock.meta, request.name)
+        count_change = self.store.count_change()
+        asked = self.ask_responses(tr, batch)
+        remove_request(tr, self.store.tables, request.name)
+        remove_pieces(tr, self.store.tables, request.name)
         answered = self.answered(asked)
         portions: list[Portion] = []
         start = 0
-        for one in self.unanswered(batch, asked, answered):
+        for one in self.unsaved(batch, asked, answered):
             portions.append((one, handoff.rows[start : start + one.count]))
             start += one.count
-        self.stock.requeue(tr, handoff.rows[start:])
+        self.store.requeue(tr, handoff.rows[start:])
         portions = [(one, rows) for one, rows in portions if rows or handoff.empty]
-        results, _ = self.deliver(tr, tally, portions, retried=handoff.retried)
-        tally.write(tr)
+        results, _ = self.deliver(tr, count_change, portions, retried=handoff.retried)
+        count_change.write(tr)
         return RoundResult([*answered.items(), *results], wrote=True)
 
     def deliver(
-        self, tr: Transaction, tally: Tally, portions: Sequence[Portion], *, retried: bool
+        self,
+        tr: Transaction,
+        count_change: CountChange,
+        portions: Sequence[Portion],
+        *,
+        retried: bool,
     ) -> tuple[list[Result], bool]:
         """Do to rows what was wanted of them; no request gets past one that is corrupt.
 
@@ -164,7 +176,7 @@ class Taker:
         corrupt: CorruptItem | None = None
         results: list[Result] = []
         for request, rows in portions:
-            result = self._outcome(tr, tally, request, rows, corrupt, retried)
+            result = self._outcome(tr, count_change, request, rows, corrupt, retried)
             if isinstance(result, CorruptItem):
                 corrupt = result
             results.append((request, result))
@@ -174,17 +186,17 @@ class Taker:
 
     def sound(self, tr: Transaction, rows: list[Row], *, retried: bool) -> list[Row]:
         """Return the rows before the first that is corrupt; put back the others."""
-        loaded = self.stock.reader.load(tr, rows, retried=retried)
+        loaded = self.store.reader.load(tr, rows, retried=retried)
         for index, one in enumerate(loaded):
             if isinstance(one.item, CorruptItem):
-                self.stock.requeue(tr, rows[index:])
+                self.store.requeue(tr, rows[index:])
                 return rows[:index]
         return rows
 
     def _outcome(
         self,
         tr: Transaction,
-        tally: Tally,
+        count_change: CountChange,
         request: TakeRequest,
         rows: Sequence[Row],
         corrupt: CorruptItem | None,
@@ -193,15 +205,15 @@ class Taker:
         if not rows:
             return []
         if corrupt is None:
-            loaded = self.stock.reader.load(tr, rows, retried=retried)
+            loaded = self.store.reader.load(tr, rows, retried=retried)
             errors = [one.item for one in loaded if isinstance(one.item, CorruptItem)]
             if not errors:
-                items = request.effect(tr, tally, loaded)
+                items = request.effect(tr, count_change, loaded)
                 if request.call is not None:
-                    self.answers.keep_items(tr, request.call, loaded, items)
+                    self.responses.save_items(tr, request.call, loaded, items)
                 return items
             corrupt = errors[0]
-        self.stock.requeue(tr, rows)
+        self.store.requeue(tr, rows)
         return copy.copy(corrupt)
 
 

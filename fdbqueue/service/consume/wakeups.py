@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.handoffs import read_request
-from fdbqueue.service.storage.store import Stock
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.threads import in_thread
 from fdbqueue.service.transactions import run
 
@@ -44,12 +44,12 @@ class ItemWatch:
 
     Args:
         database: Anything with ``create_transaction()``.
-        stock: The queue's items.
+        store: The queue's items.
     """
 
-    def __init__(self, database: Database, stock: Stock) -> None:
+    def __init__(self, database: Database, store: ItemStore) -> None:
         self._database = database
-        self._stock = stock
+        self._store = store
         self.forget()
 
     def forget(self) -> None:
@@ -226,20 +226,20 @@ class ItemWatch:
 
     def _look(self, tr: Transaction) -> tuple[Any, float]:
         """Return a watch, None when there is an item; and in how many seconds one may come back."""
-        stock, meta = self._stock, self._stock.meta
-        head = tr.snapshot.get_range(*stock.keys.bounds(), limit=1)
-        first = tr.snapshot.get_range(*meta.due_bounds(), limit=1)
-        requests = tr.snapshot.get_range(*meta.requests(), limit=_REQUESTS)
+        store, tables = self._store, self._store.tables
+        head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
+        first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
+        requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
         if any(True for _ in head):
             return None, math.inf
-        entries = [meta.parse_due(row.key) for row in first]
+        entries = [tables.parse_due(row.key) for row in first]
         now = now_us()
         left = [entry.moment - now for entry in entries if entry is not None]
-        found = [read_request(meta, row.key, row.value) for row in requests]
+        found = [read_request(tables, row.key, row.value) for row in requests]
         if any(found):
             version = tr.get_read_version().wait()
             left += [one.left(version) for one in found if one is not None and one.is_handed]
-        return tr.watch(meta.tally), min(left, default=math.inf) / 1_000_000
+        return tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000
 
     def _fire(self, watch: Any, _: Any) -> None:
         """Wake all, when the watch says that something has changed; called by any thread."""

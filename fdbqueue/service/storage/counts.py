@@ -21,7 +21,7 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Priority, moment
 from fdbqueue.service.storage.keys import Place
 from fdbqueue.service.storage.reader import End
-from fdbqueue.service.storage.tables import MetaKeys, State
+from fdbqueue.service.storage.tables import State, TableKeys
 
 #: History is kept this long.
 HISTORY_MINUTES = 24 * 60
@@ -69,7 +69,7 @@ class Minute:
     pops: int
 
 
-class Tally:
+class CountChange:
     """What one transaction changes in the counts of a queue; written at its end.
 
     Attributes:
@@ -84,8 +84,8 @@ class Tally:
             higher, for what is hidden may come back.
     """
 
-    def __init__(self, meta: MetaKeys) -> None:
-        self._meta = meta
+    def __init__(self, tables: TableKeys) -> None:
+        self._tables = tables
         self._levels: Counter[bytes] = Counter()  # by key: 2 and 2.0 are two
         self._keys: dict[tuple[type, Priority], bytes] = {}
         self._hidden: Counter[State] = Counter()
@@ -105,7 +105,7 @@ class Tally:
         if priority is not None:
             self._levels[self._level(priority)] += 1
             if pushed_at is not None:
-                place.set(tr, self._meta.age_prefix(pushed_at), b"")
+                place.set(tr, self._tables.age_prefix(pushed_at), b"")
 
     def leave(
         self, tr: Transaction, place: bytes, priority: Priority | None, pushed_at: Any
@@ -115,7 +115,7 @@ class Tally:
         if priority is not None:
             self._levels[self._level(priority)] -= 1
             if pushed_at is not None:
-                tr.clear(self._meta.age_prefix(pushed_at) + place)
+                tr.clear(self._tables.age_prefix(pushed_at) + place)
 
     def take(self, end: End, count: int) -> None:
         """Note that items were taken at an end."""
@@ -134,28 +134,28 @@ class Tally:
         """Add it all to the queue's counts."""
         total = self.ready + (self.taken << _FIELD) + (self.delays << 2 * _FIELD)
         if total:
-            tr.add(self._meta.tally, _packed(total, 3))
+            tr.add(self._tables.ready, _packed(total, 3))
         hidden = sum(self._hidden[state] << _FIELD * i for i, state in enumerate(_STATES))
         if hidden:
-            tr.add(self._meta.hidden, _packed(hidden, len(_STATES)))
+            tr.add(self._tables.hidden, _packed(hidden, len(_STATES)))
         if self.high >= 0:
-            tr.max(self._meta.high, _packed(self.high, 1))
+            tr.max(self._tables.high, _packed(self.high, 1))
         for level, change in self._levels.items():
             self._write_level(tr, level, change)
         if self.pushes or self.pops:
             minute = now_us() // _MINUTE_US
             done = self.pushes + (self.pops << _FIELD)
-            tr.add(self._meta.minute(minute), _packed(done, 2))
+            tr.add(self._tables.minute(minute), _packed(done, 2))
             if random.randrange(_TRIMMED_BY_ONE_IN) == 0:
                 oldest = max(0, minute - HISTORY_MINUTES)
-                tr.clear_range(self._meta.minute(0), self._meta.minute(oldest))
+                tr.clear_range(self._tables.minute(0), self._tables.minute(oldest))
 
     def _level(self, priority: Priority) -> bytes:
         """Return the key of a priority's count; many items have the same few."""
         kind = (type(priority), priority)
         found = self._keys.get(kind)
         if found is None:
-            found = self._meta.level(priority)
+            found = self._tables.level(priority)
             if priority:  # 0.0 equals -0.0, and is another key
                 self._keys[kind] = found
         return found
@@ -171,29 +171,29 @@ class Counters:
     """Read the counts of one queue.
 
     Args:
-        meta: The keys of its tables.
+        tables: The keys of its tables.
     """
 
-    def __init__(self, meta: MetaKeys) -> None:
-        self._meta = meta
+    def __init__(self, tables: TableKeys) -> None:
+        self._tables = tables
 
     def size(self, tr: Transaction) -> int:
         """Return how many items are ready."""
-        return tally_of(_bytes(tr.snapshot[self._meta.tally]))[0]
+        return ready_and_taken(_bytes(tr.snapshot[self._tables.ready]))[0]
 
     def ask(self, tr: Transaction) -> Callable[[], Counts]:
         """Ask how many items are in each state; what is returned waits for the answer."""
-        tally, hidden = tr.snapshot[self._meta.tally], tr.snapshot[self._meta.hidden]
+        asked, hidden = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
 
         def answer() -> Counts:
-            ready, _ = tally_of(_bytes(tally))
+            ready, _ = ready_and_taken(_bytes(asked))
             return Counts(ready, *_fields(_bytes(hidden), len(_STATES)))
 
         return answer
 
     def hidden(self, tr: Transaction) -> dict[State, int]:
         """Return how many items are in each hidden state."""
-        fields = _fields(_bytes(tr.snapshot[self._meta.hidden]), len(_STATES))
+        fields = _fields(_bytes(tr.snapshot[self._tables.hidden]), len(_STATES))
         return dict(zip(_STATES, fields, strict=True))
 
     def by_priority(
@@ -206,16 +206,16 @@ class Counters:
         self, tr: Transaction, after: Priority | None, limit: int
     ) -> tuple[list[tuple[Priority, int]], bool]:
         """Return what :meth:`by_priority` does, and whether there may be more behind it."""
-        begin, end = self._meta.levels()
+        begin, end = self._tables.levels()
         if after is not None:
-            begin = self._meta.level(after) + b"\x00"
+            begin = self._tables.level(after) + b"\x00"
         rows = list(tr.snapshot.get_range(begin, end, limit=limit))
-        counted = [(self._meta.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
+        counted = [(self._tables.priority_of(row.key), _fields(row.value, 1)[0]) for row in rows]
         return [(priority, count) for priority, count in counted if count], len(rows) == limit
 
     def levels(self, tr: Transaction, low: bytes | None, high: bytes | None) -> Counter[bytes]:
         """Return the counts by priority, by their keys, from ``low`` up to ``high``."""
-        begin, end = self._meta.levels()
+        begin, end = self._tables.levels()
         rows = tr.snapshot.get_range(low or begin, high or end)
         return Counter({bytes(row.key): _fields(row.value, 1)[0] for row in rows})
 
@@ -227,11 +227,11 @@ class Counters:
         """Ask for :meth:`history`; what is returned waits for the answer."""
         present = now_us() // _MINUTE_US
         first = present - minutes + 1
-        begin, end = self._meta.minute(first), self._meta.minute(present + 1)
+        begin, end = self._tables.minute(first), self._tables.minute(present + 1)
         rows = tr.snapshot.get_range(begin, end, streaming_mode=_WANT_ALL)
 
         def answer() -> list[Minute]:
-            found = {self._meta.minute_of(row.key): _fields(row.value, 2) for row in rows}
+            found = {self._tables.minute_of(row.key): _fields(row.value, 2) for row in rows}
             return [
                 Minute(moment(number * _MINUTE_US), *found.get(number, (0, 0)))
                 for number in range(first, present + 1)
@@ -240,7 +240,7 @@ class Counters:
         return answer
 
 
-#: The place in :attr:`Tally.high` of items in commit order, which sort behind all counts.
+#: The place in :attr:`CountChange.high` of items in commit order, which sort behind all counts.
 HIGHEST = _MASK
 
 
@@ -254,7 +254,7 @@ def taken_at(end: End, taken: int) -> int:
     return taken >> (_HALF if end == "max" else 0) & ((1 << _HALF) - 1)
 
 
-def tally_of(data: bytes) -> tuple[int, int]:
+def ready_and_taken(data: bytes) -> tuple[int, int]:
     """Return how many are ready, and how many were ever taken, for :func:`taken_at`."""
     ready, taken = _fields(data, 2)
     return ready, taken

@@ -25,7 +25,7 @@ import fdb.tuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
 from fdbqueue.service.storage.reader import ENDS, End, Row
-from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, MetaKeys
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
 
 #: The pieces are cut to what FoundationDB takes as values.
 _PIECE_BYTES = 90_000
@@ -78,18 +78,18 @@ class Handoff(NamedTuple):
     retried: bool
 
 
-def write_request(tr: Transaction, meta: MetaKeys, request: HelpRequest) -> None:
+def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
     """Write the row of a request; its version is that of the commit."""
     facts = _FACTS.pack(
         request.is_handed, ENDS.index(request.end), request.wanted, request.timeout_us
     )
     row = bytes(_STAMP_BYTES) + facts + bytes(4)
-    tr.set_versionstamped_value(meta.request(request.name), row)
+    tr.set_versionstamped_value(tables.request(request.name), row)
 
 
-def read_request(meta: MetaKeys, key: bytes, value: bytes) -> HelpRequest | None:
+def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | None:
     """Return the request of a row, None where the row is of another form."""
-    name = meta.request_name(key)
+    name = tables.request_name(key)
     if len(name) != HANDOFF_NAME_BYTES or len(value) != _STAMP_BYTES + _FACTS.size:
         return None
     is_handed, end, wanted, timeout_us = _FACTS.unpack_from(value, _STAMP_BYTES)
@@ -99,50 +99,50 @@ def read_request(meta: MetaKeys, key: bytes, value: bytes) -> HelpRequest | None
     return HelpRequest(name, ENDS[end], wanted, timeout_us, version, bool(is_handed))
 
 
-def remove_request(tr: Transaction, meta: MetaKeys, name: bytes) -> None:
+def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
     """Remove a request; of two who remove or answer it, one has to try again."""
-    key = meta.request(name)
+    key = tables.request(name)
     tr.add_read_conflict_key(key)
     tr.clear(key)
 
 
-def hand_over(tr: Transaction, meta: MetaKeys, request: HelpRequest, handoff: Handoff) -> None:
+def hand_over(tr: Transaction, tables: TableKeys, request: HelpRequest, handoff: Handoff) -> None:
     """Answer a request with what was taken for it."""
-    tr.add_read_conflict_key(meta.request(request.name))
-    write_request(tr, meta, request._replace(is_handed=True))
-    write_pieces(tr, meta, request.name, handoff)
+    tr.add_read_conflict_key(tables.request(request.name))
+    write_request(tr, tables, request._replace(is_handed=True))
+    write_pieces(tr, tables, request.name, handoff)
 
 
-def write_pieces(tr: Transaction, meta: MetaKeys, name: bytes, handoff: Handoff) -> None:
+def write_pieces(tr: Transaction, tables: TableKeys, name: bytes, handoff: Handoff) -> None:
     """Write what a handoff or a batch holds, in as many pieces as that takes."""
     data = _packed(handoff)
     for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
-        tr[meta.handoff(name, piece)] = data[start : start + _PIECE_BYTES]
+        tr[tables.handoff(name, piece)] = data[start : start + _PIECE_BYTES]
 
 
-def remove_pieces(tr: Transaction, meta: MetaKeys, name: bytes) -> None:
+def remove_pieces(tr: Transaction, tables: TableKeys, name: bytes) -> None:
     """Remove what a handoff or a batch holds; what becomes of its items is the caller's."""
-    tr.clear_range(*meta.handoff_bounds(name))
+    tr.clear_range(*tables.handoff_bounds(name))
 
 
-def ask_handoff(tr: Transaction, meta: MetaKeys, name: bytes) -> Any:
+def ask_handoff(tr: Transaction, tables: TableKeys, name: bytes) -> Any:
     """Ask for a handoff or a batch, without waiting for it; the transaction depends on it."""
-    return tr.get_range(*meta.handoff_bounds(name))
+    return tr.get_range(*tables.handoff_bounds(name))
 
 
-def answer_handoff(asked: Any) -> Handoff | None:
+def parse_handoff(asked: Any) -> Handoff | None:
     """Return the handoff that was asked for, None where there is none."""
     data = b"".join([row.value for row in asked])
     return _unpacked(data) if data else None
 
 
-def all_handoffs(tr: Transaction, meta: MetaKeys) -> Iterator[tuple[bytes, Handoff]]:
+def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Handoff]]:
     """Yield the names of all handoffs and batches, and what they hold; by snapshot reads."""
     pieces: dict[bytes, list[Any]] = {}
-    for row in tr.snapshot.get_range(*meta.handoffs()):
-        pieces.setdefault(meta.handoff_name(row.key), []).append(row)
+    for row in tr.snapshot.get_range(*tables.handoffs()):
+        pieces.setdefault(tables.handoff_name(row.key), []).append(row)
     for name, rows in pieces.items():
-        handoff = answer_handoff(rows)
+        handoff = parse_handoff(rows)
         if handoff is not None:
             yield name, handoff
 

@@ -13,7 +13,7 @@ from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.keys import ItemKeys, Position
-from fdbqueue.service.storage.tables import MetaKeys
+from fdbqueue.service.storage.tables import TableKeys
 
 #: Which end of a queue: ``"min"`` is the lowest priority and the earliest pushed.
 End = Literal["min", "max"]
@@ -50,14 +50,14 @@ class ItemReader:
 
     Args:
         keys: The keys of its items.
-        meta: The keys of its tables.
+        tables: The keys of its tables.
         codec: The queue's codec.
         queue: The queue's name, for errors.
     """
 
-    def __init__(self, keys: ItemKeys, meta: MetaKeys, codec: Codec, queue: str) -> None:
+    def __init__(self, keys: ItemKeys, tables: TableKeys, codec: Codec, queue: str) -> None:
         self._keys = keys
-        self._meta = meta
+        self._tables = tables
         self._codec = codec
         self._queue = queue
 
@@ -94,10 +94,10 @@ class ItemReader:
         chunks = [
             None
             if isinstance(position, CorruptItem) or position.chunks == 1
-            else tr.get_range(*self._meta.chunks(row.place), streaming_mode=_WANT_ALL)
+            else tr.get_range(*self._tables.chunks(row.place), streaming_mode=_WANT_ALL)
             for row, position in zip(rows, positions, strict=True)
         ]
-        attempts = [tr[self._meta.attempts(row.place)] if retried else None for row in rows]
+        attempts = [tr[self._tables.attempts(row.place)] if retried else None for row in rows]
         return [self._load(*parts) for parts in zip(rows, positions, chunks, attempts, strict=True)]
 
     def _load(
@@ -138,7 +138,7 @@ class ItemReader:
 
     def page(self, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
         """Return the ready items of a range of keys, and where the next page starts."""
-        retried = tr.snapshot[self._meta.retried]
+        retried = tr.snapshot[self._tables.retried]
         rows: list[Row] = []
         size = 0
         for row in self.rows(tr, begin, stop, limit, end):

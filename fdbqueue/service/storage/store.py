@@ -15,10 +15,17 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
-from fdbqueue.service.storage.counts import HIGHEST, Tally
+from fdbqueue.service.storage.counts import HIGHEST, CountChange
 from fdbqueue.service.storage.keys import ItemKeys, Place, Position
 from fdbqueue.service.storage.reader import End, ItemReader, Loaded, Row
-from fdbqueue.service.storage.tables import META_TAIL, VALUE_TAIL, Kind, MetaKeys, State, chunk_tail
+from fdbqueue.service.storage.tables import (
+    META_TAIL,
+    VALUE_TAIL,
+    Kind,
+    State,
+    TableKeys,
+    chunk_tail,
+)
 
 _STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
 STATES = {name: state for state, name in _STATE_NAMES.items()}
@@ -47,72 +54,76 @@ class Hidden(NamedTuple):
     mark: bytes = b""
 
 
-class Stock:
+class ItemStore:
     """Move the items of one queue.
 
     Args:
         keys: The keys of its ready items.
-        meta: The keys of its tables.
+        tables: The keys of its tables.
         codec: The queue's codec.
         queue: The queue's name, for errors.
     """
 
-    def __init__(self, keys: ItemKeys, meta: MetaKeys, codec: Codec, queue: str) -> None:
+    def __init__(self, keys: ItemKeys, tables: TableKeys, codec: Codec, queue: str) -> None:
         self.keys = keys
-        self.meta = meta
+        self.tables = tables
         self.codec = codec
         self.queue = queue
-        self.reader = ItemReader(keys, meta, codec, queue)
+        self.reader = ItemReader(keys, tables, codec, queue)
 
-    def tally(self) -> Tally:
+    def count_change(self) -> CountChange:
         """Return an empty account of what a transaction changes."""
-        return Tally(self.meta)
+        return CountChange(self.tables)
 
     # Out of the ready items; their rows are removed by who found them
 
-    def remove(self, tr: Transaction, tally: Tally, loaded: Loaded) -> None:
+    def remove(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
         """Remove what belongs to a popped item besides its row."""
-        self._leave(tr, tally, loaded)
+        self._leave(tr, count_change, loaded)
         if loaded.position.chunks > 1:
-            tr.clear_range(*self.meta.chunks(loaded.row.place))
-        tally.pops += 1
+            tr.clear_range(*self.tables.chunks(loaded.row.place))
+        count_change.pops += 1
 
-    def restore(self, tr: Transaction, tally: Tally, loaded: Loaded) -> None:
+    def restore(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
         """Put a popped item back as it was. The history counts it as taken all the same."""
         place = Place(loaded.row.place)
         place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
         if loaded.has_attempts:
             assert isinstance(loaded.item, Item)
             self._write_attempts(tr, place.data, loaded.item.attempts)
-        tally.enter(tr, place, loaded.position.priority, loaded.pushed_at)
+        count_change.enter(tr, place, loaded.position.priority, loaded.pushed_at)
 
     def write_chunks(self, tr: Transaction, place: Place, data: bytes) -> bytes:
         """Write the chunks of a value but the first, and return that."""
         rest = data[MAX_VALUE_BYTES:]
         for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
             piece = rest[start : start + MAX_VALUE_BYTES]
-            place.set(tr, self.meta.chunk_prefix(), piece, chunk_tail(number))
+            place.set(tr, self.tables.chunk_prefix(), piece, chunk_tail(number))
         return data[:MAX_VALUE_BYTES]
 
-    def lease(self, tr: Transaction, tally: Tally, loaded: Loaded, until: int, mark: bytes) -> None:
+    def lease(
+        self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int, mark: bytes
+    ) -> None:
         """Hide a ready item for as long as it is leased."""
         assert isinstance(loaded.item, Item)
-        self._leave(tr, tally, loaded)
+        self._leave(tr, count_change, loaded)
         attempts = loaded.item.attempts
         self.hide(
             tr,
-            tally,
+            count_change,
             Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, mark),
             position=loaded.position,
         )
 
-    def bury(self, tr: Transaction, tally: Tally, loaded: Loaded, now: int, reason: str) -> None:
+    def bury(
+        self, tr: Transaction, count_change: CountChange, loaded: Loaded, now: int, reason: str
+    ) -> None:
         """Move a ready item, or what is no item, to the dead letters."""
         attempts = loaded.item.attempts if isinstance(loaded.item, Item) else 0
-        self._leave(tr, tally, loaded)
+        self._leave(tr, count_change, loaded)
         self.hide(
             tr,
-            tally,
+            count_change,
             Hidden(
                 State.DEAD,
                 loaded.row,
@@ -123,17 +134,17 @@ class Stock:
             ),
         )
 
-    def _leave(self, tr: Transaction, tally: Tally, loaded: Loaded) -> None:
-        tally.leave(tr, loaded.row.place, loaded.position.priority, loaded.pushed_at)
+    def _leave(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
+        count_change.leave(tr, loaded.row.place, loaded.position.priority, loaded.pushed_at)
         if loaded.has_attempts:
-            tr.clear(self.meta.attempts(loaded.row.place))
+            tr.clear(self.tables.attempts(loaded.row.place))
 
     # Into the hidden items and out of them
 
     def hide(
         self,
         tr: Transaction,
-        tally: Tally,
+        count_change: CountChange,
         hidden: Hidden,
         *,
         place: Place | None = None,
@@ -143,38 +154,40 @@ class Stock:
 
         Args:
             tr: The transaction.
-            tally: Its account.
+            count_change: Its account.
             hidden: The item.
             place: Its place, where the commit decides it.
             position: What its place says, where that is known.
         """
         place = place or Place(hidden.row.place)
-        prefix = self.meta.state_prefix(hidden.state)
+        prefix = self.tables.state_prefix(hidden.state)
         place.set(tr, prefix, _packed(hidden), META_TAIL)
         place.set(tr, prefix, hidden.row.value, VALUE_TAIL)
         if hidden.state in _KINDS:
-            place.set(tr, self.meta.due_prefix(hidden.until, _KINDS[hidden.state]), b"")
+            place.set(tr, self.tables.due_prefix(hidden.until, _KINDS[hidden.state]), b"")
         if hidden.state is State.DELAYED:
-            tally.delays += 1
-        tally.hide(hidden.state, 1)
+            count_change.delays += 1
+        count_change.hide(hidden.state, 1)
         if place.stamp_at is None:
-            self.note_hidden(tally, position or self.position(place.data))
+            self.note_hidden(count_change, position or self.position(place.data))
         else:
-            tally.high = HIGHEST
+            count_change.high = HIGHEST
 
-    def note_hidden(self, tally: Tally, position: Position | None) -> None:
+    def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
         """Note a place that may come back, so that later pushes go behind it."""
         if position is not None:
             in_commit_order = not isinstance(position.sequence, int)
-            tally.high = max(tally.high, HIGHEST if in_commit_order else position.sequence)
+            count_change.high = max(
+                count_change.high, HIGHEST if in_commit_order else position.sequence
+            )
 
-    def reveal(self, tr: Transaction, tally: Tally, hidden: Hidden) -> None:
+    def reveal(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
         """Remove a hidden item from its table; what becomes of it is the caller's."""
-        for key in self.meta.hidden_keys(hidden.state, hidden.row.place):
+        for key in self.tables.hidden_keys(hidden.state, hidden.row.place):
             tr.clear(key)
         if hidden.state in _KINDS:
-            tr.clear(self.meta.due(hidden.until, _KINDS[hidden.state], hidden.row.place))
-        tally.hide(hidden.state, -1)
+            tr.clear(self.tables.due(hidden.until, _KINDS[hidden.state], hidden.row.place))
+        count_change.hide(hidden.state, -1)
 
     def returned(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
         """Return the row to put back for a hidden item, with so many attempts.
@@ -189,8 +202,8 @@ class Stock:
         return row or hidden.row
 
     def _write_attempts(self, tr: Transaction, place: bytes, attempts: int) -> None:
-        tr[self.meta.attempts(place)] = attempts.to_bytes(4, "big")
-        tr[self.meta.retried] = b""
+        tr[self.tables.attempts(place)] = attempts.to_bytes(4, "big")
+        tr[self.tables.retried] = b""
 
     def with_attempts(self, row: Row, attempts: int) -> Row | None:
         """Return a row whose value holds the attempts, None where it cannot."""
@@ -208,48 +221,50 @@ class Stock:
         for row in rows:
             tr[self.keys.key(row.place)] = row.value
 
-    def put_back(self, tr: Transaction, tally: Tally, hidden: Hidden, row: Row) -> None:
+    def make_ready(
+        self, tr: Transaction, count_change: CountChange, hidden: Hidden, row: Row
+    ) -> None:
         """Write the row of an item that is ready again."""
         tr[self.keys.key(row.place)] = row.value
-        self.count_back(tr, tally, hidden)
+        self.count_ready(tr, count_change, hidden)
 
-    def count_back(self, tr: Transaction, tally: Tally, hidden: Hidden) -> None:
+    def count_ready(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
         """Count an item that is ready again."""
         position = self.position(hidden.row.place)
         priority = None if position is None else position.priority
-        tally.enter(tr, Place(hidden.row.place), priority, hidden.pushed_at)
+        count_change.enter(tr, Place(hidden.row.place), priority, hidden.pushed_at)
 
-    def delete(self, tr: Transaction, tally: Tally, hidden: Hidden) -> None:
+    def delete(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
         """Remove a hidden item for good."""
-        self.reveal(tr, tally, hidden)
+        self.reveal(tr, count_change, hidden)
         position = self.position(hidden.row.place)
         if position is not None and position.chunks > 1:
-            tr.clear_range(*self.meta.chunks(hidden.row.place))
+            tr.clear_range(*self.tables.chunks(hidden.row.place))
 
     # Reading the hidden items
 
     def ask(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, Any]:
         """Ask for a hidden item, without waiting for it; the transaction depends on it."""
-        meta, value = self.meta.hidden_keys(state, place)
-        return tr[meta], tr[value]
+        facts, value = self.tables.hidden_keys(state, place)
+        return tr[facts], tr[value]
 
-    def answer(self, state: State, place: bytes, asked: tuple[Any, Any]) -> Hidden | None:
+    def parse(self, state: State, place: bytes, asked: tuple[Any, Any]) -> Hidden | None:
         """Return the hidden item that was asked for, None where there is none."""
-        meta, value = asked
-        if not meta.present() or not value.present():
+        facts, value = asked
+        if not facts.present() or not value.present():
             return None
-        return self._hidden(state, place, bytes(meta), bytes(value))
+        return self._hidden(state, place, bytes(facts), bytes(value))
 
     def find(self, tr: Transaction, state: State, place: bytes) -> Hidden | None:
         """Return the hidden item at a place, None where there is none."""
-        return self.answer(state, place, self.ask(tr, state, place))
+        return self.parse(state, place, self.ask(tr, state, place))
 
     def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
         """Return hidden items without their values, None where there is none."""
-        asked = [tr[self.meta.hidden_keys(state, place)[0]] for place in places]
+        asked = [tr[self.tables.hidden_keys(state, place)[0]] for place in places]
         return [
-            self._hidden(state, place, bytes(meta), b"") if meta.present() else None
-            for place, meta in zip(places, asked, strict=True)
+            self._hidden(state, place, bytes(facts), b"") if facts.present() else None
+            for place, facts in zip(places, asked, strict=True)
         ]
 
     def shown(self, tr: Transaction, hidden: list[Hidden]) -> list[Item]:
@@ -261,21 +276,21 @@ class Stock:
         self, tr: Transaction, state: State, places: tuple[bytes, bytes], limit: int, end: End
     ) -> Page:
         """Return the hidden items in a state between two places, in their order."""
-        prefix = self.meta.state_prefix(state)
+        prefix = self.tables.state_prefix(state)
         begin, stop = (prefix + place for place in places)
         found: list[Hidden] = []
         rows = size = 0
         before: tuple[bytes, bool, bytes] | None = None
         for row in self.reader.rows(tr, begin, stop, 2 * limit, end):
             rows += 1
-            place, is_value = self.meta.hidden_place(state, row.key)
+            place, is_value = self.tables.hidden_place(state, row.key)
             if is_value:
                 size += self.reader.size_of(Row(place, row.value))
             if before is None or before[:2] != (place, not is_value):  # its other row follows
                 before = (place, is_value, row.value)
                 continue
-            meta, value = (before[2], row.value) if is_value else (row.value, before[2])
-            found.append(self._hidden(state, place, meta, value))
+            facts, value = (before[2], row.value) if is_value else (row.value, before[2])
+            found.append(self._hidden(state, place, facts, value))
             before = None
             if len(found) == limit or size >= MAX_RETURNED_BYTES:
                 break
@@ -285,16 +300,16 @@ class Stock:
 
     def places(self, tr: Transaction, state: State, after: bytes | None, limit: int) -> list[bytes]:
         """Return the places of the next hidden items in a state."""
-        begin, stop = self.meta.state_bounds(state)
+        begin, stop = self.tables.state_bounds(state)
         if after is not None:
-            begin = self.meta.hidden_keys(state, after)[1] + b"\x00"
+            begin = self.tables.hidden_keys(state, after)[1] + b"\x00"
         rows = tr.snapshot.get_range(begin, stop, limit=2 * limit)
-        found = dict.fromkeys(self.meta.hidden_place(state, row.key)[0] for row in rows)
+        found = dict.fromkeys(self.tables.hidden_place(state, row.key)[0] for row in rows)
         return list(found)
 
-    def _hidden(self, state: State, place: bytes, meta: bytes, value: bytes) -> Hidden:
-        until, attempts, pushed_at = _FACTS.unpack_from(meta)
-        mark = meta[_FACTS.size :]
+    def _hidden(self, state: State, place: bytes, facts: bytes, value: bytes) -> Hidden:
+        until, attempts, pushed_at = _FACTS.unpack_from(facts)
+        mark = facts[_FACTS.size :]
         return Hidden(
             state, Row(place, value), until, attempts, None if pushed_at < 0 else pushed_at, mark
         )

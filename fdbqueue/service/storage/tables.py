@@ -3,7 +3,7 @@ r"""The keys of what a queue keeps besides its ready items.
 All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
 reaches. A byte for each table follows:
 
-    01  TALLY                                   items ready, and how many were ever taken
+    01  READY                                   items ready, and how many were ever taken
     02  RETRIED                                 there are rows in table 09
     03  REQUEST   name                          a help request, open or handed over
     04  DUE       moment, kind, place or name   what expires at a time
@@ -19,12 +19,12 @@ reaches. A byte for each table follows:
     0e  RECOUNTED                               written by whoever corrects counts
     0f  HIGH                                    the highest count or index ever hidden
     10  HANDOFF   name, number                  what was taken for a request, or a batch, whole
-    11  ANSWER    name, number                  what a call under an idempotency key returned
-    12  FORGET    moment, name                  when an answer is not kept any longer
+    11  RESPONSE  name, number                  what a call under an idempotency key returned
+    12  FORGET    moment, name                  when a response expires
     20  BATCH     owner                         which batch a drain holds, and until when
     21  PROGRESS  name                          how far a push has come
 
-One range read from TALLY to the present moment in DUE tells a popper all it must know
+One range read from READY to the present moment in DUE tells a popper all it must know
 besides the items: who else pops, who waits for help, and what has fallen due. Moments are
 microseconds since the Unix epoch, in eight bytes that sort.
 """
@@ -47,8 +47,8 @@ _LATEST = 2**63
 
 #: The names of help requests, handoffs and batches are this long.
 HANDOFF_NAME_BYTES = 8
-#: Those of answers.
-ANSWER_NAME_BYTES = 16
+#: Those of responses.
+RESPONSE_NAME_BYTES = 16
 
 
 class State(enum.Enum):
@@ -75,7 +75,7 @@ class Due(NamedTuple):
     rest: bytes
 
 
-class MetaKeys:
+class TableKeys:
     """The keys of one queue's tables.
 
     Args:
@@ -83,30 +83,30 @@ class MetaKeys:
     """
 
     def __init__(self, prefix: bytes) -> None:
-        meta = prefix + _META
-        self.tally = meta + b"\x01"
-        self.retried = meta + b"\x02"
-        self.hidden = meta + b"\x05"
-        self.recounted = meta + b"\x0e"
-        self.high = meta + b"\x0f"
-        self._requests = meta + b"\x03"
-        self._due = meta + b"\x04"
-        self._levels = meta + b"\x06"
-        self._minutes = meta + b"\x07"
-        self._ages = meta + b"\x08"
-        self._attempts = meta + b"\x09"
-        self._chunks = meta + b"\x0d"
-        self._handoffs = meta + b"\x10"
-        self._answers = meta + b"\x11"
-        self._forgets = meta + b"\x12"
-        self._states = {state: meta + state.value for state in State}
-        self.bounds: Bounds = (meta, meta + b"\xff")
+        tables = prefix + _META
+        self.ready = tables + b"\x01"
+        self.retried = tables + b"\x02"
+        self.hidden = tables + b"\x05"
+        self.recounted = tables + b"\x0e"
+        self.high = tables + b"\x0f"
+        self._requests = tables + b"\x03"
+        self._due = tables + b"\x04"
+        self._levels = tables + b"\x06"
+        self._minutes = tables + b"\x07"
+        self._ages = tables + b"\x08"
+        self._attempts = tables + b"\x09"
+        self._chunks = tables + b"\x0d"
+        self._handoffs = tables + b"\x10"
+        self._responses = tables + b"\x11"
+        self._forgets = tables + b"\x12"
+        self._states = {state: tables + state.value for state in State}
+        self.bounds: Bounds = (tables, tables + b"\xff")
 
     # What a popper must know
 
     def present(self, moment: int) -> Bounds:
-        """Return the range from the tally to what is due at a moment, itself included."""
-        return self.tally, self._due + _moment(moment + 1)
+        """Return the range from the count of ready items to what is due at a moment, itself included."""
+        return self.ready, self._due + _moment(moment + 1)
 
     def request(self, name: bytes) -> bytes:
         """Return the key of a help request."""
@@ -164,32 +164,32 @@ class MetaKeys:
         start = len(self._handoffs)
         return key[start : start + HANDOFF_NAME_BYTES]
 
-    # Answers
+    # Saved responses
 
-    def answer(self, name: bytes, piece: int) -> bytes:
-        """Return the key of a piece of an answer."""
-        return self._answers + name + struct.pack(">H", piece)
+    def response(self, name: bytes, piece: int) -> bytes:
+        """Return the key of a piece of a response."""
+        return self._responses + name + struct.pack(">H", piece)
 
-    def answer_bounds(self, name: bytes) -> Bounds:
-        """Return the range of an answer's pieces."""
-        prefix = self._answers + name
+    def response_bounds(self, name: bytes) -> Bounds:
+        """Return the range of a response's pieces."""
+        prefix = self._responses + name
         return prefix, prefix + b"\xff\xff\xff"
 
     @property
-    def all_answers(self) -> Bounds:
-        """The range of all answers, and of when they are not kept any longer."""
-        return self._answers, self._forgets[:-1] + b"\x13"
+    def all_responses(self) -> Bounds:
+        """The range of all responses, and of when they are not kept any longer."""
+        return self._responses, self._forgets[:-1] + b"\x13"
 
     def forget(self, moment: int, name: bytes) -> bytes:
-        """Return the key that says when an answer is not kept any longer."""
+        """Return the key that says when a response expires."""
         return self._forgets + _moment(moment) + name
 
     def forgets(self, moment: int) -> Bounds:
-        """Return the range of the answers that are not kept after a moment."""
+        """Return the range of the responses that are not kept after a moment."""
         return self._forgets, self._forgets + _moment(moment)
 
     def forgotten_name(self, key: bytes) -> bytes:
-        """Return the name of the answer that is not kept any longer."""
+        """Return the name of the response that has expired."""
         return key[len(self._forgets) + 8 :]
 
     # Counts and history
@@ -273,11 +273,11 @@ class JobKeys:
     """The keys of one queue's drains and pushes.
 
     Args:
-        meta: The keys of its other tables.
+        tables: The keys of its other tables.
     """
 
-    def __init__(self, meta: MetaKeys) -> None:
-        begin, _ = meta.bounds
+    def __init__(self, tables: TableKeys) -> None:
+        begin, _ = tables.bounds
         self._batches = begin + _BATCH
         self._progress = begin + _PROGRESS
         self._end = begin + _END

@@ -94,8 +94,8 @@ class Examiner:
         self._queue = queue
         self._database = queue.database
         self._runner = queue.parts.runner
-        self._stock = queue.parts.stock
-        self._meta = queue.parts.stock.meta
+        self._store = queue.parts.store
+        self._tables = queue.parts.store.tables
         self._taker = queue.parts.taker
 
     def census(self, deadline: float) -> Census:
@@ -137,7 +137,7 @@ class Examiner:
         Args:
             forget: Whether to remove these notes.
         """
-        begin, stop = JobKeys(self._meta).batches()
+        begin, stop = JobKeys(self._tables).batches()
         total = 0
         while True:
             look = functools.partial(self._stale_holds, begin=begin, stop=stop, forget=forget)
@@ -149,25 +149,25 @@ class Examiner:
 
     def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
         """Return what changes with every item that comes, goes or moves."""
-        asked = tr.snapshot[self._meta.tally], tr.snapshot[self._meta.hidden]
-        tally, hidden = (bytes(value) if value.present() else b"" for value in asked)
-        return tally, hidden
+        asked = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
+        count_change, hidden = (bytes(value) if value.present() else b"" for value in asked)
+        return count_change, hidden
 
     def _add_handed(self, tr: Transaction, census: Census) -> None:
         """Count what is on its way to a popper: the counts say that it is ready."""
-        for _, handoff in all_handoffs(tr, self._meta):
+        for _, handoff in all_handoffs(tr, self._tables):
             for row in handoff.rows:
                 census.found["ready"] += 1
-                position = self._stock.position(row.place)
+                position = self._store.position(row.place)
                 census.levels[None if position is None else position.priority] += 1
 
     def _overdue(self, tr: Transaction) -> Overdue:
         now = now_us()
-        begin, _ = self._meta.due_bounds()
-        stop = self._meta.present(now)[1]
+        begin, _ = self._tables.due_bounds()
+        stop = self._tables.present(now)[1]
         kinds: Counter[Kind] = Counter()
         for row in tr.snapshot.get_range(begin, stop, limit=MAX_OVERDUE):
-            entry = self._meta.parse_due(bytes(row.key))
+            entry = self._tables.parse_due(bytes(row.key))
             if entry is not None:
                 kinds[entry.kind] += 1
         expired = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now)).expired
@@ -183,12 +183,12 @@ class Examiner:
         """Do some of what is due, and return how much of it that was."""
         now = now_us()
         state = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now))
-        tally = self._stock.tally()
-        found = expiry.examine(self._stock, tr, state.dues, state.expired)
-        self._stock.requeue(
-            tr, expiry.apply(self._stock, tr, tally, found, self._taker.max_attempts)
+        count_change = self._store.count_change()
+        found = expiry.examine(self._store, tr, state.dues, state.expired)
+        self._store.requeue(
+            tr, expiry.apply(self._store, tr, count_change, found, self._taker.max_attempts)
         )
-        tally.write(tr)
+        count_change.write(tr)
         return len(found.items) + len(found.batches) + len(found.stale)
 
     def _stale_holds(
@@ -197,7 +197,7 @@ class Examiner:
         """Return how many of the next there are, and the last key read; None at the end."""
         rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))
         holds = [read_hold(b"", bytes(row.value)) for row in rows]
-        asked = [None if hold is None else tr[self._meta.handoff(hold.name, 0)] for hold in holds]
+        asked = [None if hold is None else tr[self._tables.handoff(hold.name, 0)] for hold in holds]
         stale = [
             row.key
             for row, claim in zip(rows, asked, strict=True)

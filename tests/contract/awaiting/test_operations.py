@@ -20,7 +20,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     PushInterrupted,
 )
-from fdbqueue.service import FifoQueue, Once, PriorityQueue, Push, Queue, arun
+from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Push, Queue, arun
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase
@@ -314,7 +314,7 @@ def test_keys_are_the_same_for_both(fifo, in_loop):
     async def work():
         item = fifo.push("x", once="push")
         assert await fifo.apush("x", once="push") == item
-        once = Once("batch")
+        once = IdempotencyKey("batch")
         (pushed,) = await fifo.apush_batch([Push("y")], once=once)
         assert not once.replayed
         assert fifo.push_batch([Push("y")], once="batch") == [pushed]

@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
-from fdbqueue.service import Once, Push, run
+from fdbqueue.service import IdempotencyKey, Push, run
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import pop
-from fdbqueue.service.storage.handoffs import answer_handoff, ask_handoff
+from fdbqueue.service.storage.handoffs import ask_handoff, parse_handoff
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import STRICT
@@ -103,7 +103,7 @@ def test_many_race_for_one_answer(kind, crowd, take):
         queues[0].push_batch([Push(kind.value(f"{n:04}")) for n in range(6)])
 
         def work(thread, turn=turn):
-            once = Once(f"key {turn}") if thread < 6 else None
+            once = IdempotencyKey(f"key {turn}") if thread < 6 else None
             return getattr(queues[thread % 2], take)(1, once=once), once and once.replayed
 
         found = together(8, work)
@@ -181,7 +181,7 @@ def test_keys_are_used_anew_while_answers_are_removed(kind, crowd, clock):
 
         def take(thread):
             return [
-                queues[thread].pop_many(1, once=Once(f"{thread} {turn}", kept_seconds=10))
+                queues[thread].pop_many(1, once=IdempotencyKey(f"{thread} {turn}", kept_seconds=10))
                 for turn in range(20)
             ]
 
@@ -237,7 +237,7 @@ def test_what_another_took_for_a_call_is_its_answer(
             taken.extend(numbers(kind, rival.pop_many(1, end=end)))
 
     meddled.meddle = pop_before
-    once = Once("key")
+    once = IdempotencyKey("key")
     items = getattr(queue, take)(3, end=end, once=once)
     assert not once.replayed
     order = list(range(40)) if end == "min" else list(range(40))[::-1]
@@ -267,7 +267,7 @@ def test_a_call_made_meanwhile_by_another_is_made_once(
             answers.append(rival.pop_many(3, end=end, once="key"))
 
     meddled.meddle = pop_before
-    once = Once("key")
+    once = IdempotencyKey("key")
     assert [queue.pop_many(3, end=end, once=once)] == answers
     assert once.replayed
     assert len(taken) >= 2
@@ -303,7 +303,7 @@ def ask_for(queue, wanted):
 
     def collect(*requests):
         def work(tr):
-            found = answer_handoff(ask_handoff(tr, queue.parts.stock.meta, request.name))
+            found = parse_handoff(ask_handoff(tr, queue.parts.store.tables, request.name))
             return queue._taker.collect(tr, requests, request, found)
 
         results = dict(run(queue.database, work, wrote=lambda _: True).results)
@@ -314,8 +314,8 @@ def ask_for(queue, wanted):
 
 def pop_of(queue, count, *, once=None):
     """Return the request of a thread that pops."""
-    call = queue.parts.answers.call(once, "pop", "min", count)
-    effect = functools.partial(pop, queue.parts.stock)
+    call = queue.parts.responses.call(once, "pop", "min", count)
+    effect = functools.partial(pop, queue.parts.store)
     return TakeRequest("min", count, effect, call, requeue=queue._requeuer.requeue_popped)
 
 

@@ -18,7 +18,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     ValueTooLarge,
 )
-from fdbqueue.service import FifoQueue, Once, Push, run
+from fdbqueue.service import FifoQueue, IdempotencyKey, Push, run
 from fdbqueue.service import clock as service_clock
 from fdbqueue.service.items import moment
 from tests.concurrency.census import assert_counted
@@ -84,14 +84,14 @@ def test_a_push_made_again_returns_its_item(kind, queue, rival, clock, when):
     options = {"at once": {}, "delay": {"delay": 500}, "not_before": {"not_before": not_before}}
     arguments = (kind.value("a"), kind.priorities[-1])
     queue.push(kind.value("before"), kind.priorities[-1])
-    once = Once("key")
+    once = IdempotencyKey("key")
     item = queue.push(*arguments, **options[when], once=once)
     assert not once.replayed
     assert item.id
     queue.push(kind.value("behind"), kind.priorities[-1])
     clock.advance(400)
     for one in (queue, rival):
-        again = Once("key")
+        again = IdempotencyKey("key")
         assert one.push(*arguments, **options[when], once=again) == item
         assert again.replayed
     assert queue.push(*arguments, **options[when], once="key") == item
@@ -105,12 +105,12 @@ def test_a_push_made_again_returns_its_item(kind, queue, rival, clock, when):
 def test_a_batch_made_again_returns_its_items(kind, queue, rival, clock, delay):
     """In their order, all fields equal; they are there once."""
     pushes = batch(kind, delay=delay)
-    once = Once("key")
+    once = IdempotencyKey("key")
     items = queue.push_batch(pushes, once=once)
     assert not once.replayed
     assert [kind.text(item.value) for item in items] == ["0", "1", "2", "3"]
     clock.advance(400)
-    again = Once("key")
+    again = IdempotencyKey("key")
     assert rival.push_batch(batch(kind, delay=delay), once=again) == items
     assert again.replayed
     held = assert_counted(queue)
@@ -148,7 +148,7 @@ def test_an_empty_batch_is_a_call_like_another(kind, queue, kept):
     """It pushes nothing; under a key it is remembered."""
     assert queue.push_batch([]) == []
     assert kept() == (0, 0)
-    once = Once("key")
+    once = IdempotencyKey("key")
     assert queue.push_batch([], once=once) == queue.push_batch([], once=once) == []
     assert once.replayed
     with pytest.raises(IdempotencyKeyReused):
@@ -190,7 +190,7 @@ def test_items_taken_again_are_the_same(kind, queue, rival, clock, take, end):
     """All fields are equal, tokens and times too; they are taken once."""
     fill(kind, queue, 10)
     queue.nack(queue.lease(), reason="so that one has an attempt")
-    once, again = Once("key"), Once("key")
+    once, again = IdempotencyKey("key"), IdempotencyKey("key")
     items = getattr(queue, take)(3, end=end, once=once)
     assert not once.replayed
     assert len(items) == 3
@@ -215,12 +215,12 @@ def test_without_a_key_nothing_is_kept(kind, queue, kept, take):
 @pytest.mark.parametrize("wait", [None, 0, 0.01])
 def test_that_there_was_nothing_is_an_answer(kind, queue, rival, take, wait):
     """It is returned again when there are items, at once, however long that would wait."""
-    once = Once("key")
+    once = IdempotencyKey("key")
     assert getattr(queue, take)(2, once=once, wait=wait) == []
     assert not once.replayed
     fill(kind, queue, 3)
     for one in (queue, rival):
-        again = Once("key")
+        again = IdempotencyKey("key")
         assert getattr(one, take)(2, once=again, wait=600) == []
         assert again.replayed
     assert len(assert_counted(queue)["ready"]) == 3
@@ -292,9 +292,9 @@ def test_a_corrupt_item_is_no_answer(kind, queue, database, subspace, take, kept
     else:
         fill(kind, queue, 3)
     corrupt = queue.page().items[0].id
-    key = subspace.key() + queue.parts.stock.keys.place_named(corrupt)
+    key = subspace.key() + queue.parts.store.keys.place_named(corrupt)
     run(database, lambda tr: tr.set(key, b"\xff"))
-    once = Once("key")
+    once = IdempotencyKey("key")
     for _ in range(2):
         with pytest.raises(CorruptItem) as caught:
             getattr(queue, take)(3, once=once)
@@ -359,7 +359,7 @@ def test_another_call_under_a_key_is_refused(kind, queue, stored):
 
 def test_a_refused_call_was_not_replayed(queue):
     """A key that says otherwise from its last use is put right."""
-    once = Once("key")
+    once = IdempotencyKey("key")
     queue.pop_many(1, once=once)
     queue.pop_many(1, once=once)
     assert once.replayed
@@ -381,7 +381,7 @@ def test_numbers_that_are_equal_make_the_same_call(kind, queue):
 def test_a_key_on_another_queue_is_another_key(kind, database, subspace):
     """The same call there has its effect there."""
     one, other = (kind.open(database, subspace[name]) for name in ("one", "other"))
-    once = Once("key")
+    once = IdempotencyKey("key")
     for queue in (one, other):
         queue.push(kind.value("a"), kind.priorities[0], once=once)
         assert not once.replayed
@@ -392,7 +392,7 @@ def test_a_key_on_another_queue_is_another_key(kind, database, subspace):
 def test_a_key_may_be_used_again_elsewhere_by_the_same_object(kind, database, subspace):
     """What it says of one queue's answer has no part in what is kept on another."""
     one, other = (kind.open(database, subspace[name]) for name in ("one", "other"))
-    once = Once("key")
+    once = IdempotencyKey("key")
     assert one.pop_many(1, once=once) == one.pop_many(1, once=once) == []
     assert once.replayed
     assert other.pop_many(1, once=once) == []
@@ -402,7 +402,9 @@ def test_a_key_may_be_used_again_elsewhere_by_the_same_object(kind, database, su
     assert once.replayed
 
 
-@pytest.mark.parametrize("key", ["", "x" * 1_001, b"key", 7, True, ["key"], Once(""), Once(7)])
+@pytest.mark.parametrize(
+    "key", ["", "x" * 1_001, b"key", 7, True, ["key"], IdempotencyKey(""), IdempotencyKey(7)]
+)
 def test_a_key_is_a_text_of_1_to_1000_characters(queue, kind, stored, key):
     """Anything else is refused by every operation, and nothing is written."""
     fill(kind, queue, 1)
@@ -441,13 +443,13 @@ def test_keys_that_differ_at_all_are_different(fifo, keys):
 def test_the_time_an_answer_is_kept_is_bounded(fifo, stored, seconds):
     """More than none, up to a year."""
     with pytest.raises(InvalidInput):
-        fifo.push("a", once=Once("key", kept_seconds=seconds))
+        fifo.push("a", once=IdempotencyKey("key", kept_seconds=seconds))
     assert stored() == {}
 
 
 def test_an_answer_may_be_kept_for_a_year(fifo, clock):
     """And not for longer."""
-    once = Once("key", kept_seconds=31_536_000)
+    once = IdempotencyKey("key", kept_seconds=31_536_000)
     item = fifo.push("a", once=once)
     clock.advance(31_535_999)
     assert fifo.push("a", once=once) == item
@@ -475,7 +477,7 @@ def test_a_wrong_argument_is_refused_under_a_key_as_without_one(queue, stored, w
 
 def test_an_answer_is_kept_for_its_time(kind, queue, clock):
     """Just before its end it is returned; just after, the key may be used for another call."""
-    once = Once("key", kept_seconds=10)
+    once = IdempotencyKey("key", kept_seconds=10)
     item = queue.push(kind.value("a"), kind.priorities[0], once=once)
     clock.advance(9.999)
     assert queue.push(kind.value("a"), kind.priorities[0], once="key") == item
@@ -511,7 +513,7 @@ def test_an_answer_is_kept_for_a_day_unless_said_otherwise(kind, queue, clock, t
 def test_a_key_used_anew_leaves_nothing_of_its_old_answer(database, subspace, clock, kept):
     """Neither the pieces of a longer one, nor when it was to be forgotten."""
     queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=MILLION)
-    once = Once("key", kept_seconds=10)
+    once = IdempotencyKey("key", kept_seconds=10)
     queue.push(bytes(MILLION))
     queue.pop_many(1, once=once)
     assert kept() > (5, 1)
@@ -529,7 +531,7 @@ def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
     """Those that have run out are removed by later calls, without any daemon."""
     random.seed(1)
     for turn in range(1_200):
-        once = Once(f"key {turn}", kept_seconds=5)
+        once = IdempotencyKey(f"key {turn}", kept_seconds=5)
         if turn % 2:
             assert len(queue.pop_many(1, once=once)) == 1
         else:
@@ -543,12 +545,12 @@ def test_an_answer_that_is_still_kept_outlives_the_removal_of_others(kind, queue
     """However many run out beside it."""
     random.seed(2)
     item = queue.push(
-        kind.value("a"), kind.priorities[0], once=Once("long", kept_seconds=10_000_000)
+        kind.value("a"), kind.priorities[0], once=IdempotencyKey("long", kept_seconds=10_000_000)
     )
     for turn in range(400):
-        queue.pop_many(1, once=Once(f"key {turn}", kept_seconds=1))
+        queue.pop_many(1, once=IdempotencyKey(f"key {turn}", kept_seconds=1))
         clock.advance(2_000)
-    again = Once("long")
+    again = IdempotencyKey("long")
     assert queue.push(kind.value("a"), kind.priorities[0], once=again) == item
     assert again.replayed
     assert not any(assert_counted(queue).values())
@@ -556,22 +558,22 @@ def test_an_answer_that_is_still_kept_outlives_the_removal_of_others(kind, queue
 
 def test_what_is_kept_meanwhile_is_not_removed(fifo, database, engine, clock):
     """Who removes an answer that ran out conflicts with who uses its key anew."""
-    fifo.push("a", once=Once("key", kept_seconds=1))
+    fifo.push("a", once=IdempotencyKey("key", kept_seconds=1))
     clock.advance(3_602)
     sweeping = database.create_transaction()
-    assert fifo.parts.answers.sweep(sweeping) == 1
+    assert fifo.parts.responses.sweep(sweeping) == 1
     item = fifo.push("b", once="key")
     with pytest.raises(engine.error) as caught:
         sweeping.commit().wait()
     assert caught.value.code == 1020
-    once = Once("key")
+    once = IdempotencyKey("key")
     assert fifo.push("b", once=once) == item
     assert once.replayed
 
 
 def test_a_clock_that_is_ahead_removes_no_answer_early(fifo, clock):
     """For an hour after it has run out by one client's clock it is there for the others."""
-    once = Once("key", kept_seconds=10)
+    once = IdempotencyKey("key", kept_seconds=10)
     item = fifo.push("a", once=once)
     clock.advance(10 + 3_599)
     assert fifo.sweep() == 0
@@ -584,7 +586,7 @@ def test_a_clock_that_is_ahead_removes_no_answer_early(fifo, clock):
 
 def test_clear_removes_answers(kind, queue, everything):
     """Nothing is left of the queue, and its keys may be used for other calls."""
-    once = Once("key")
+    once = IdempotencyKey("key")
     queue.push(kind.value("a"), kind.priorities[0], once=once)
     queue.pop_many(1, once="another")
     queue.clear()
@@ -599,10 +601,10 @@ def test_answers_run_out_under_the_longest_prefixes(database, subspace, clock, t
     random.seed(4)
     queue = FifoQueue(database, subspace["x" * 8_000])
     for turn in range(500):
-        getattr(queue, take)(1, once=Once(f"key {turn}", kept_seconds=1_000))
+        getattr(queue, take)(1, once=IdempotencyKey(f"key {turn}", kept_seconds=1_000))
     clock.advance(4_601)
     for turn in range(300):
-        getattr(queue, take)(1, once=Once(f"more {turn}", kept_seconds=1_000))
+        getattr(queue, take)(1, once=IdempotencyKey(f"more {turn}", kept_seconds=1_000))
     assert not any(assert_counted(queue).values())
 
 
@@ -734,7 +736,7 @@ def test_a_call_takes_part_in_the_callers_transaction(kind, queue, database, kep
     """Its effect and its answer are there when that is committed; it is made once in it, too."""
     fill(kind, queue, 4)
     transaction = database.create_transaction()
-    once = Once("key")
+    once = IdempotencyKey("key")
     items = getattr(queue, take)(2, once=once, tr=transaction)
     assert (len(items), once.replayed) == (2, False)
     assert getattr(queue, take)(2, once=once, tr=transaction) == items
@@ -802,7 +804,7 @@ def test_the_same_call_finds_out_what_became_of_one(kind, engine, subspace, oper
         "pop_many": lambda queue, once: queue.pop_many(2, once=once),
         "lease_many": lambda queue, once: queue.lease_many(2, once=once),
     }
-    once = Once("key")
+    once = IdempotencyKey("key")
     with pytest.raises(OutcomeUnknown):
         calls[operation](unsure, once)
     held = assert_counted(queue)
@@ -817,13 +819,13 @@ def test_the_same_call_finds_out_what_became_of_one(kind, engine, subspace, oper
 def test_what_one_call_finds_out_itself_was_not_replayed(kind, engine, subspace, code):
     """It did it, in an earlier attempt; and returns what it did."""
     queue = kind.open(unsure_database(engine.database, code), subspace)
-    once = Once("push")
+    once = IdempotencyKey("push")
     item = queue.push(kind.value("a"), kind.priorities[0], once=once)
     assert not once.replayed
-    once = Once("pop")
+    once = IdempotencyKey("pop")
     assert [found.id for found in queue.pop_many(1, once=once)] == [item.id]
     assert not once.replayed
-    once = Once("empty")
+    once = IdempotencyKey("empty")
     assert queue.lease_many(1, once=once) == []
     assert not once.replayed
     assert not any(assert_counted(queue).values())
