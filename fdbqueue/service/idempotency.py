@@ -1,14 +1,14 @@
-"""Saved responses: what calls returned, so that a call made again under its key has its effect once.
+"""Saved responses: a call that is made again under its key has its effect once.
 
 A call under an idempotency key leaves what it returned, in the transaction that has its
 effect, and depends on nothing being there yet. Made again, it returns that and changes
 nothing: after a lost response, after the death of its process, and where two make it at the
 same moment. A digest of its arguments is kept too: another call under the key is refused.
 
-An answer is kept for a day unless the call says otherwise, by the clients' clocks. An hour
+A response is kept for a day unless the call says otherwise, by the clients' clocks. An hour
 later it is removed by later calls with keys on the same queue, some at a time, so that a queue
-in use has never many more than were made in that time; on a queue that is not, by whoever
-sweeps it. The hour is for the client whose clock is ahead: it removes nobody's responses early.
+in use has never many more than were made in that time; on a queue that is not, by
+``sweep()``. The hour is for the client whose clock is ahead: it removes no response early.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class TableKeys:
     # What a popper must know
 
     def present(self, moment: int) -> Bounds:
-        """Return the range from the count of ready items to what is due at a moment, itself included."""
+        """Return the range from the count of ready items to what is due at a moment."""
         return self.ready, self._due + _moment(moment + 1)
 
     def request(self, name: bytes) -> bytes:
