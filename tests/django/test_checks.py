@@ -50,7 +50,7 @@ PROBLEMS = [
     ("E004", "OPTIONS", {"path": "q", "durability": "none"}),
     ("E005", "QUEUES", ["mail"]),
     ("E006", "PREFIX", "fdbqueue"),
-    ("E006", "PREFIX", (object(),)),
+    ("E006", "PREFIX", (1j,)),
     ("E007", "QUEUES", {"no spaces": {"kind": "fifo"}}),
     ("E007", "QUEUES", {"-x": {"kind": "fifo"}}),
     ("E007", "QUEUES", {7: {"kind": "fifo"}}),

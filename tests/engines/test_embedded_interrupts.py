@@ -240,3 +240,31 @@ def test_a_storm_of_signals(database, start):
     assert int.from_bytes(bytes(database[b"calm"]), "little") == 501
     assert told <= int.from_bytes(bytes(database[b"alarmed"] or b""), "little") <= told + unsure
     assert unsure > 0
+
+
+def test_a_commit_that_ends_just_before_its_thread_waits(database):
+    """Another thread may commit it between its last look and the wait: it returns at once."""
+    transaction = database.create_transaction()
+    transaction[b"key"] = b"value"
+    committer = database.committer
+    mutex, commit = committer._mutex, transaction.commit()
+    request = transaction._state._request
+
+    class EndsFirst:
+        def __enter__(self):
+            mutex.acquire()
+            request.end(None)
+
+        def __exit__(self, *_):
+            mutex.release()
+
+    committer._leader = 0  # a thread that commits for all
+    committer._mutex = EndsFirst()
+    thread = threading.Thread(target=commit.wait, daemon=True)
+    try:
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+    finally:
+        committer._mutex, committer._leader = mutex, None
+        committer._wake_all()

@@ -183,8 +183,10 @@ class Committer:
         if request.is_abandoned:
             self.withdraw(request, FDBError(1021))
         try:
-            while not request.done:
+            while True:
                 with self._mutex:
+                    if request.done:  # told just now, maybe: then it is not woken any more
+                        break
                     if self._leader is None:
                         self._leader = request
                     else:

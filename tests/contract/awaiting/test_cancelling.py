@@ -12,6 +12,7 @@ import pytest
 
 from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
 from fdbqueue.service import FifoQueue, Push, arun, run
+from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
@@ -239,24 +240,6 @@ def test_a_timeout_around_a_wait_loses_nothing(fifo, in_loop):
     in_loop(work())
 
 
-def test_waiting_for_items_can_be_cancelled(observed, subspace, in_loop):
-    """At once; uncancelled, it tells whether there may be an item."""
-    queue = FifoQueue(observed, subspace)
-
-    async def work():
-        assert not await queue.await_for_items(0.01)
-        task = asyncio.ensure_future(queue.await_for_items(LONG_SECONDS))
-        other = asyncio.ensure_future(queue.await_for_items(LONG_SECONDS))
-        await happens(observed.watching)
-        task.cancel()
-        done, _ = await asyncio.wait([task], timeout=SOON_SECONDS)
-        assert done
-        await queue.apush("x")
-        assert await other
-
-    in_loop(work())
-
-
 # Taking
 
 
@@ -338,19 +321,6 @@ def test_a_cancelled_lease_gives_its_items_back(kind, gated, subspace, in_loop):
     assert queue.peek_many(3) == before
 
 
-def test_a_cancelled_batch_is_put_back(gated, subspace, in_loop):
-    """It is nobody's, and its items are as they were."""
-    queue = FifoQueue(gated, subspace)
-    before = queue.push_batch([Push("a"), Push("b")])
-
-    async def work():
-        error = await cancelled_at_the_gate(gated, queue.alease_batch(2))
-        assert error.outcome_known
-
-    in_loop(work())
-    assert assert_counted(queue)["ready"] == before
-
-
 def test_a_lease_that_ran_out_meanwhile_is_left_alone(database, subspace, in_loop):
     """Whoever has the item by then keeps it."""
     gated = Gated(database, after=True)
@@ -430,7 +400,7 @@ def test_leases_are_looked_up_together(observed, subspace, in_loop):
     asked_before = []
 
     def give_back(tr):
-        queue._leases.give_back(Asked(tr, asked_before), tokens)
+        Leases(queue.parts.store, None).requeue(Asked(tr, asked_before), tokens)
 
     run(observed, give_back)
     assert set(asked_before) == {40}  # two rows for each lease
@@ -467,7 +437,7 @@ def test_items_that_cannot_be_put_back_are_not_lost_silently(database, subspace,
 
     in_loop(work())
     (record,) = caplog.records
-    assert (record.levelname, record.name) == ("ERROR", "fdbqueue.service.awaiting.taking")
+    assert (record.levelname, record.name) == ("ERROR", "fdbqueue.service.aio")
     assert (record.queue, record.items) == ("mail", [item.id])
     assert "secret" not in str(vars(record))
     assert record.exc_info[0] is EngineUnavailable

@@ -20,7 +20,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     PushInterrupted,
 )
-from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Push, Queue, arun
+from fdbqueue.service import FifoQueue, IdempotencyKey, Push, Queue, arun
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase
@@ -168,7 +168,7 @@ def test_a_block_acknowledges_or_gives_up(fifo, in_loop):
 
 def test_iterating(floats, in_loop, monkeypatch):
     """All items in order, page by page, from either end; and the loop may be left."""
-    monkeypatch.setattr("fdbqueue.service.awaiting.reading.ITERATION_ITEMS", 2)
+    monkeypatch.setattr("fdbqueue.service.aio._ITERATED_ITEMS", 2)
 
     async def work():
         await floats.apush_many([(number, number % 3) for number in range(7)])
@@ -195,52 +195,11 @@ def test_looking(floats, in_loop):
         assert values((await floats.apage(state="delayed")).items) == ["b"]
         assert await floats.aget(pushed[0].id) == floats.get(pushed[0].id)
         assert await floats.asize() == 2
-        assert await floats.aby_priority(after=1) == [(2.0, 1)]
-        assert await floats.aoldest() == pushed[0].pushed_at
-        history = await floats.ahistory(5)
-        assert len(history) == 5
-        assert sum(minute.pushes for minute in history) == 3
         await floats.apop()
         with pytest.raises(ItemNotFound):
             await floats.aget(pushed[0].id)
 
     in_loop(work())
-
-
-def test_draining(database, subspace, in_loop):
-    """Batches, moves, dead letters and removals are those of the other operations."""
-    queue = FifoQueue(database, subspace["a"], max_attempts=1)
-    other = PriorityQueue(database, subspace["b"])
-
-    async def work():
-        ids = [item.id for item in await queue.apush_batch([Push(n) for n in range(10)])]
-        batch = await queue.alease_batch(2, seconds=30)
-        assert values(batch) == [0, 1]
-        await queue.aack_batch(batch)
-        batch = await queue.alease_batch(2)
-        await queue.areturn_batch(batch)
-        with pytest.raises(LeaseLost):
-            await queue.areturn_batch(batch)
-        owner = bytes(16)
-        await queue.alease_batch(2, owner=owner)
-        assert await queue.asettle_batch(owner, iter([ids[2]])) == 1
-        assert await queue.amove_many(other, 1, priority=7) == 1
-        assert values(await other.apop_many(1)) == [3]
-        assert await queue.aremove_many(iter([ids[4]])) == 1
-        await queue.abury(ids[5], reason="bad")
-        await queue.anack(await queue.alease())
-        assert await queue.acounts() == Counts(ready=3, leased=0, delayed=0, dead=2)
-        assert await queue.aredrive(iter([ids[5]])) == 1
-        assert await queue.aredrive(limit=5) == 1
-        assert await queue.aclear_state("ready") == 5
-        await queue.apush("x")
-        assert await queue.arecount() == Counts(1, 0, 0, 0)
-        await queue.aclear()
-        assert await queue.asize() == 0
-        assert await queue.asweep() == 0
-
-    in_loop(work())
-    assert_counted(queue)
 
 
 def test_what_cannot_be_decoded_is_put_out_of_the_way(database, subspace, in_loop):
@@ -251,8 +210,8 @@ def test_what_cannot_be_decoded_is_put_out_of_the_way(database, subspace, in_loo
     async def work():
         with pytest.raises(CorruptItem) as caught:
             await queue.apop()
-        assert await queue.abury_corrupt(caught.value)
-        assert not await queue.abury_corrupt(caught.value)
+        assert queue.bury_corrupt(caught.value)
+        assert not queue.bury_corrupt(caught.value)
         assert await queue.apop() is None
 
     in_loop(work())
