@@ -26,6 +26,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput, message_of
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
+from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ
 from fdbqueue.service.storage.keys import Place
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
@@ -42,9 +43,9 @@ _HEADER = struct.Struct(f">{_STAMP_BYTES}s16sQ")
 #: Where the values start in the answer of a call that took items.
 _LENGTH = struct.Struct(">I")
 #: One in so many calls removes responses that have run out: up to so many, and up to so
-#: many bytes of keys, of which each sends about eight.
+#: many bytes of keys.
 _SWEPT_BY_ONE_IN, _SWEPT_AT_ONCE, _MAX_SWEPT_BYTES = 100, 200, 400_000
-_KEYS_SENT = 8
+_KEYS_SENT = SENT_BY_READ + 2 * SENT_BY_CLEAR
 #: SavedResponses are removed an hour after they have run out, by the clock of who removes them.
 _SWEPT_LATER_US = 3_600_000_000
 

@@ -1,12 +1,14 @@
 """The limits of operations and transactions, each said once.
 
 FoundationDB takes transactions of 10,000,000 bytes, values of 100,000 and keys of 10,000, and
-advises transactions of under 1 MB. A key that is written or cleared is sent three times: in its
-mutation, and as both ends of its conflict range.
+advises transactions of under 1 MB.
 """
 
 from __future__ import annotations
 
+#: How often a key's bytes count when it is set, cleared, or read: in the mutation, which names a
+#: cleared key twice, and in the conflict range.
+SENT_BY_SET, SENT_BY_CLEAR, SENT_BY_READ = 3, 4, 2
 #: FoundationDB's limit of a key.
 MAX_KEY_BYTES = 10_000
 #: A longer value is stored in several keys.

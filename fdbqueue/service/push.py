@@ -43,6 +43,7 @@ from fdbqueue.service.limits import (
     MAX_RETURNED_BYTES,
     MAX_SENT_BYTES,
     MAX_VALUE_BYTES,
+    SENT_BY_SET,
 )
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.runner import Runner
@@ -60,10 +61,8 @@ MAX_BATCH_SECONDS = 1.0
 #: What the keys of the queue's tables have more than those of its items.
 _TABLE_BYTES = 16
 
-#: A key is sent three times: in its mutation and as both ends of its conflict range.
-_KEY_COPIES = 3
 #: An item has up to four keys.
-_KEYS_SENT = 4 * _KEY_COPIES
+_KEYS_SENT = 4 * SENT_BY_SET
 
 
 class Entry(NamedTuple):
@@ -116,7 +115,7 @@ def split(entries: Iterable[Entry], key_bytes: int) -> Iterator[list[Entry]]:
     size = 0
     begun_at = 0.0
     for entry in entries:
-        entry_size = len(entry.value) + _KEY_COPIES * key_bytes
+        entry_size = len(entry.value) + SENT_BY_SET * key_bytes
         if batch and size + entry_size > BATCH_BYTES:
             yield batch
             batch, size = [], 0

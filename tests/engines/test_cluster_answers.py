@@ -29,7 +29,9 @@ def prefix(database: Any) -> Iterator[bytes]:
     """A random prefix behind all others, so that a selector can run off the end."""
     prefix = b"\xfefdbqueue-test-" + secrets.token_hex(8).encode() + b"/"
     yield prefix
-    database.clear_range(prefix, prefix + b"\xff\xff")
+    transaction = database.create_transaction()
+    transaction.clear_range(prefix, prefix + b"\xff\xff")
+    transaction.commit().wait()
 
 
 @pytest.fixture
@@ -719,3 +721,38 @@ def test_a_result_is_not_waited_for(transaction, prefix):
             ask()
     watch.cancel()
     assert watch.exception().code == 1101
+
+
+_SIZES = {
+    "set": (lambda tr, key: tr.set(key, b"vv"), 3, 71),
+    "add": (lambda tr, key: tr.add(key, bytes(8)), 3, 77),
+    "clear": (lambda tr, key: tr.clear(key), 4, 50),
+    "clear_range": (lambda tr, key: tr.clear_range(key, key + b"\xff\xff"), 4, 72),
+    "read": (lambda tr, key: tr.add_read_conflict_key(key), 2, 25),
+    "get": (lambda tr, key: tr.get(key).wait(), 2, 25),
+    "snapshot": (lambda tr, key: tr.snapshot.get(key).wait(), 0, 0),
+}
+
+
+@pytest.mark.parametrize("operation", _SIZES)
+@pytest.mark.parametrize("length", [40, 140])
+def test_the_approximate_size_of_each_operation(transaction, prefix, operation, length):
+    """Its keys, as often as they are sent, and something for each mutation and range."""
+    call, times, more = _SIZES[operation]
+    before = transaction.get_approximate_size().wait()
+    call(transaction, (prefix + b"key").ljust(length, b"y"))
+    assert transaction.get_approximate_size().wait() - before == times * length + more
+
+
+_COMMITTED = {"set": (3, 71), "add": (3, 77), "clear": (4, 70), "clear_range": (4, 72)}
+
+
+@pytest.mark.parametrize("operation", _COMMITTED)
+@pytest.mark.parametrize("is_over", [False, True])
+def test_the_size_that_is_limited(transaction, prefix, operation, is_over, code):
+    """The limit counts what a commit sends, to the byte; a clear has 20 bytes more than before."""
+    times, more = _COMMITTED[operation]
+    key = (prefix + b"key").ljust(140, b"y")
+    _SIZES[operation][0](transaction, key)
+    transaction.options.set_size_limit(times * 140 + more - is_over)
+    assert code(transaction.commit()) == (2101 if is_over else None)

@@ -10,7 +10,8 @@ from fdbqueue.engines.embedded.ranges import Range
 from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
 
 #: What FoundationDB's client counts for a mutation and for a conflict range.
-_MUTATION_BYTES = 40
+#: What the client counts for a mutation and for a range besides their bytes.
+_MUTATION_BYTES = 44
 _RANGE_BYTES = 24
 
 
@@ -91,7 +92,8 @@ class CommitDraft:
             raise FDBError(2004)
         if len(key) > KEY_SIZE_LIMIT:
             return
-        self._admit(conflicts, key, b"")
+        self._admit(conflicts, key, key + b"\x00")
+        self.approximate_size += _RANGE_BYTES - _MUTATION_BYTES  # as the client counts it
         if self.options.read_your_writes:
             self.writes.clear(key)
         else:
@@ -176,11 +178,11 @@ class CommitDraft:
         )
 
     def _size(self, mutations: list[Mutation]) -> int:
-        """Return how many bytes the commit sends."""
+        """Return how many bytes the client counts for the commit."""
         size = 0
-        for _, key, param in mutations:
-            size += len(key) + len(param)
+        for name, key, param in mutations:
+            size += len(key) + (len(param) if name != "clear" else len(key) + 1) + _MUTATION_BYTES
         for ranges in (self.read_conflicts, self.write_conflicts):
             for begin, end in ranges:
-                size += len(begin) + len(end)
+                size += len(begin) + len(end) + _RANGE_BYTES
         return size

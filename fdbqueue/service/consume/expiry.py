@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
@@ -35,10 +36,10 @@ MAX_EXPIRED = 100
 #: Nor does it send more bytes for it, but for one item, or one handoff: by what it was
 #: bounded when it was written, that fits into a transaction.
 _MAX_SENT_BYTES = 2_000_000
-#: A key is sent three times, with its conflict range. Putting back a leased item writes
-#: some six, and reads two; putting back a row of a handoff writes its key alone.
-LEASE_KEYS_SENT = 20
-ROW_KEYS_SENT = 3
+#: Requeuing a leased item clears three keys, sets up to four, and reads two, as leasing one does;
+#: requeuing a row of a handoff sets its key.
+LEASE_KEYS_SENT = 3 * SENT_BY_CLEAR + 4 * SENT_BY_SET + 2 * SENT_BY_READ
+ROW_KEYS_SENT = SENT_BY_SET
 _ASKED_AT_ONCE = 25
 
 _STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}

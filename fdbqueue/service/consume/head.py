@@ -14,15 +14,15 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
 from fdbqueue.service.storage.keys import ItemKeys
 from fdbqueue.service.storage.reader import End, ItemReader, Row
 
 #: From how many items at the head a relaxed queue takes at random, at least.
 RELAXED_ITEMS = 100
 
-#: A popped item costs some three keys, each sent three times with its conflict range.
-_POP_KEYS_SENT = 9
+#: Popping an item clears up to three keys.
+_POP_KEYS_SENT = 3 * SENT_BY_CLEAR
 
 
 class Order(enum.Enum):

@@ -18,16 +18,15 @@ from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, Lease
 from fdbqueue.service.clock import duration, now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
-from fdbqueue.service.limits import BATCH_BYTES, MAX_SENT_BYTES
+from fdbqueue.service.limits import BATCH_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR, SENT_BY_READ
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import Loaded, Row
 from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
 
 _MARK_BYTES = 8
-#: Three keys are cleared, each sent three times with its
-#: conflict range, and one is read, which is sent twice.
-_ACK_KEYS_SENT = 12
+#: An ack clears three keys, and reads one.
+_ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
 _MAX_REASON = 1_000
 
 
