@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import (
     backoff,
+    calls,
     commands,
     contention,
     costs,
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         latency,
         contention,
         backoff,
+        calls,
         growth,
         http,
         commands,

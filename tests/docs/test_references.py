@@ -13,7 +13,7 @@ from fdbqueue import conf, exceptions
 from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import embedded, foundationdb
 from fdbqueue.management import exit_codes
-from fdbqueue.service import QueueSpec
+from fdbqueue.service import options
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 
@@ -41,19 +41,17 @@ def test_the_settings_keys_are_all_there():
 def test_the_options_of_queues_are_all_there():
     """Each has a row with its default, its choices and its range."""
     rows = {code(row["option"]): row for row in table(SETTINGS, "option", "type")}
-    assert rows.keys() == conf._OPTIONS
-    defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(QueueSpec)
-        if field.default is not dataclasses.MISSING and field.name != "subspace"
-    }
-    for option, default in defaults.items():
-        assert value_of(rows[option]["default"]) == default, option
-    for option, choices in conf._CHOICES.items():
-        assert tuple(re.findall(r'"(\w+)"', rows[option]["type"])) == choices
-    for option, numbers in conf._RANGES.items():
-        assert f"{numbers.least:,} to {numbers.most:,}" in rows[option]["type"]
-        assert ("`None`" in rows[option]["type"]) == numbers.none_is_valid
+    assert rows.keys() == {"kind", "subspace", *options.ALLOWED}
+    defaults = {field.name: field.default for field in dataclasses.fields(options.QueueOptions)}
+    assert defaults.keys() == options.ALLOWED.keys()
+    for option, allowed in options.ALLOWED.items():
+        row = rows[option]
+        assert value_of(row["default"]) == defaults[option], option
+        if isinstance(allowed, options.Choice):
+            assert tuple(re.findall(r'"(\w+)"', row["type"])) == allowed.texts
+        else:
+            assert f"{allowed.least:,} to {allowed.most:,}" in row["type"]
+            assert ("`None`" in row["type"]) == allowed.none_is_valid
 
 
 def test_the_keys_of_the_api_are_all_there():

@@ -1,0 +1,30 @@
+"""Counts of calls are the same on every machine, so their bars hold in each run of the tests."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.calls import CASES, counted
+from tests.benchmarks.test_benchmarks import run
+
+
+def test_no_operation_makes_more_calls_than_it_may():
+    """A push, a pop, and a lease with its ack, of both kinds of queues."""
+    done = run("--json", "--scale", "tiny", "calls")  # a process without observers
+    _, *lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == len(CASES)
+    assert [line for line in lines if not line["is_met"]] == []
+
+
+def test_python_calls_are_counted():
+    """Functions and generators that go on; not what is written in C, and not the counting."""
+
+    def numbers():
+        yield 1
+        yield 2
+
+    def add() -> int:
+        return sum(numbers())
+
+    assert counted(add) == (1 + 3, 3)
+    assert counted(dict) == (0, {})
