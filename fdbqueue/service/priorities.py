@@ -85,6 +85,8 @@ class PriorityType:
             InvalidPriority: It is not a number, a boolean, not finite, an integer beyond 64
                 bits, a fraction in an int queue, or an integer that no float equals.
         """
+        if type(priority) is int:
+            return self._from_integer(priority)
         if type(priority) is float and self.name == "float" and math.isfinite(priority):
             return priority + 0.0  # the tuple layer sorts -0.0 before 0.0
         if isinstance(priority, bool) or not isinstance(priority, numbers.Real):

@@ -214,11 +214,7 @@ class Writer:
             found = self._responses.recall(self._responses.ask(tr, call), call)
             if found is not None:
                 return _Pushed(unpacked_places(found[0]), found[1])
-        places = self.put(tr, entries)
-        placed = [
-            Placed(place, entry.pushed_at, entry.until)
-            for place, entry in zip(places, entries, strict=True)
-        ]
+        placed = self.put(tr, entries)
         if call is not None:
             self._responses.save(tr, call, packed_places(placed), stamped=self._in_commit_order)
         return _Pushed(placed, None)
@@ -380,7 +376,7 @@ class Writer:
         if size > MAX_RETURNED_BYTES or sent > MAX_SENT_BYTES:
             raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
 
-    def put(self, tr: Transaction, entries: list[Entry]) -> list[Place]:
+    def put(self, tr: Transaction, entries: list[Entry]) -> list[Placed]:
         """Write entries behind what is there, and return their places.
 
         In the recipes' order the tail is read once for each priority, by a snapshot read;
@@ -393,7 +389,7 @@ class Writer:
         """
         following = {} if self._in_commit_order else self._following(tr, entries)
         count_change = self._store.count_change()
-        places = []
+        placed = []
         for entry in entries:
             chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
             if self._in_commit_order:
@@ -404,10 +400,10 @@ class Writer:
                 place = self._keys.place(entry.priority, index, entry.random, chunks)
             self._check_key(place)
             self._write(tr, count_change, entry, place)
-            places.append(place)
+            placed.append(Placed(place, entry.pushed_at, entry.until))
         count_change.pushes += len(entries)
         count_change.write(tr)
-        return places
+        return placed
 
     def put_all(self, entries: Iterable[Entry], beside: Beside | None = None) -> int:
         """Write any number of entries in as many transactions as that takes.
@@ -474,7 +470,7 @@ class Writer:
         for priority in {entry.priority: None for entry in entries}:
             begin, stop = self._keys.level(priority)
             tails[priority] = tr.snapshot.get_range(begin, stop, limit=1, reverse=True)
-        above = high_of(high) + 1 if high.present() else 0
+        above = high_of(high) + 1
         if above > HIGHEST:
             raise self._refusal()
         return {priority: max(above, self._behind(tail)) for priority, tail in tails.items()}

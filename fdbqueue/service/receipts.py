@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import fdb.tuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
@@ -66,18 +67,21 @@ def place_of(database: Database) -> Subspace:
 
 
 class _Slots:
-    """The slots of this process: those that nobody is using."""
+    """The slots of this process: those that nobody is using.
+
+    A slot is the packed tuple of the client's name and a number: the end of its key.
+    """
 
     def __init__(self) -> None:
-        self.client = os.urandom(16)
-        self.free: deque[int] = deque()
-        self.next = itertools.count()
+        self._client = os.urandom(16)
+        self.free: deque[bytes] = deque()
+        self._numbers = itertools.count()
 
-    def take(self) -> int:
+    def take(self) -> bytes:
         try:
             return self.free.pop()
         except IndexError:
-            return next(self.next)
+            return fdb.tuple.pack((self._client, next(self._numbers)))
 
 
 _slots = _Slots()
@@ -97,7 +101,7 @@ class Receipt:
     def __init__(self, database: Database) -> None:
         self._slots = _slots
         self._slot = self._slots.take()
-        self._key = place_of(database).pack((self._slots.client, self._slot))
+        self._key: bytes = place_of(database).key() + self._slot
 
     @property
     def is_own(self) -> bool:

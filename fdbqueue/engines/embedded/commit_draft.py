@@ -64,9 +64,8 @@ class CommitDraft:
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         """Conflict with other writes to a range, except where it was written here before."""
-        writes = self.writes
-        if self.options.read_your_writes and (writes.entries or writes.cleared.begins):
-            parts = writes.undetermined(begin, end)
+        if self.options.read_your_writes and self.writes.touches(begin, end):
+            parts = self.writes.undetermined(begin, end)
             self.read_conflicts.extend(parts)
             self.approximate_size += len(parts) * (len(begin) + len(end) + _RANGE_BYTES)
         elif begin < end:

@@ -187,8 +187,7 @@ class Transaction(SnapshotTransaction):
         prefix = as_key(prefix)
         self._state.write(CommitDraft.clear_range, prefix, first_after_prefix(prefix))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.set(key, value)
+    __setitem__ = set  # noqa: A003  # the method above is meant
 
     def __delitem__(self, key: Any) -> None:
         if isinstance(key, slice):

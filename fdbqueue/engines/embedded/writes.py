@@ -188,8 +188,7 @@ class WriteBuffer:
     def _make_unreadable(self, begin: bytes, end: bytes) -> None:
         for cleared_begin, cleared_end in self.cleared.within(begin, end):
             self.early.append(("clear_range", cleared_begin, cleared_end))
-        for key in self.keys(begin, end):
-            self.early.extend(_mutations(key, self.entries[key]))
+        self.early += self._mutations(self.keys(begin, end))
         self._forget(begin, end)
         self.cleared.remove(begin, end)
         self.unreadable.add(begin, end)
@@ -281,19 +280,17 @@ class WriteBuffer:
         mutations = list(self.early)
         if self.cleared.begins:
             mutations += [("clear_range", begin, end) for begin, end in self.cleared]
-        for key in self._sort():
+        return mutations + self._mutations(self._sort())
+
+    def _mutations(self, keys: list[bytes]) -> list[Mutation]:
+        mutations: list[Mutation] = []
+        for key in keys:
             entry = self.entries[key]
-            if isinstance(entry, bytes):
-                mutations.append(("set", key, entry))
+            if isinstance(entry, Pending):
+                mutations += entry.operations
             else:
-                mutations.extend(_mutations(key, entry))
+                mutations.append(("clear", key, b"") if entry is None else ("set", key, entry))
         return mutations
-
-
-def _mutations(key: bytes, entry: Entry) -> list[Mutation]:
-    if isinstance(entry, Pending):
-        return entry.operations
-    return [("clear", key, b"") if entry is None else ("set", key, entry)]
 
 
 def _independent(entry: Entry) -> bool:

@@ -114,7 +114,9 @@ class Head:
         #: Whether the transaction depends on all that lies before the rows it takes.
         self._in_order = order is Order.STRICT or (order is Order.AS_SEEN and end == "min")
         self._begin, self._stop = keys.bounds()
-        self._asked: Any = reader.rows(tr.snapshot, self._begin, self._stop, self._limit, end)
+        #: What was not read yet, and the rows of it that were asked for already.
+        self._rest = self._begin, self._stop
+        self._asked: Any = reader.rows(tr.snapshot, *self._rest, self._limit, end)
         self._window: deque[Row] = deque()
         self._returned: deque[Row] = deque()
         self._exhausted = False
@@ -200,12 +202,15 @@ class Head:
         return self._window if in_order is (self._end == "min") else self._returned
 
     def _read(self) -> None:
+        rows, self._asked = self._asked, None
+        if rows is None:
+            rows = self._reader.rows(self._tr.snapshot, *self._rest, self._limit, self._end)
         count = 0
-        place = b""
+        key = b""
         size = 0
-        for row in self._asked:
-            place = self._keys.place_of(row.key)
-            self._window.append(Row(place, row.value))
+        for row in rows:
+            key = row.key
+            self._window.append(Row(self._keys.place_of(key), row.value))
             count += 1
             size += self._reader.size_of(self._window[-1])
             if size >= MAX_RETURNED_BYTES:
@@ -215,22 +220,4 @@ class Head:
         if count < self._limit and size < MAX_RETURNED_BYTES:
             self._exhausted = True
             return
-        begin, stop = self._begin, self._stop
-        if self._end == "min":
-            begin = self._keys.key(place) + b"\x00"
-        else:
-            stop = self._keys.key(place)
-        self._asked = _Later(self._reader, self._tr, begin, stop, self._limit, self._end)
-
-
-class _Later:
-    """A range read that is asked for when it is iterated."""
-
-    def __init__(
-        self, reader: ItemReader, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End
-    ) -> None:
-        self._arguments = (tr.snapshot, begin, stop, limit, end)
-        self._reader = reader
-
-    def __iter__(self) -> Any:
-        return iter(self._reader.rows(*self._arguments))
+        self._rest = (key + b"\x00", self._stop) if self._end == "min" else (self._begin, key)

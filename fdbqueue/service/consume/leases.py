@@ -251,4 +251,4 @@ def token_of(lease: Item | str) -> str:
 
 
 def _text(mark: bytes) -> str:
-    return base64.urlsafe_b64encode(mark).rstrip(b"=").decode()
+    return base64.b64encode(mark, b"-_").rstrip(b"=").decode()

@@ -103,10 +103,13 @@ class Taker:
         self, tr: Transaction, batch: Iterable[TakeRequest]
     ) -> dict[TakeRequest, Any]:
         """Ask for what is kept of calls with a key; of those with the same key, of the first."""
-        named = {one.call.name: one for one in reversed([*batch]) if one.call is not None}
-        return {
-            one: self.responses.ask(tr, one.call) for one in named.values() if one.call is not None
-        }
+        names = set()
+        asked = {}
+        for one in batch:
+            if one.call is not None and one.call.name not in names:
+                names.add(one.call.name)
+                asked[one] = self.responses.ask(tr, one.call)
+        return asked
 
     def answered(self, asked: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
         """Return the responses of the calls that were made before."""

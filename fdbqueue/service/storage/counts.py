@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,10 +31,12 @@ _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 _FIELD = 64
 _HALF = _FIELD // 2
 _MASK = (1 << _FIELD) - 1
-#: One in so many transactions that count removes the history that is too old.
-_TRIMMED_BY_ONE_IN = 100
+#: This share of the transactions that count removes the history that is too old.
+_TRIMMED_SHARE = 0.01
 
 _STATES = (State.LEASED, State.DELAYED, State.DEAD)
+#: What one item of a state adds to the number that holds a field for each.
+_ONE_HIDDEN = {state: 1 << _FIELD * i for i, state in enumerate(_STATES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,9 @@ class CountChange:
 
     def __init__(self, tables: TableKeys) -> None:
         self._tables = tables
-        self._levels: Counter[bytes] = Counter()  # by key: 2 and 2.0 are two
+        self._levels: defaultdict[bytes, int] = defaultdict(int)  # by key: 2 and 2.0 are two
         self._keys: dict[tuple[type, Priority], bytes] = {}
-        self._hidden: Counter[State] = Counter()
+        self._hidden = 0  # as one number, as it is written
         self.ready = 0
         self.taken = 0
         self.delays = 0
@@ -128,16 +130,15 @@ class CountChange:
 
     def hide(self, state: State, count: int) -> None:
         """Count items that come to a hidden state, or leave it when negative."""
-        self._hidden[state] += count
+        self._hidden += count * _ONE_HIDDEN[state]
 
     def write(self, tr: Transaction) -> None:
         """Add it all to the queue's counts."""
         total = self.ready + (self.taken << _FIELD) + (self.delays << 2 * _FIELD)
         if total:
             tr.add(self._tables.ready, _packed(total, 3))
-        hidden = sum(self._hidden[state] << _FIELD * i for i, state in enumerate(_STATES))
-        if hidden:
-            tr.add(self._tables.hidden, _packed(hidden, len(_STATES)))
+        if self._hidden:
+            tr.add(self._tables.hidden, _packed(self._hidden, len(_STATES)))
         if self.high >= 0:
             tr.max(self._tables.high, _packed(self.high, 1))
         for level, change in self._levels.items():
@@ -146,7 +147,7 @@ class CountChange:
             minute = now_us() // _MINUTE_US
             done = self.pushes + (self.pops << _FIELD)
             tr.add(self._tables.minute(minute), _packed(done, 2))
-            if random.randrange(_TRIMMED_BY_ONE_IN) == 0:
+            if random.random() < _TRIMMED_SHARE:
                 oldest = max(0, minute - HISTORY_MINUTES)
                 tr.clear_range(self._tables.minute(0), self._tables.minute(oldest))
 
@@ -245,8 +246,8 @@ HIGHEST = _MASK
 
 
 def high_of(value: Any) -> int:
-    """Return the highest count or index ever hidden, from the value read."""
-    return int.from_bytes(_bytes(value), "little")
+    """Return the highest count or index ever hidden, from the value read; -1 for none."""
+    return int.from_bytes(bytes(value), "little") if value.present() else -1
 
 
 def taken_at(end: End, taken: int) -> int:

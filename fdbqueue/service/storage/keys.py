@@ -113,15 +113,13 @@ class ItemKeys:
     def __init__(self, subspace: Subspace) -> None:
         self.subspace = subspace
         self._prefix: bytes = subspace.key()
-
-    @property
-    def size_bytes(self) -> int:
-        """About how long a key is."""
-        return len(self._prefix) + _SUFFIX_BYTES
+        self._bounds = bounds(subspace)
+        #: About how long a key is.
+        self.size_bytes = len(self._prefix) + _SUFFIX_BYTES
 
     def bounds(self) -> Bounds:
         """Return the range of all items."""
-        return bounds(self.subspace)
+        return self._bounds
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of the items that a push of this priority is put behind."""
@@ -203,7 +201,7 @@ class ItemKeys:
 
     def item_id(self, place: bytes) -> str:
         """Return the id of the item at a place that is known to be an item's."""
-        return base64.urlsafe_b64encode(place).rstrip(b"=").decode()
+        return base64.b64encode(place, b"-_").rstrip(b"=").decode()
 
     def place_named(self, item_id: str) -> bytes:
         """Return the place of the item with an id, which need not exist.
@@ -236,7 +234,8 @@ class PriorityKeys(ItemKeys):
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of one priority."""
-        return bounds(self.subspace[priority])
+        prefix = self._prefix + tuples.packed(priority)
+        return prefix + b"\x00", prefix + b"\xff"
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
         """Return the range of the priorities from ``low`` to ``high``, None for no bound."""
@@ -248,7 +247,8 @@ class PriorityKeys(ItemKeys):
         return begin, end
 
     def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
-        return (cast("Priority", priority),)
+        assert priority is not None
+        return (priority,)
 
 
 class FifoKeys(ItemKeys):

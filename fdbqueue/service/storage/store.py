@@ -163,8 +163,9 @@ class ItemStore:
         prefix = self.tables.state_prefix(hidden.state)
         place.set(tr, prefix, _packed(hidden), META_TAIL)
         place.set(tr, prefix, hidden.row.value, VALUE_TAIL)
-        if hidden.state in _KINDS:
-            place.set(tr, self.tables.due_prefix(hidden.until, _KINDS[hidden.state]), b"")
+        kind = _KINDS.get(hidden.state)
+        if kind is not None:
+            place.set(tr, self.tables.due_prefix(hidden.until, kind), b"")
         if hidden.state is State.DELAYED:
             count_change.delays += 1
         count_change.hide(hidden.state, 1)
@@ -185,8 +186,9 @@ class ItemStore:
         """Remove a hidden item from its table; what becomes of it is the caller's."""
         for key in self.tables.hidden_keys(hidden.state, hidden.row.place):
             tr.clear(key)
-        if hidden.state in _KINDS:
-            tr.clear(self.tables.due(hidden.until, _KINDS[hidden.state], hidden.row.place))
+        kind = _KINDS.get(hidden.state)
+        if kind is not None:
+            tr.clear(self.tables.due(hidden.until, kind, hidden.row.place))
         count_change.hide(hidden.state, -1)
 
     def returned(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:

@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import fdb.tuple
 
+from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.keys import Bounds
 
@@ -57,6 +58,8 @@ class State(enum.Enum):
     LEASED = b"\x0a"
     DELAYED = b"\x0b"
     DEAD = b"\x0c"
+
+    __hash__ = object.__hash__  # in C: each member is one of its kind
 
 
 class Kind(enum.IntEnum):
@@ -196,7 +199,7 @@ class TableKeys:
 
     def level(self, priority: Priority) -> bytes:
         """Return the key of the count of a priority."""
-        return self._levels + fdb.tuple.pack((priority,))
+        return self._levels + tuples.packed(priority)
 
     def levels(self) -> Bounds:
         """Return the range of the counts by priority."""
