@@ -236,9 +236,9 @@ def test_batches_of_the_dead_come_back_however_many(database, subspace, clock):
     """A bounded number of bytes in each transaction, by what is sent, keys and all."""
     place = subspace["x" * 2_000]
     queue = FifoQueue(database, place)
-    queue.push_many(range(3_200))
+    queue.push_many(range(2_400))
     for _ in range(8):
-        assert len(queue.lease_batch(400, seconds=1)) == 400
+        assert len(queue.lease_batch(300, seconds=1)) == 300
     assert queue.pop() is None
     clock.advance(2)
     first = queue.peek().value
@@ -246,7 +246,7 @@ def test_batches_of_the_dead_come_back_however_many(database, subspace, clock):
     assert found == [first]
     while items := queue.pop_many(500):
         found += [item.value for item in items]
-    assert sorted(found) == list(range(3_200))
+    assert sorted(found) == list(range(2_400))
     assert_counted(queue)
 
 
@@ -270,10 +270,10 @@ def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
     """In as many transactions as that takes."""
     queue = FifoQueue(database, subspace["x" * 2_000])
     queue.push_many(range(1_600))
-    while queue.lease_batch(400, seconds=1):
+    while queue.lease_batch(320, seconds=1):
         pass
     clock.advance(2)
-    assert Examiner(queue).requeue_expired() == 4
+    assert Examiner(queue).requeue_expired() == 5
     assert [item.value for item in queue.pop_many(3)] == [0, 1, 2]
 
 
