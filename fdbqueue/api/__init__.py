@@ -27,7 +27,7 @@ Where to add something
     An error
         Its class in :mod:`fdbqueue.exceptions`, and its status in ``errors.py``.
 
-    Then write ``docs/openapi.yaml`` and ``docs/rest-reference.md`` anew: ``make schema reference``.
+    Then write ``docs/openapi.yaml`` anew: ``make schema``.
 
 ``pagination.py`` makes cursors, and ``sealing.py`` encrypts those that must not be read.
 """

@@ -13,11 +13,12 @@ from typing import Any
 from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
 from fdbqueue.management.formats import counted, item_count, visible
-from fdbqueue.service import Queue, receipts, run, strict_json
+from fdbqueue.service import Queue, run, strict_json
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.receipts import place_of
 from fdbqueue.service.tools import census, load
 from fdbqueue.service.tools.census import Examiner
+from fdbqueue.service.tools.sweep import count_stale, sweep
 from fdbqueue.service.transactions import error_code
 
 OK, WARNING, ERROR = "ok", "warning", "error"
@@ -112,15 +113,15 @@ def check_engine(database: Any) -> Finding:
 
 def check_receipts(database: Any) -> Finding:
     """Count the receipts of clients that have ended."""
-    number = receipts.count_stale(database, older_than_seconds=_STALE_SECONDS)
+    number = count_stale(database, older_than_seconds=_STALE_SECONDS)
     if not number:
         return Finding("receipts", None, OK, "no receipt is older than a day")
 
-    def sweep() -> tuple[str, bool]:
-        return f"removed {receipts.sweep(database, older_than_seconds=_STALE_SECONDS):,}", True
+    def repair() -> tuple[str, bool]:
+        return f"removed {sweep(database, older_than_seconds=_STALE_SECONDS):,}", True
 
     text = f"{counted(number, 'receipt')} older than a day"
-    return Finding("receipts", None, WARNING, text, sweep)
+    return Finding("receipts", None, WARNING, text, repair)
 
 
 def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Finding]:

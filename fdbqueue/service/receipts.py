@@ -12,21 +12,16 @@ outcome stayed unknown. Those of processes that have ended stay until they are s
 
 from __future__ import annotations
 
-import functools
 import itertools
-import math
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import fdb.tuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import InvalidInput
-from fdbqueue.service.storage.keys import bounds
 
 #: Where the receipts of a database are that no catalog has said more about.
 DEFAULT_SUBSPACE = Subspace(("fdbqueue", "receipt"))
@@ -37,10 +32,9 @@ MIN_SWEPT_SECONDS = 600
 _STAMP_BYTES = 10
 _NUMBER_BYTES = 8
 #: Versions advance by about a million a second, and by a hundred million when a cluster recovers.
-_VERSIONS_PER_SECOND = 1_000_000
+VERSIONS_PER_SECOND = 1_000_000
 #: A receipt that is younger by the database's versions is not swept.
-MIN_SWEPT_VERSIONS = MIN_SWEPT_SECONDS * _VERSIONS_PER_SECOND
-_SWEPT_AT_ONCE = 1_000
+MIN_SWEPT_VERSIONS = MIN_SWEPT_SECONDS * VERSIONS_PER_SECOND
 
 _places: weakref.WeakKeyDictionary[Any, Subspace] = weakref.WeakKeyDictionary()
 _numbers = itertools.count(1)
@@ -127,71 +121,12 @@ class Receipt:
         self._slots.free.append(self._slot)
 
 
-def sweep(database: Database, *, older_than_seconds: float = 86_400) -> int:
-    """Remove the receipts of clients that have not written for a time.
-
-    In bounded transactions. A client that lives on loses nothing by it: its next
-    operation writes its slot anew, and a call that may miss its receipt says so.
-
-    Args:
-        database: Anything with ``create_transaction()``.
-        older_than_seconds: How long ago the last operation must have been, by the
-            database's versions; at least 600. A call that was cut off from the database for
-            600, right after a commit of unknown outcome, and finds no receipt, ends with
-            ``OutcomeUnknown``.
-
-    Returns:
-        How many were removed.
-
-    Raises:
-        InvalidInput: The time is too short.
-    """
-    return _walk(database, older_than_seconds, _clear)
-
-
-def count_stale(database: Database, *, older_than_seconds: float = 86_400) -> int:
-    """Return how many receipts :func:`sweep` would remove."""
-    return _walk(database, older_than_seconds, lambda *_: None)
-
-
-def _walk(
-    database: Database, older_than_seconds: float, visit: Callable[[Any, list[bytes]], None]
-) -> int:
-    """Visit the keys of receipts that are old, some in each transaction; return how many."""
-    from fdbqueue.service.transactions import run  # which leaves receipts itself
-
-    if not MIN_SWEPT_SECONDS <= older_than_seconds < math.inf:
-        raise InvalidInput(older_than_seconds=older_than_seconds, least=MIN_SWEPT_SECONDS)
-    begin, end = bounds(place_of(database))
-    age = int(older_than_seconds * _VERSIONS_PER_SECOND)
-
-    def visit_some(tr: Transaction, begin: bytes) -> tuple[int, bytes | None]:
-        newest = tr.get_read_version().wait() - age
-        rows = list(tr.snapshot.get_range(begin, end, limit=_SWEPT_AT_ONCE))
-        stale = [row.key for row in rows if _version(bytes(row.value)) < newest]
-        visit(tr, stale)
-        more = len(rows) == _SWEPT_AT_ONCE
-        return len(stale), rows[-1].key + b"\x00" if more else None
-
-    total = 0
-    following: bytes | None = begin
-    while following is not None:
-        count, following = run(database, functools.partial(visit_some, begin=following))
-        total += count
-    return total
-
-
-def _clear(tr: Transaction, keys: list[bytes]) -> None:
-    for key in keys:
-        tr.add_read_conflict_key(key)
-        tr.clear(key)
-
-
 def _found(value: bytes) -> Found | None:
     if len(value) != _STAMP_BYTES + _NUMBER_BYTES:
         return None
     return Found(int.from_bytes(value[_STAMP_BYTES:], "big"), value[:_STAMP_BYTES])
 
 
-def _version(value: bytes) -> int:
+def version_of(value: bytes) -> int:
+    """Return the version of the commit that wrote a receipt, from the stored value."""
     return int.from_bytes(value[:8], "big")

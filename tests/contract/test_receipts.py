@@ -10,6 +10,7 @@ import pytest
 import fdbqueue
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, receipts, run
+from fdbqueue.service.tools.sweep import sweep as sweep_receipts
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import PythonQueue
 from tests.engines.children import Child
@@ -264,9 +265,9 @@ def test_only_old_receipts_are_swept(database, subspace, queue, left):
     forge(database, subspace, range(3))
     forge(database, subspace, range(3, 5), seconds=500)
     future = later(database, subspace, 1_000)
-    assert receipts.sweep(future) == 0
-    assert receipts.sweep(future, older_than_seconds=1_100) == 0
-    assert receipts.sweep(future, older_than_seconds=900) == 4
+    assert sweep_receipts(future) == 0
+    assert sweep_receipts(future, older_than_seconds=1_100) == 0
+    assert sweep_receipts(future, older_than_seconds=900) == 4
     kept = {client for client, _, _ in left()}
     assert {b"other3", b"other4"} <= kept
     assert not kept & {b"other0", b"other1", b"other2"}
@@ -276,14 +277,14 @@ def test_many_are_swept_in_bounded_transactions(database, subspace, left):
     """More than one transaction takes, without one of them being left."""
     forge(database, subspace, range(2_500))
     future = later(database, subspace, 90_000)
-    assert receipts.sweep(future) >= 2_500  # its own looks old, too
+    assert sweep_receipts(future) >= 2_500  # its own looks old, too
     assert not any(client.startswith(b"other") for client, _, _ in left())
 
 
 def test_who_lives_on_loses_nothing_by_a_sweep(database, subspace, queue, left):
     """Its next operations are as they were."""
     queue.push("a")
-    assert receipts.sweep(later(database, subspace, 100_000)) == 1
+    assert sweep_receipts(later(database, subspace, 100_000)) == 1
     queue.push("b")
     assert [item.value for item in queue.pop_many(3)] == ["a", "b"]
     assert 1 <= len(left()) <= 2
@@ -295,14 +296,14 @@ def test_what_may_be_needed_is_not_swept(database, subspace, queue, left, second
     queue.push("x")
     before = left()
     with pytest.raises(InvalidInput):
-        receipts.sweep(later(database, subspace, 1_000), older_than_seconds=seconds)
+        sweep_receipts(later(database, subspace, 1_000), older_than_seconds=seconds)
     assert left() == before
 
 
 def test_600_seconds_are_enough(database, subspace, queue):
     """The least that may be asked for."""
     queue.push("x")
-    assert receipts.sweep(later(database, subspace, 1_000), older_than_seconds=600) == 1
+    assert sweep_receipts(later(database, subspace, 1_000), older_than_seconds=600) == 1
 
 
 # Forks

@@ -13,6 +13,7 @@ from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded.ranges import RangeSet
 from fdbqueue.exceptions import EngineUnavailable, OutcomeUnknown
 from fdbqueue.service import FifoQueue, receipts, run
+from fdbqueue.service.tools.sweep import sweep as sweep_receipts
 from tests.engines.children import Child
 from tests.faults.faulty import AFTER, BEFORE, Fault, FaultyTransaction
 from tests.faults.telling import FailingOnce
@@ -67,7 +68,7 @@ def move_on(sound, seconds):
             "INSERT INTO commits VALUES (?, ?)", (newest + 1 + int(seconds * 1_000_000), ranges)
         )
     connection.close()
-    return receipts.sweep(sound, older_than_seconds=LEAST)
+    return sweep_receipts(sound, older_than_seconds=LEAST)
 
 
 @pytest.fixture

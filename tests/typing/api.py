@@ -29,8 +29,8 @@ from fdbqueue.service import (
     run,
     transactional,
 )
-from fdbqueue.service.receipts import sweep
 from fdbqueue.service.storage.counts import Counts, Minute
+from fdbqueue.service.tools.sweep import sweep
 
 queue: Queue = fdbqueue.queue("quakes")
 pushed: Item = queue.push({"place": "Hualian"}, priority=6.4)

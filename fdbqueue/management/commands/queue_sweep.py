@@ -11,6 +11,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import counted
 from fdbqueue.service import receipts
 from fdbqueue.service.tools import load
+from fdbqueue.service.tools.sweep import sweep
 
 
 class Command(QueueCommand):
@@ -41,7 +42,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         older_than_seconds = options["older_than_seconds"]
-        removed = receipts.sweep(self.catalog.database, older_than_seconds=older_than_seconds)
+        removed = sweep(self.catalog.database, older_than_seconds=older_than_seconds)
         queues = [self.catalog.queue(name) for name in self.catalog.names(with_responses=True)]
         pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
         answers = sum(queue.sweep() for queue in queues)
