@@ -304,7 +304,7 @@ def ask_for(queue, wanted):
     def collect(*requests):
         def work(tr):
             found = parse_handoff(ask_handoff(tr, queue.parts.store.tables, request.name))
-            return queue._taker.collect(tr, requests, request, found)
+            return queue.parts.taker.collect(tr, requests, request, found)
 
         results = dict(run(queue.database, work, wrote=lambda _: True).results)
         return [results.get(one) for one in requests]
@@ -316,7 +316,9 @@ def pop_of(queue, count, *, once=None):
     """Return the request of a thread that pops."""
     call = queue.parts.responses.call(once, "pop", "min", count)
     effect = functools.partial(pop, queue.parts.store)
-    return TakeRequest("min", count, effect, call, requeue=queue._requeuer.requeue_popped)
+    return TakeRequest(
+        "min", count, effect, call, requeue=queue.parts.consumer._requeuer.requeue_popped
+    )
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
