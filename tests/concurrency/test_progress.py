@@ -126,9 +126,9 @@ def test_a_pop_at_the_max_end_that_met_pushes_took_the_last_it_saw(database, sub
             transaction.commit = pushed_before
             return transaction
 
-    queue.database = Meddled()
+    queue.parts.runner.database = Meddled()
     item = queue.pop_max()
-    queue.database = pusher.database
+    queue.parts.runner.database = pusher.database
     assert len(pushed) == 3
     assert item.value == pushed[1]  # the last before the third attempt
     assert [one.value for one in pusher] == [*range(5), pushed[0], pushed[2]]

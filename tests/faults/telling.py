@@ -164,7 +164,8 @@ class _Transaction:
         return self._wire.do("version", self._transaction.get_read_version)
 
     def get_versionstamp(self) -> Any:
-        return _Future(self._wire, "stamp", self._transaction.get_versionstamp())
+        stamp = self._transaction.get_versionstamp()
+        return _Future(self._wire, "stamp", lambda: stamp)
 
     def cancel(self) -> None:
         self._transaction.cancel()
@@ -173,18 +174,21 @@ class _Transaction:
         return self._wire.do("on_error", lambda: self._transaction.on_error(error))
 
     def commit(self) -> Any:
-        return _Future(self._wire, "commit", self._transaction.commit())
+        return _Future(self._wire, "commit", self._transaction.commit)
 
 
 class _Future:
-    """The future of a commit, or of its stamp, with the wire on it."""
+    """The future of a commit, or of its stamp, with the wire on it.
 
-    def __init__(self, wire: Tripwire, name: str, future: Any) -> None:
-        self._wire, self._name, self._future = wire, name, future
+    A commit begins when it is waited for: one that trips before has not been sent.
+    """
+
+    def __init__(self, wire: Tripwire, name: str, begin: Callable[[], Any]) -> None:
+        self._wire, self._name, self._begin = wire, name, begin
 
     def wait(self) -> Any:
         try:
-            return self._wire.do(self._name, self._future.wait)
+            return self._wire.do(self._name, lambda: self._begin().wait())
         except BaseException:
             self._wire.arm()
             raise

@@ -12,3 +12,5 @@ MAX_WATCHES = 10_000  # outstanding, each database
 #: The end of the keys a transaction may use, and with access to the system keys.
 KEYS_END = b"\xff"
 SYSTEM_KEYS_END = b"\xff\xff"
+#: A longer key is not looked for: the client knows that there is none.
+READ_KEY_SIZE_LIMIT = 30_000

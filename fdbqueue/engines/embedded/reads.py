@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from fdbqueue.engines.embedded import special_keys
 from fdbqueue.engines.embedded.errors import FDBError, anew
 from fdbqueue.engines.embedded.futures import Future, Value
-from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT
+from fdbqueue.engines.embedded.limits import READ_KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.ranges import after
 from fdbqueue.engines.embedded.selectors import KeySelector, is_within
 from fdbqueue.engines.embedded.snapshots import Snapshot
@@ -43,7 +43,7 @@ class Reads:
         return self._read(Value, refusal, self._key, key, is_snapshot)
 
     def _key(self, key: bytes, is_snapshot: bool) -> bytes | None:
-        if len(key) > KEY_SIZE_LIMIT:
+        if len(key) > READ_KEY_SIZE_LIMIT:
             return None
         state = self._state
         writes = state.draft.writes
