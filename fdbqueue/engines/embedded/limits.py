@@ -13,4 +13,4 @@ MAX_WATCHES = 10_000  # outstanding, each database
 KEYS_END = b"\xff"
 SYSTEM_KEYS_END = b"\xff\xff"
 #: A longer key is not looked for: the client knows that there is none.
-READ_KEY_SIZE_LIMIT = 30_000
+READ_KEY_SIZE_LIMIT = 10_008
