@@ -24,7 +24,7 @@ def mail(settings, monkeypatch):
     """A FIFO queue of dead letters, and transactions of two items."""
     queues = {**settings.FDBQUEUE["QUEUES"], "mail": {"kind": "fifo", "max_attempts": 1}}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
-    monkeypatch.setattr("fdbqueue.service.bulk.remove.REMOVED_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.service.bulk.remove._REMOVED_AT_ONCE", 2)
     monkeypatch.setattr("fdbqueue.management.commands.queue_redrive.STEP_ITEMS", 2)
     queue = fdbqueue.queue("mail")
     queue.push_many(range(ITEMS))

@@ -66,7 +66,7 @@ def test_a_queue_has_the_options_of_the_setting(setting, kind):
             ("unlimited", standard),
         ):
             queue = fdbqueue.queue(name)
-            assert {option: getattr(queue, option) for option in options} == options
+            assert {option: getattr(queue.options, option) for option in options} == options
 
 
 def test_the_options_take_effect(setting):

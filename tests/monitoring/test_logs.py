@@ -178,7 +178,7 @@ def test_an_item_that_cannot_be_decoded_is_told(fifo, database, subspace, caplog
     """By its id, and without its bytes."""
     run(database, lambda tr: tr.set(subspace.pack((0, b"r")), b"\xffsecret"))
     Worker(fifo, lambda _: None).run()
-    ((text, found),) = said(caplog, "fdbqueue.service.draining")
+    ((text, found),) = said(caplog, "fdbqueue.service.consume.dead_letters")
     assert text == "an item that cannot be decoded was buried"
     assert found == {"queue": "fifo", "item": fifo.page(state="dead").items[0].id}
 
