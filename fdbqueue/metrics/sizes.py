@@ -20,7 +20,8 @@ from fdbqueue.metrics.operations import label_of
 from fdbqueue.service import Catalog, Counts, Queue, run
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import microseconds
-from fdbqueue.service.overview import ENDS, Ends, Moment, counts_of, ends_of, oldest_of
+from fdbqueue.service.overview import Ends, Moment, counts_of, ends_of, oldest_of
+from fdbqueue.service.storage.reader import ENDS
 from fdbqueue.service.transactions import error_code
 
 logger = logging.getLogger(__name__)

@@ -37,7 +37,8 @@ from fdbqueue.exceptions import text_of_error
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Push
+from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Push, first
+from fdbqueue.service.limits import ITERATED_ITEMS
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.reader import End
@@ -136,21 +137,21 @@ class AsyncVerbs:
 
     async def apop(self, *, wait: float | None = None) -> Item | None:
         """Take the item at the min end, as :meth:`apop_min` does."""
-        return _first(await self.apop_many(1, end="min", wait=wait))
+        return first(await self.apop_many(1, end="min", wait=wait))
 
     async def apop_min(self, *, wait: float | None = None) -> Item | None:
         """Take the first item, as :meth:`pop_min` does.
 
         Cancelled, it takes nothing; see :meth:`apop_many`.
         """
-        return _first(await self.apop_many(1, end="min", wait=wait))
+        return first(await self.apop_many(1, end="min", wait=wait))
 
     async def apop_max(self, *, wait: float | None = None) -> Item | None:
         """Take the last item, as :meth:`pop_max` does.
 
         Cancelled, it takes nothing; see :meth:`apop_many`.
         """
-        return _first(await self.apop_many(1, end="max", wait=wait))
+        return first(await self.apop_many(1, end="max", wait=wait))
 
     async def apop_many(
         self,
@@ -175,21 +176,21 @@ class AsyncVerbs:
 
     async def alease(self, *, seconds: float = 60, wait: float | None = None) -> Item | None:
         """Lease the item at the min end, as :meth:`alease_min` does."""
-        return _first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
+        return first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
 
     async def alease_min(self, *, seconds: float = 60, wait: float | None = None) -> Item | None:
         """Hide the first item for a time, as :meth:`lease_min` does.
 
         Cancelled, it leases nothing; see :meth:`alease_many`.
         """
-        return _first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
+        return first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
 
     async def alease_max(self, *, seconds: float = 60, wait: float | None = None) -> Item | None:
         """Hide the last item for a time, as :meth:`lease_max` does.
 
         Cancelled, it leases nothing; see :meth:`alease_many`.
         """
-        return _first(await self.alease_many(1, end="max", seconds=seconds, wait=wait))
+        return first(await self.alease_many(1, end="max", seconds=seconds, wait=wait))
 
     async def alease_many(
         self,
@@ -273,7 +274,7 @@ class AsyncVerbs:
             LeaseLost: The block took longer than the lease, and the item has returned to the
                 queue; raised at the end of the block.
         """
-        item = _first(await self.alease_many(1, end=end, seconds=seconds, wait=wait))
+        item = first(await self.alease_many(1, end=end, seconds=seconds, wait=wait))
         if item is None:
             yield None
             return
@@ -294,15 +295,15 @@ class AsyncVerbs:
 
     async def apeek(self) -> Item | None:
         """Return the item at the min end, as :meth:`peek` does."""
-        return _first(await self.apeek_many(1))
+        return first(await self.apeek_many(1))
 
     async def apeek_min(self) -> Item | None:
         """Return the item ``apop_min`` would take, as :meth:`peek_min` does."""
-        return _first(await self.apeek_many(1))
+        return first(await self.apeek_many(1))
 
     async def apeek_max(self) -> Item | None:
         """Return the item ``apop_max`` would take, as :meth:`peek_max` does."""
-        return _first(await self.apeek_many(1, end="max"))
+        return first(await self.apeek_many(1, end="max"))
 
     async def apeek_many(self, count: int, *, end: End = "min") -> list[Item]:
         """Return the items ``apop_many`` would take, as :meth:`peek_many` does."""
@@ -341,7 +342,7 @@ class AsyncVerbs:
         Nothing is under way between two items, so the loop may be left at any of them.
         """
         while True:
-            page = await self.apage(end=end, after=after, limit=_ITERATED_ITEMS, **bounds)
+            page = await self.apage(end=end, after=after, limit=ITERATED_ITEMS, **bounds)
             for item in page.items:
                 yield item
             if page.cursor is None:
@@ -391,14 +392,6 @@ class AsyncVerbs:
         facts = {"queue": self.name, "items": [item.id for item in items]}
         logger.error("items were taken for a cancelled task", extra=facts, exc_info=ended.error)
         return False
-
-
-#: The items of one page of :meth:`AsyncVerbs.aiterate`.
-_ITERATED_ITEMS = 500
-
-
-def _first(items: list[Item]) -> Item | None:
-    return items[0] if items else None
 
 
 def _until_set(items: Iterable[T], cancelled: threading.Event) -> Iterator[T]:

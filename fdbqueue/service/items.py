@@ -129,3 +129,8 @@ LAST_MOMENT = microseconds(datetime.datetime.max.replace(tzinfo=datetime.timezon
 def moment(microseconds: int) -> datetime.datetime:
     """Return the UTC time that many microseconds after the Unix epoch."""
     return _EPOCH + datetime.timedelta(microseconds=microseconds)
+
+
+def first(items: list[Item]) -> Item | None:
+    """Return the first item, None where there is none."""
+    return items[0] if items else None

@@ -14,7 +14,7 @@ from fdb import fdboptions
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.items import Item, Priority, Undecodable, moment
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
-from fdbqueue.service.storage.reader import End, Row
+from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 
 Moment = datetime.datetime | None
-
-ENDS: tuple[End, ...] = ("min", "max")
 
 #: In search of the oldest item no more rows are passed by: of items that are gone, and of items
 #: that do not say when they were pushed.

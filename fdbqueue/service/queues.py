@@ -24,8 +24,8 @@ from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import remove_all, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push
-from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push, first
+from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.overview import Overview
 from fdbqueue.service.parts import QueueParts, assemble
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 T = TypeVar("T")
-
-#: The items of one page of :meth:`Queue.iterate`.
-_ITERATED_ITEMS = 500
 
 
 class Queue(AsyncVerbs):
@@ -222,7 +219,7 @@ class Queue(AsyncVerbs):
 
     def pop(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the item at the min end, as :meth:`pop_min` does."""
-        return one(self.pop_many(1, end="min", wait=wait, tr=tr))
+        return first(self.pop_many(1, end="min", wait=wait, tr=tr))
 
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item: the earliest pushed of the lowest priority.
@@ -242,14 +239,14 @@ class Queue(AsyncVerbs):
             CorruptItem: The item cannot be decoded; it stays where it is.
             OutcomeUnknown: It is not known whether the item was taken.
         """
-        return one(self.pop_many(1, end="min", wait=wait, tr=tr))
+        return first(self.pop_many(1, end="min", wait=wait, tr=tr))
 
     def pop_max(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the last item: the latest pushed of the highest priority.
 
         The other end of the order of :meth:`pop_min`, with the same promises.
         """
-        return one(self.pop_many(1, end="max", wait=wait, tr=tr))
+        return first(self.pop_many(1, end="max", wait=wait, tr=tr))
 
     def pop_many(
         self,
@@ -296,7 +293,7 @@ class Queue(AsyncVerbs):
         self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Lease the item at the min end, as :meth:`lease_min` does."""
-        return one(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
+        return first(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
 
     def lease_min(
         self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
@@ -319,13 +316,13 @@ class Queue(AsyncVerbs):
             CorruptItem: The item cannot be decoded; it stays where it is.
             OutcomeUnknown: It is not known whether it was leased; then the lease expires.
         """
-        return one(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
+        return first(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
 
     def lease_max(
         self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Lease the last item: the other end of the order of :meth:`lease_min`."""
-        return one(self.lease_many(1, end="max", seconds=seconds, wait=wait, tr=tr))
+        return first(self.lease_many(1, end="max", seconds=seconds, wait=wait, tr=tr))
 
     def lease_many(
         self,
@@ -520,7 +517,7 @@ class Queue(AsyncVerbs):
             LeaseLost: The block took longer than the lease, and the item has returned to the
                 queue; raised at the end of the block.
         """
-        item = one(self.lease_many(1, end=end, seconds=seconds, wait=wait))
+        item = first(self.lease_many(1, end=end, seconds=seconds, wait=wait))
         if item is None:
             yield None
             return
@@ -552,15 +549,15 @@ class Queue(AsyncVerbs):
 
     def peek(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the item at the min end, as :meth:`peek_min` does."""
-        return one(self.peek_many(1, end="min", tr=tr))
+        return first(self.peek_many(1, end="min", tr=tr))
 
     def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the item ``pop_min`` would take, None when the queue is empty."""
-        return one(self.peek_many(1, end="min", tr=tr))
+        return first(self.peek_many(1, end="min", tr=tr))
 
     def peek_max(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the item ``pop_max`` would take, None when the queue is empty."""
-        return one(self.peek_many(1, end="max", tr=tr))
+        return first(self.peek_many(1, end="max", tr=tr))
 
     def peek_many(
         self, count: int, *, end: End = "min", tr: Transaction | None = None
@@ -636,7 +633,7 @@ class Queue(AsyncVerbs):
         the bounds and the state of :meth:`page`.
         """
         while True:
-            page = self.page(end=end, after=after, limit=_ITERATED_ITEMS, **bounds)
+            page = self.page(end=end, after=after, limit=ITERATED_ITEMS, **bounds)
             yield from page.items
             if page.cursor is None:
                 return
@@ -986,8 +983,3 @@ class PriorityQueue(Queue):
             name,
             {**options, "priority_type": priority_type},
         )
-
-
-def one(items: list[Item]) -> Item | None:
-    """Return the first item, None where there is none."""
-    return items[0] if items else None

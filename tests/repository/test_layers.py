@@ -158,7 +158,7 @@ BELOW_THE_FACE = {
     "receipts": {"management", "testing"},
     "storage.counts": {"management", "pages"},
     "storage.keys": {"api"},
-    "storage.reader": {"api", "management", "testing"},
+    "storage.reader": {"api", "management", "metrics", "testing"},
     "storage.store": {"api"},
     "strict_json": {"api", "management"},
     "tools.census": {"management"},

@@ -24,7 +24,7 @@ from fdbqueue.service import tuples
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.push import Entry
 from fdbqueue.service.queues import Queue
-from fdbqueue.service.storage.tables import JobKeys, TableKeys
+from fdbqueue.service.storage.tables import JobKeys
 from fdbqueue.service.transactions import run
 
 _NAME_BYTES = 16
@@ -192,7 +192,7 @@ def _mark(stored: bytes) -> Mark:
 
 
 def _keys(queue: Queue) -> JobKeys:
-    return JobKeys(TableKeys(queue.subspace.key()))
+    return JobKeys(queue.parts.store.tables)
 
 
 def _digest(name: str) -> bytes:

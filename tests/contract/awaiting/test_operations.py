@@ -168,7 +168,7 @@ def test_a_block_acknowledges_or_gives_up(fifo, in_loop):
 
 def test_iterating(floats, in_loop, monkeypatch):
     """All items in order, page by page, from either end; and the loop may be left."""
-    monkeypatch.setattr("fdbqueue.service.aio._ITERATED_ITEMS", 2)
+    monkeypatch.setattr("fdbqueue.service.aio.ITERATED_ITEMS", 2)
 
     async def work():
         await floats.apush_many([(number, number % 3) for number in range(7)])
