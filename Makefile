@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
+# A test file is one worker's: some of its tests share a server, or a browser.
+WORKERS ?= auto
 FUZZ_SECONDS ?= 300
 LOCALE ?= de
 export PORT
@@ -30,8 +32,8 @@ run: install ## Serve the demo project with its sample data on PORT.
 	$(BIN)/python manage.py demo
 	$(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
 
-test: install ## Run the tests.
-	$(BIN)/python -m pytest $(ARGS)
+test: install ## Run the tests, on WORKERS processes.
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile $(ARGS)
 
 soak: install ## Run the long tests of faults and concurrency.
 	$(BIN)/python -m pytest tests/soak $(ARGS)
