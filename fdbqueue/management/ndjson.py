@@ -22,8 +22,8 @@ from fdbqueue.management.exit_codes import error_text
 from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
 from fdbqueue.service import Queue, strict_json
+from fdbqueue.service.entries import Entry
 from fdbqueue.service.limits import MAX_VALUE_BYTES
-from fdbqueue.service.push import Entry
 from fdbqueue.service.tools.load import Mark
 
 #: A value takes at most three times its stored bytes, however it is escaped.
@@ -201,11 +201,11 @@ class Items:
         if self._form == "items":
             item = item_lines.item_of(value)
             item = dataclasses.replace(item, value=self._stored(item.value))
-            return self._queue.parts.writer.entry_moved(item, self._priority)
+            return self._queue.parts.writer.encoder.of_moved(item, self._priority)
         if self._form is None and item_lines.is_item(value):
             raise ItemFound(reason=_ITEM_FOUND)
         priority = self._priority if self._field is None else field(value, self._field)
-        return self._queue.parts.writer.entry(self._stored(value), priority)
+        return self._queue.parts.writer.encoder.entry(self._stored(value), priority)
 
     def _stored(self, value: Any) -> Any:
         return from_base64(value) if self._queue.codec.name == "bytes" else value

@@ -66,6 +66,11 @@ def remove(observer: Observer) -> None:
         _observers = tuple(one for one in _observers if one is not observer)
 
 
+def is_observed() -> bool:
+    """Tell whether there are any observers."""
+    return bool(_observers)
+
+
 def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
     """Call a function that does something to a queue, and tell the observers.
 

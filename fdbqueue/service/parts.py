@@ -11,9 +11,10 @@ from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.leases import Leases
-from fdbqueue.service.consume.poppers import PopperGroup, group
+from fdbqueue.service.consume.process_group import ProcessGroup, group
 from fdbqueue.service.consume.requeue import Requeuer
 from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.entries import Encoder
 from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.priorities import Priorities
@@ -37,7 +38,7 @@ class QueueParts:
         writer: Writes what is pushed.
         browser: Reads without changing anything.
         taker: Takes items in a transaction.
-        poppers: All its poppers in this process.
+        poppers: Its poppers, its writes and its watch in this process.
         consumer: Pops and leases, and waits for items.
         acks: Ends and extends leases.
         dead_letters: Buries items and redrives them.
@@ -50,7 +51,7 @@ class QueueParts:
     writer: Writer
     browser: Browser
     taker: Taker
-    poppers: PopperGroup
+    poppers: ProcessGroup
     consumer: Consumer
     acks: Acks
     dead_letters: DeadLetters
@@ -74,14 +75,21 @@ def assemble(
         priorities: Its type of priorities.
         options: Its options.
     """
-    runner = Runner(database, name)
     tables = TableKeys(keys.subspace.key())
     store = ItemStore(keys, tables, codec, name)
     responses = SavedResponses(store)
     leases = Leases(store, options.max_attempts)
     taker = Taker(store, responses, relaxed=options.relaxed, max_attempts=options.max_attempts)
     shared_by = (keys.subspace.key(), name, type(keys), options)
-    poppers = group(database, taker, options.handoff_timeout_seconds, shared_by)
+    poppers = group(
+        database,
+        taker,
+        options.handoff_timeout_seconds,
+        shared_by,
+        stamped=options.in_commit_order,
+    )
+    runner = Runner(database, store, poppers.writes)
+    encoder = Encoder(name, codec, priorities, keys.size_bytes, options.max_value_bytes)
     requeuer = Requeuer(database, store, leases)
     return QueueParts(
         runner=runner,
@@ -92,9 +100,8 @@ def assemble(
             runner,
             store,
             responses,
-            priorities,
+            encoder,
             in_commit_order=options.in_commit_order,
-            max_value_bytes=options.max_value_bytes,
         ),
         browser=Browser(store, taker, priorities),
         taker=taker,

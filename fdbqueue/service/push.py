@@ -1,33 +1,24 @@
 """Push items: one, several in one transaction, or any number split into transactions.
 
-How a push goes: :class:`Writer` checks and encodes the values (:meth:`Writer.prepare`); in a
-transaction it looks for the response that is saved under an idempotency key, reads where the
-queue ends (in the recipes' order alone, and by a snapshot read), and writes the items and what
-they change in the counts. Pushes never conflict with one another.
+How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encodes the values;
+:class:`Writer` submits them to the queue's writes (:mod:`fdbqueue.service.writes`), which share
+transactions with those of other threads, or, under an idempotency key, runs a transaction of its
+own that looks for the saved response first. Either way the transaction reads where the queue
+ends (in the recipes' order alone, and by a snapshot read), and writes the items and what they
+change in the counts. Pushes never conflict with one another.
 """
 
 from __future__ import annotations
 
 import datetime
 import functools
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import (
-    BatchTooLarge,
-    InvalidInput,
-    InvalidPriority,
-    InvalidValue,
-    KeyTooLarge,
-    OutcomeUnknown,
-    PushInterrupted,
-    ValueTooLarge,
-    message_of,
-)
+from fdbqueue.exceptions import InvalidInput, KeyTooLarge, OutcomeUnknown, PushInterrupted
 from fdbqueue.service import instrumentation
-from fdbqueue.service.clock import duration, now_us
+from fdbqueue.service.entries import Encoder, Entry
 from fdbqueue.service.idempotency import (
     Call,
     IdempotencyKey,
@@ -36,48 +27,19 @@ from fdbqueue.service.idempotency import (
     packed_places,
     unpacked_places,
 )
-from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds, moment
-from fdbqueue.service.limits import (
-    BATCH_BYTES,
-    MAX_KEY_BYTES,
-    MAX_RETURNED_BYTES,
-    MAX_SENT_BYTES,
-    MAX_VALUE_BYTES,
-    SENT_BY_SET,
-)
-from fdbqueue.service.priorities import Priorities
+from fdbqueue.service.items import Item, Push, moment
+from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import HIGHEST, CountChange, high_of
-from fdbqueue.service.storage.keys import Place, random_suffix
+from fdbqueue.service.storage.keys import Place
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run, run_stamped
-
-MAX_BATCH_ITEMS = 5_000
-#: A slow source's items are pushed once the first of them has waited this long.
-MAX_BATCH_SECONDS = 1.0
+from fdbqueue.service.writes import SharedTransaction, Write
 
 #: What the keys of the queue's tables have more than those of its items.
 _TABLE_BYTES = 16
-
-#: An item has up to four keys.
-_KEYS_SENT = 4 * SENT_BY_SET
-
-
-class Entry(NamedTuple):
-    """An item ready to be pushed.
-
-    ``random`` is drawn once for each call. ``until`` is when a delayed item comes to its
-    place, None for one that is ready at once.
-    """
-
-    value: bytes
-    priority: Priority | None
-    random: bytes
-    pushed_at: int
-    until: int | None = None
-
 
 #: Writes something in the transaction that pushes some entries, and returns what to do once
 #: that is committed.
@@ -101,45 +63,39 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def split(entries: Iterable[Entry], key_bytes: int) -> Iterator[list[Entry]]:
-    """Yield the entries in order, in lists for one transaction each.
+class _PushWrite(Write):
+    """The push of some items, which may share its transaction."""
 
-    Each is bounded by bytes, by number, and by how long its first entry has waited. Only
-    one list is held at a time, so a source of any length takes little memory.
+    __slots__ = ("_entries", "_placed", "_pushes", "_writer")
 
-    Args:
-        entries: The entries.
-        key_bytes: About how long their keys will be.
-    """
-    batch: list[Entry] = []
-    size = 0
-    begun_at = 0.0
-    for entry in entries:
-        entry_size = len(entry.value) + SENT_BY_SET * key_bytes
-        if batch and size + entry_size > BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-        if not batch:
-            begun_at = time.monotonic()
-        batch.append(entry)
-        size += entry_size
-        if len(batch) >= MAX_BATCH_ITEMS or time.monotonic() - begun_at > MAX_BATCH_SECONDS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    def __init__(
+        self, writer: Writer, pushes: Sequence[Push], entries: list[Entry], size_bytes: int
+    ) -> None:
+        super().__init__(size_bytes)
+        self._writer = writer
+        self._pushes = pushes
+        self._entries = entries
+        self._placed: list[Placed] = []
+
+    def begin_reads(self, shared: SharedTransaction) -> None:
+        self._writer.ask_tails(shared, self._entries)
+
+    def apply(self, shared: SharedTransaction) -> None:
+        self._placed = self._writer.apply(shared, self._entries)
+
+    def result_from(self, stamp: bytes) -> list[Item]:
+        return self._writer.items(self._pushes, self._entries, self._placed, stamp)
 
 
 class Writer:
-    """Check, encode and write the items of one queue.
+    """Write the items of one queue.
 
     Args:
         runner: Runs its operations.
         store: The queue's items.
         responses: The saved responses of calls with an idempotency key.
-        priorities: The queue's type of priorities.
+        encoder: Checks and encodes what is pushed.
         in_commit_order: Whether items are in the order of their commits, by versionstamps.
-        max_value_bytes: The longest encoded value.
     """
 
     def __init__(
@@ -147,10 +103,9 @@ class Writer:
         runner: Runner,
         store: ItemStore,
         responses: SavedResponses,
-        priorities: Priorities,
+        encoder: Encoder,
         *,
         in_commit_order: bool,
-        max_value_bytes: int,
     ) -> None:
         self._runner = runner
         self._store = store
@@ -159,88 +114,81 @@ class Writer:
         self._codec = store.codec
         self._queue = store.queue
         self._in_commit_order = in_commit_order
-        self.priorities = priorities
-        self.max_value_bytes = max_value_bytes
+        #: The longest place whose keys FoundationDB takes.
+        self._max_place_bytes = MAX_KEY_BYTES - _TABLE_BYTES - len(store.keys.key(b""))
+        self.encoder = encoder
 
     # Some items in one transaction
 
     def prepare(self, push: Push, once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode a value now, to be pushed later."""
-        entries = [self._entry_of(push)]
-        call = None if once is None else self._call(once, "push", [push], entries)
-        return functools.partial(self._push, [push], entries, call)
+        return self._prepared("push", [push], [self.encoder.of_push(push)], once)
 
     def prepare_batch(self, pushes: Sequence[Push], once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode values now, to be pushed later in one transaction."""
         pushes, entries = list(pushes), []
         for index, push in enumerate(pushes):
             try:
-                entries.append(self._entry_of(push))
+                entries.append(self.encoder.of_push(push))
             except InvalidInput as error:
                 raise type(error)(**error.context, index=index) from error
-        self.check_batch(entries)
+        self.encoder.check_batch(entries)
         if not entries and once is None:
             return lambda _: []
-        call = None if once is None else self._call(once, "push_batch", pushes, entries)
-        return functools.partial(self._push, pushes, entries, call)
+        return self._prepared("push_batch", pushes, entries, once)
 
-    def _push(
+    def _prepared(
         self,
+        verb: str,
         pushes: Sequence[Push],
         entries: list[Entry],
-        call: Call | None,
-        tr: Transaction | None,
+        once: IdempotencyKey | str | None,
+    ) -> Prepared:
+        if once is None:
+            size = self.encoder.sent_bytes(entries)
+            return lambda tr: self._runner.share(
+                "push", tr, _PushWrite(self, pushes, entries, size)
+            )
+        described = map(self.encoder.facts, pushes, entries)
+        call = self._responses.call(once, verb, *described)
+        assert call is not None
+        return functools.partial(self._push_once, pushes, entries, call)
+
+    def _push_once(
+        self, pushes: Sequence[Push], entries: list[Entry], call: Call, tr: Transaction | None
     ) -> list[Item]:
-        """Write entries in one transaction, and return their items."""
+        """Write entries in one transaction unless the call was made before; return the items."""
         if tr is not None:
-            return self._items(pushes, entries, self._put_once(tr, entries, call), b"")
-        push = functools.partial(self._push_alone, pushes, entries, call)
+            pushed, stamp = self._put_once(tr, entries, call), b""
+            return self.items(pushes, entries, pushed.placed, pushed.stamp or stamp)
+
+        def push() -> list[Item]:
+            pushed, stamp = run_stamped(
+                self._runner.database,
+                functools.partial(self._put_once, entries=entries, call=call),
+                wrote=_is_new,
+                stamped=self._in_commit_order,
+            )
+            return self.items(pushes, entries, pushed.placed, pushed.stamp or stamp)
+
         return instrumentation.observed("push", self._queue, push)
 
-    def _push_alone(
-        self, pushes: Sequence[Push], entries: list[Entry], call: Call | None
-    ) -> list[Item]:
-        database = self._runner.database
-        put = functools.partial(self._put_once, entries=entries, call=call)
-        if self._in_commit_order:
-            pushed, stamp = run_stamped(database, put, wrote=_is_new)
-        else:
-            pushed, stamp = run(database, put, wrote=_is_new), b""
-        return self._items(pushes, entries, pushed, stamp)
-
-    def _put_once(self, tr: Transaction, entries: list[Entry], call: Call | None) -> _Pushed:
+    def _put_once(self, tr: Transaction, entries: list[Entry], call: Call) -> _Pushed:
         """Write entries, unless the call was made before."""
-        if call is not None:
-            found = self._responses.recall(self._responses.ask(tr, call), call)
-            if found is not None:
-                return _Pushed(unpacked_places(found[0]), found[1])
+        found = self._responses.recall(self._responses.ask(tr, call), call)
+        if found is not None:
+            return _Pushed(unpacked_places(found[0]), found[1])
         placed = self.put(tr, entries)
-        if call is not None:
-            self._responses.save(tr, call, packed_places(placed), stamped=self._in_commit_order)
+        self._responses.save(tr, call, packed_places(placed), stamped=self._in_commit_order)
         return _Pushed(placed, None)
 
-    def _call(
-        self, once: IdempotencyKey | str, verb: str, pushes: Sequence[Push], entries: list[Entry]
-    ) -> Call | None:
-        """Return the call that pushes these; when it is made does not matter."""
-        described = (
-            (
-                self._codec.encode(push.value, 0, 0),
-                entry.priority,
-                None if push.delay is None else float(push.delay),
-                push.not_before and microseconds(push.not_before),
-            )
-            for push, entry in zip(pushes, entries, strict=True)
-        )
-        return self._responses.call(once, verb, *described)
-
-    def _items(
-        self, pushes: Sequence[Push], entries: list[Entry], pushed: _Pushed, stamp: bytes
+    def items(
+        self, pushes: Sequence[Push], entries: list[Entry], places: list[Placed], stamp: bytes
     ) -> list[Item]:
-        stamp = pushed.stamp or stamp
+        """Return the items that were pushed, given the commit's versionstamp."""
         return [
             self._item(push, entry, placed, stamp)
-            for push, entry, placed in zip(pushes, entries, pushed.placed, strict=True)
+            for push, entry, placed in zip(pushes, entries, places, strict=True)
         ]
 
     def _item(self, push: Push, entry: Entry, placed: Placed, stamp: bytes) -> Item:
@@ -256,90 +204,6 @@ class Writer:
             until=None if until is None else moment(until),
         )
 
-    # Entries
-
-    def entry(self, value: Any, priority: Any = None) -> Entry:
-        """Return an item for :meth:`put_all`, ready at once.
-
-        Raises:
-            InvalidInput: The queue does not take it.
-        """
-        return self._entry(value, self._given(priority), None)
-
-    def _given(self, priority: Any) -> Priority | None:
-        """Return a priority that has to be given, where the queue has priorities.
-
-        Raises:
-            InvalidPriority: It is missing, or does not fit.
-        """
-        if priority is None and self.priorities.name is not None:
-            raise InvalidPriority(queue=self._queue, priority=None, reason="it is not a number")
-        return self.priorities.bound(priority)
-
-    def _entry_of(self, push: Push) -> Entry:
-        until = self.until(push.delay, push.not_before)
-        return self._entry(push.value, self.priorities.of_push(push.priority), until)
-
-    def _entry(self, value: Any, priority: Priority | None, until: int | None) -> Entry:
-        pushed_at = now_us()
-        data = self._encoded(value, pushed_at, 0)
-        return Entry(data, priority, random_suffix(), pushed_at, until)
-
-    def entry_moved(self, item: Item, priority: Any) -> Entry:
-        """Return what to write for an item of another queue, with its time and its attempts.
-
-        Args:
-            item: The item.
-            priority: Its priority in this queue; None for its own.
-
-        Raises:
-            InvalidInput: The queue cannot hold its value or its priority; it names the item.
-        """
-        pushed_at = now_us() if item.pushed_at is None else microseconds(item.pushed_at)
-        try:
-            level = None
-            if self.priorities.name is not None:
-                level = self._given(item.priority if priority is None else priority)
-            data = self._encoded(item.value, pushed_at, item.attempts)
-        except InvalidInput as error:
-            raise type(error)(**{**error.context, "id": item.id}) from error
-        return Entry(data, level, random_suffix(), pushed_at)
-
-    def _encoded(self, value: Any, pushed_at: int, attempts: int) -> bytes:
-        try:
-            data = self._codec.encode(value, pushed_at, attempts)
-        except (ValueError, TypeError) as error:
-            raise InvalidValue(
-                queue=self._queue, codec=self._codec.name, reason=message_of(error)
-            ) from error
-        if len(data) > self.max_value_bytes:
-            raise ValueTooLarge(
-                queue=self._queue, size_bytes=len(data), limit_bytes=self.max_value_bytes
-            )
-        return data
-
-    def until(self, delay: float | None, not_before: datetime.datetime | None) -> int | None:
-        """Return when a pushed item becomes ready, None for at once.
-
-        Raises:
-            InvalidInput: Both are given, or one is out of its range.
-        """
-        if delay is not None and not_before is not None:
-            raise InvalidInput(queue=self._queue, reason="either delay or not_before")
-        if delay is not None:
-            hidden = duration(self._queue, "delay", delay)
-            return now_us() + hidden if hidden else None
-        if not_before is None:
-            return None
-        if not isinstance(not_before, datetime.datetime) or not_before.tzinfo is None:
-            raise InvalidInput(
-                queue=self._queue, not_before=not_before, allowed="a datetime with its time zone"
-            )
-        until, now = microseconds(not_before), now_us()
-        if until > LAST_MOMENT:
-            raise InvalidInput(queue=self._queue, not_before=not_before, allowed="up to year 9999")
-        return until if until > now else None
-
     # Any number of items
 
     def push_many(
@@ -350,60 +214,10 @@ class Writer:
         tr: Transaction | None,
     ) -> int:
         """Write values, or pairs of a value and a priority, and return how many."""
-        until = self.until(delay, not_before)
-        if self.priorities.name is None:
-            entries = (self._entry(value, None, until) for value in items)
-        else:
-            entries = (self._pair(pair, until) for pair in items)
+        entries = self.encoder.of_many(items, delay, not_before)
         if tr is not None:
             return len(self.put(tr, list(entries)))
         return self.put_all(entries)
-
-    def _pair(self, pair: tuple[Any, Any], until: int | None) -> Entry:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise InvalidInput(queue=self._queue, reason="(value, priority) pairs are needed")
-        value, priority = pair
-        return self._entry(value, self._given(priority), until)
-
-    def check_batch(self, entries: list[Entry]) -> None:
-        """Refuse more than one transaction takes.
-
-        Raises:
-            BatchTooLarge: They are too large together.
-        """
-        size = sum([len(entry.value) for entry in entries])
-        sent = size + len(entries) * _KEYS_SENT * self._keys.size_bytes
-        if size > MAX_RETURNED_BYTES or sent > MAX_SENT_BYTES:
-            raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
-
-    def put(self, tr: Transaction, entries: list[Entry]) -> list[Placed]:
-        """Write entries behind what is there, and return their places.
-
-        In the recipes' order the tail is read once for each priority, by a snapshot read;
-        in commit order nothing is read. Pushes never conflict.
-
-        Raises:
-            KeyTooLarge: The subspace's prefix leaves no room for a key.
-            CorruptItem: What is at the tail is no item.
-            InvalidInput: What is at the tail was pushed in commit order, and this is not.
-        """
-        following = {} if self._in_commit_order else self._following(tr, entries)
-        count_change = self._store.count_change()
-        placed = []
-        for entry in entries:
-            chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
-            if self._in_commit_order:
-                place = self._keys.place_in_commit_order(entry.priority, chunks)
-            else:
-                index = following[entry.priority]
-                following[entry.priority] = index + 1
-                place = self._keys.place(entry.priority, index, entry.random, chunks)
-            self._check_key(place)
-            self._write(tr, count_change, entry, place)
-            placed.append(Placed(place, entry.pushed_at, entry.until))
-        count_change.pushes += len(entries)
-        count_change.write(tr)
-        return placed
 
     def put_all(self, entries: Iterable[Entry], beside: Beside | None = None) -> int:
         """Write any number of entries in as many transactions as that takes.
@@ -421,7 +235,7 @@ class Writer:
         pushed = 0
         begun: list[Entry] = []
         try:
-            for batch in split(entries, self._keys.size_bytes):
+            for batch in self.encoder.split(entries):
                 begun = batch
                 put = functools.partial(self._put_batch, batch, beside)
                 pushed += instrumentation.observed("push_many", self._queue, put)
@@ -450,6 +264,84 @@ class Writer:
         self.put(tr, entries)
         return committed
 
+    # In a transaction
+
+    def put(self, tr: Transaction, entries: list[Entry]) -> list[Placed]:
+        """Write entries behind what is there, and return their places.
+
+        Raises:
+            KeyTooLarge: The subspace's prefix leaves no room for a key.
+            CorruptItem: What is at the tail is no item.
+            InvalidInput: What is at the tail was pushed in commit order, and this is not.
+        """
+        shared = SharedTransaction(tr, self._store)
+        self.ask_tails(shared, entries)
+        placed = self.apply(shared, entries)
+        shared.count_change.write(tr)
+        return placed
+
+    def ask_tails(self, shared: SharedTransaction, entries: list[Entry]) -> None:
+        """Ask where the queue ends for each priority, in the recipes' order.
+
+        By snapshot reads, so that pushes never conflict; in commit order nothing is read.
+        """
+        if self._in_commit_order:
+            return
+        snapshot = shared.tr.snapshot
+        high = None
+        for entry in entries:
+            priority = entry.priority
+            if priority not in shared.tails:
+                if high is None:
+                    high = snapshot[self._store.tables.high]
+                begin, stop = self._keys.level(priority)
+                tail = snapshot.get_range(begin, stop, limit=1, reverse=True)
+                shared.tails[priority] = high, tail
+
+    def apply(self, shared: SharedTransaction, entries: list[Entry]) -> list[Placed]:
+        """Write entries behind what is there, and return their places; as :meth:`put` says."""
+        places = [self._place(shared, entry) for entry in entries]
+        for entry, place in zip(entries, places, strict=True):
+            self._write(shared.tr, shared.count_change, entry, place)
+        shared.count_change.pushes += len(entries)
+        return [
+            Placed(place, entry.pushed_at, entry.until)
+            for entry, place in zip(entries, places, strict=True)
+        ]
+
+    def _place(self, shared: SharedTransaction, entry: Entry) -> Place:
+        chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
+        if self._in_commit_order:
+            place = self._keys.place_in_commit_order(entry.priority, chunks)
+        else:
+            index = shared.following.get(entry.priority)
+            if index is None:
+                index = self._behind(*shared.tails[entry.priority])
+            shared.following[entry.priority] = index + 1
+            place = self._keys.place(entry.priority, index, entry.random, chunks)
+        if len(place.data) > self._max_place_bytes:
+            size = len(self._keys.key(place.data)) + _TABLE_BYTES
+            raise KeyTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_KEY_BYTES)
+        return place
+
+    def _behind(self, high: Any, tail: Iterable[Any]) -> int:
+        """Return the next index above all that are ready or hidden."""
+        above = high_of(high) + 1
+        if above > HIGHEST:
+            raise self._refusal()
+        for row in tail:
+            sequence = self._store.reader.sequence(self._keys.place_of(row.key))
+            if not isinstance(sequence, int):
+                raise self._refusal()
+            return max(above, sequence + 1)
+        return max(above, self._keys.first_index)
+
+    def _refusal(self) -> InvalidInput:
+        return InvalidInput(
+            queue=self._queue,
+            reason="it has held items in commit order: push with order='commit', or clear it",
+        )
+
     def _write(
         self, tr: Transaction, count_change: CountChange, entry: Entry, place: Place
     ) -> None:
@@ -462,34 +354,3 @@ class Writer:
             row = Row(place.data, value)
             hidden = Hidden(State.DELAYED, row, entry.until, 0, pushed_at)
             self._store.hide(tr, count_change, hidden, place=place)
-
-    def _following(self, tr: Transaction, entries: list[Entry]) -> dict[Any, int]:
-        """Return the next index of each priority, above all that are ready or hidden."""
-        tails = {}
-        high = tr.snapshot[self._store.tables.high]
-        for priority in {entry.priority: None for entry in entries}:
-            begin, stop = self._keys.level(priority)
-            tails[priority] = tr.snapshot.get_range(begin, stop, limit=1, reverse=True)
-        above = high_of(high) + 1
-        if above > HIGHEST:
-            raise self._refusal()
-        return {priority: max(above, self._behind(tail)) for priority, tail in tails.items()}
-
-    def _behind(self, tail: Iterable[Any]) -> int:
-        for row in tail:
-            sequence = self._store.reader.sequence(self._keys.place_of(row.key))
-            if not isinstance(sequence, int):
-                raise self._refusal()
-            return sequence + 1
-        return self._keys.first_index
-
-    def _refusal(self) -> InvalidInput:
-        return InvalidInput(
-            queue=self._queue,
-            reason="it has held items in commit order: push with order='commit', or clear it",
-        )
-
-    def _check_key(self, place: Place) -> None:
-        size = len(self._keys.key(place.data)) + _TABLE_BYTES
-        if size > MAX_KEY_BYTES:
-            raise KeyTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_KEY_BYTES)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service import instrumentation
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import run
+from fdbqueue.service.writes import SharedWrites, Write, write_in
 
 T = TypeVar("T")
 
@@ -17,12 +19,15 @@ class Runner:
 
     Args:
         database: Anything with ``create_transaction()``.
-        queue: The queue's name, for observers and errors.
+        store: The queue's items.
+        writes: The writes of this process to the queue, which share transactions.
     """
 
-    def __init__(self, database: Database, queue: str) -> None:
+    def __init__(self, database: Database, store: ItemStore, writes: SharedWrites) -> None:
         self.database = database
-        self.queue = queue
+        self.queue = store.queue
+        self._store = store
+        self._writes = writes
 
     def read(self, tr: Transaction | None, function: Callable[[Transaction], T]) -> T:
         """Call a function that only reads."""
@@ -51,3 +56,18 @@ class Runner:
         return instrumentation.observed(
             verb, self.queue, lambda: run(self.database, function, wrote=wrote)
         )
+
+    def share(self, verb: str, tr: Transaction | None, write: Write) -> Any:
+        """Do a write in a transaction that other threads may share, where ``tr`` is None."""
+        if tr is not None:
+            return write_in(tr, self._store, write)
+        if not instrumentation.is_observed():
+            return self._writes.submit(write, self.database)
+        return instrumentation.observed(
+            verb, self.queue, lambda: self._writes.submit(write, self.database)
+        )
+
+
+def patient(database: Database) -> Any:
+    """Return the database that a database with a time limit is over, or the database itself."""
+    return getattr(database, "patient", database)

@@ -127,10 +127,17 @@ def run(
 
 
 def run_stamped(
-    database: Database, function: Callable[[Transaction], T], *, wrote: Callable[[T], bool]
+    database: Database,
+    function: Callable[[Transaction], T],
+    *,
+    wrote: Callable[[T], bool],
+    stamped: bool = True,
 ) -> tuple[T, bytes]:
-    """Do as :func:`run` does, and return the versionstamp too, empty where it wrote nothing."""
-    return _Call(database, function, wrote, True, stamped=True).run()
+    """Do as :func:`run` does, and return the versionstamp too, empty where it wrote nothing.
+
+    It is empty, too, where ``stamped`` is false.
+    """
+    return _Call(database, function, wrote, True, stamped=stamped).run()
 
 
 def _nothing(_: object) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -26,8 +24,7 @@ class Alarm(Exception):
     """What the signal handler raises: an ordinary exception, as a job's timeout is."""
 
 
-@contextlib.contextmanager
-def alarms(dice: random.Random, longest_seconds: float) -> Iterator[None]:
+def start_alarms(dice: random.Random, longest_seconds: float) -> None:
     """Raise an alarm in the main thread again and again, at random moments."""
 
     def ring(_: int, __: FrameType | None) -> None:
@@ -35,14 +32,7 @@ def alarms(dice: random.Random, longest_seconds: float) -> Iterator[None]:
         raise Alarm
 
     signal.signal(signal.SIGALRM, ring)
-    while True:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, longest_seconds)
-            yield
-            break
-        finally:
-            signal.signal(signal.SIGALRM, signal.SIG_IGN)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_REAL, longest_seconds)
 
 
 class Storm:
@@ -66,12 +56,16 @@ class Storm:
         for other in others:
             other.start()
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            try:
-                with alarms(self._dice, longest_seconds):
-                    while time.monotonic() < end:
-                        self._take_interrupted()
-            except Alarm:  # between two calls
+        is_over = False
+        while not is_over:
+            try:  # an alarm may come between two calls, and while alarms are being ended
+                start_alarms(self._dice, longest_seconds)
+                while time.monotonic() < end:
+                    self._take_interrupted()
+                signal.signal(signal.SIGALRM, signal.SIG_IGN)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                is_over = True
+            except Alarm:
                 continue
         stop.set()
         for other in others:

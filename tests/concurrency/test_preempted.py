@@ -95,7 +95,7 @@ def test_threads_that_only_pop(database, subspace, rate):
 
 def test_a_helper_that_ends_and_is_started_again(database, subspace, monkeypatch):
     """No thread waits for a helper that has just gone."""
-    monkeypatch.setattr("fdbqueue.service.consume.combiner._IDLE_SECONDS", 0.0005)
+    monkeypatch.setattr("fdbqueue.service.combiner._IDLE_SECONDS", 0.0005)
     kind = CHOSEN[0]
     queue = kind.open(database, subspace)
     queue.push_many(kind.pairs([kind.value(str(n)) for n in range(600)], [None] * 600))

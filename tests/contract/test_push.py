@@ -26,8 +26,24 @@ class Counting:
         return CountingTransaction(self, self.database.create_transaction())
 
 
+class CountingReads:
+    """Passes snapshot reads on, counting them."""
+
+    def __init__(self, counting, snapshot):
+        self._counting = counting
+        self._snapshot = snapshot
+
+    def __getitem__(self, key):
+        self._counting.tails += 1
+        return self._snapshot[key]
+
+    def get_range(self, *args, **kwargs):
+        self._counting.tails += 1
+        return self._snapshot.get_range(*args, **kwargs)
+
+
 class CountingTransaction:
-    """Passes everything on, counting snapshot range reads and commits."""
+    """Passes everything on, counting snapshot reads and commits."""
 
     def __init__(self, counting, transaction):
         self._counting = counting
@@ -41,8 +57,7 @@ class CountingTransaction:
 
     @property
     def snapshot(self):
-        self._counting.tails += 1
-        return self._transaction.snapshot
+        return CountingReads(self._counting, self._transaction.snapshot)
 
     def commit(self):
         self._counting.commits += 1

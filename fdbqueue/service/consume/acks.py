@@ -1,4 +1,9 @@
-"""Acknowledge, give up and extend leases: one or many, under an idempotency key or without."""
+"""Acknowledge, give up and extend leases: one or many, under an idempotency key or without.
+
+One lease is changed by a write that may share its transaction with others
+(:mod:`fdbqueue.service.writes`). Many are changed in a transaction of their own, and so is
+what has an idempotency key.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,74 @@ import fdb.tuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
-from fdbqueue.service.consume.leases import Leases, reason_of, token_of
+from fdbqueue.service.consume.leases import Leases, Token, reason_of, token_of
 from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, is_replayed
 from fdbqueue.service.items import Held, Item
-from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES
+from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import Loaded
-from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
+from fdbqueue.service.writes import SharedTransaction, Write, write_in
 
-#: A nack and an extend write the stored values anew, one after the other.
+#: A nack and an extend write the stored values anew, some at a time.
 _MAX_REWRITTEN = 1_000
+_ASKED_AT_ONCE = 25
+
+#: Changes a lease that is held, in a transaction, and returns what it has become.
+Change = Callable[[Transaction, CountChange, Hidden], "Hidden | None"]
+
+
+class _AckWrite(Write):
+    """The ack of one lease."""
+
+    __slots__ = ("_asked", "_leases", "_token")
+
+    def __init__(self, leases: Leases, token: Token) -> None:
+        super().__init__(leases.ack_bytes, token.place)
+        self._leases = leases
+        self._token = token
+        self._asked: Any = None
+
+    def begin_reads(self, shared: SharedTransaction) -> None:
+        self._asked = self._leases.ask_facts(shared.tr, self._token)
+
+    def apply(self, shared: SharedTransaction) -> None:
+        held = self._leases.held(self._token, self._asked)
+        self._leases.end(shared.tr, shared.count_change, held)
+
+    def result_from(self, _: bytes) -> None:
+        """Return nothing."""
+
+
+class _ChangeWrite(Write):
+    """The nack or the extend of one lease: its item is read, and written anew.
+
+    Its result is the lease's item, where it is still leased.
+    """
+
+    __slots__ = ("_asked", "_change", "_item", "_leases", "_token")
+
+    def __init__(self, leases: Leases, token: Token, change: Change) -> None:
+        super().__init__(MAX_VALUE_BYTES + leases.ack_bytes, token.place)
+        self._leases = leases
+        self._token = token
+        self._change = change
+        self._asked: Any = None
+        self._item: Item | None = None
+
+    def begin_reads(self, shared: SharedTransaction) -> None:
+        self._asked = self._leases.ask(shared.tr, self._token)
+
+    def apply(self, shared: SharedTransaction) -> None:
+        held = self._leases.held(self._token, self._asked)
+        changed = self._change(shared.tr, shared.count_change, held)
+        if changed is not None:
+            self._item = self._leases.shown(shared.tr, self._token, changed)
+
+    def result_from(self, _: bytes) -> Item | None:
+        return self._item
 
 
 class Acks:
@@ -49,14 +111,9 @@ class Acks:
         self, lease: Item | str, once: IdempotencyKey | str | None, tr: Transaction | None
     ) -> None:
         """Remove a leased item for good."""
-        token = token_of(lease)
-        call = None if once is None else self._call(once, "ack", [token])
-
-        def ack(transaction: Transaction) -> bytes:
-            self._leases.ack_one(transaction, token)
-            return b""
-
-        self._write_once("ack", call, tr, ack)
+        text = token_of(lease)
+        call = None if once is None else self._call(once, "ack", [text])
+        self._end_one("ack", call, tr, _AckWrite(self._leases, self._leases.parse(text)))
 
     def ack_many(
         self,
@@ -78,16 +135,14 @@ class Acks:
         tr: Transaction | None,
     ) -> None:
         """Give a leased item up."""
-        token, reason = token_of(lease), reason_of(self._queue, reason)
+        text, reason = token_of(lease), reason_of(self._queue, reason)
+        delay_us = self._delay(delay)
         call = None
         if once is not None:
-            call = self._call(once, "nack", [token], self._delay(delay), _packable(reason))
-
-        def nack(transaction: Transaction) -> bytes:
-            self._leases.nack(transaction, token, delay, reason)
-            return b""
-
-        self._write_once("nack", call, tr, nack)
+            call = self._call(once, "nack", [text], delay_us, _packable(reason))
+        change = self._giving_up(delay_us, reason)
+        token = self._leases.parse(text)
+        self._end_one("nack", call, tr, _ChangeWrite(self._leases, token, change))
 
     def nack_many(
         self,
@@ -99,13 +154,17 @@ class Acks:
     ) -> Held:
         """Give leased items up, in one transaction."""
         tokens, reason = _tokens_of(leases), reason_of(self._queue, reason)
-        arguments = self._delay(delay), _packable(reason)
-
-        def nack(transaction: Transaction, token: str) -> None:
-            self._leases.nack(transaction, token, delay, reason)
-
-        each = functools.partial(self._each_held, tokens=tokens, change=nack)
+        delay_us = self._delay(delay)
+        arguments = delay_us, _packable(reason)
+        change = self._giving_up(delay_us, reason)
+        each = functools.partial(self._change_held, tokens=tokens, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
+
+    def _giving_up(self, delay_us: int | None, reason: str) -> Change:
+        def give_up(tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+            self._leases.give_up(tr, count_change, held, delay_us or 0, reason)
+
+        return give_up
 
     # Extending leases
 
@@ -117,20 +176,24 @@ class Acks:
         tr: Transaction | None,
     ) -> Item:
         """Extend a lease to end the given number of seconds from now."""
-        token = token_of(lease)
+        text = token_of(lease)
         lasting = duration(self._queue, "seconds", seconds)
-        call = None if once is None else self._call(once, "extend", [token], lasting)
+        token = self._leases.parse(text)
+        change = functools.partial(self._leases.extend, lasting_us=lasting)
+        write = _ChangeWrite(self._leases, token, change)
+        call = None if once is None else self._call(once, "extend", [text], lasting)
+        if call is None:
+            extended: Item = self._runner.share("extend", tr, write)
+            return extended
+        made = call
 
         def extend(transaction: Transaction) -> Item:
-            if call is not None:
-                asked = self._responses.ask(transaction, call)
-                for item in self._responses.recalled_items(asked, call) or ():
-                    return item
-            item = self._leases.extend(transaction, token, seconds)
-            if call is not None:
-                self._responses.save_items(
-                    transaction, call, self._loaded(transaction, item), [item]
-                )
+            asked = self._responses.ask(transaction, made)
+            for item in self._responses.recalled_items(asked, made) or ():
+                return item
+            item = write_in(transaction, self._store, write)
+            loaded = self._loaded(transaction, item)
+            self._responses.save_items(transaction, made, loaded, [item])
             return item
 
         return self._runner.write("extend", tr, extend, wrote=lambda _: not is_replayed(call))
@@ -144,11 +207,8 @@ class Acks:
     ) -> Held:
         """Extend leases to end the given number of seconds from now, in one transaction."""
         tokens, lasting = _tokens_of(leases), duration(self._queue, "seconds", seconds)
-
-        def extend(transaction: Transaction, token: str) -> None:
-            self._leases.extend(transaction, token, seconds)
-
-        each = functools.partial(self._each_held, tokens=tokens, change=extend)
+        change = functools.partial(self._leases.extend, lasting_us=lasting)
+        each = functools.partial(self._change_held, tokens=tokens, change=change)
         return self._end_many("extend", tokens, once, (lasting,), each, tr, limit=_MAX_REWRITTEN)
 
     # What they share
@@ -163,27 +223,36 @@ class Acks:
         """Return the call of a verb with these leases."""
         return self._responses.call(once, verb, tuple(map(_packable, tokens)), *arguments)
 
+    def _end_one(self, verb: str, call: Call | None, tr: Transaction | None, write: Write) -> None:
+        """Do a write, unless its call was made before."""
+        if call is None:
+            self._runner.share(verb, tr, write)
+            return
+
+        def end(transaction: Transaction) -> bytes:
+            write_in(transaction, self._store, write)
+            return b""
+
+        self._write_once(verb, call, tr, end)
+
     def _write_once(
         self,
         verb: str,
-        call: Call | None,
+        call: Call,
         tr: Transaction | None,
         function: Callable[[Transaction], bytes],
     ) -> bytes:
         """Run what writes, unless the call was made before; return its response."""
-        if call is None:
-            return self._runner.write(verb, tr, function)
-        made = call
 
         def answer(transaction: Transaction) -> bytes:
-            found = self._responses.recall(self._responses.ask(transaction, made), made)
+            found = self._responses.recall(self._responses.ask(transaction, call), call)
             if found is not None:
                 return found[0]
             payload = function(transaction)
-            self._responses.save(transaction, made, payload)
+            self._responses.save(transaction, call, payload)
             return payload
 
-        return self._runner.write(verb, tr, answer, wrote=lambda _: not made.replayed)
+        return self._runner.write(verb, tr, answer, wrote=lambda _: not call.replayed)
 
     def _end_many(
         self,
@@ -202,29 +271,45 @@ class Acks:
         call = None if once is None else self._call(once, f"{verb}_many", tokens, *arguments)
         if not tokens and call is None:
             return Held(0)
-        payload = self._write_once(
-            verb, call, tr, lambda transaction: fdb.tuple.pack(tuple(end(transaction)))
-        )
+
+        def end_all(transaction: Transaction) -> bytes:
+            return fdb.tuple.pack(tuple(end(transaction)))
+
+        if call is None:
+            payload = self._runner.write(verb, tr, end_all)
+        else:
+            payload = self._write_once(verb, call, tr, end_all)
         lost = fdb.tuple.unpack(payload)
         return Held(len(tokens) - len(lost), lost)
 
-    def _each_held(
-        self, tr: Transaction, tokens: Sequence[str], change: Callable[[Transaction, str], None]
-    ) -> list[str]:
-        """Change one lease after the other, and return the tokens of those not held any more.
+    def _change_held(self, tr: Transaction, tokens: Sequence[str], change: Change) -> list[str]:
+        """Change the leases that are held, and return the tokens of the others.
+
+        Some are asked for at once. A lease is changed once, however its token is spelled.
 
         Raises:
             BatchTooLarge: The transaction can take no more.
         """
         lost = []
-        for token in tokens:
-            try:
-                change(tr, token)
-            except LeaseLost:
-                lost.append(token)
+        places: set[bytes] = set()
+        count_change = self._store.count_change()
+        parsed = [self._leases.parse(token) for token in tokens]
+        for start in range(0, len(parsed), _ASKED_AT_ONCE):
+            some = parsed[start : start + _ASKED_AT_ONCE]
+            asked = [self._leases.ask(tr, token) for token in some]
+            for token, found in zip(some, asked, strict=True):
+                try:
+                    held = self._leases.held(token, found)
+                except LeaseLost:
+                    lost.append(token.text)
+                    continue
+                if token.place not in places:
+                    places.add(token.place)
+                    change(tr, count_change, held)
             size = tr.get_approximate_size().wait()
             if size > MAX_SENT_BYTES:
                 raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_SENT_BYTES)
+        count_change.write(tr)
         return lost
 
     def _loaded(self, tr: Transaction, item: Item) -> list[Loaded]:

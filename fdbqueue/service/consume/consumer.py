@@ -10,7 +10,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume.leases import Leases
-from fdbqueue.service.consume.poppers import PopperGroup
+from fdbqueue.service.consume.process_group import ProcessGroup
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import Requeuer, pop, pop_for_a_task
 from fdbqueue.service.consume.round import take
@@ -42,7 +42,7 @@ class Consumer:
         runner: Runner,
         taker: Taker,
         leases: Leases,
-        poppers: PopperGroup,
+        poppers: ProcessGroup,
         requeuer: Requeuer,
     ) -> None:
         self._runner = runner

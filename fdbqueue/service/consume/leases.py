@@ -11,7 +11,7 @@ import base64
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, LeaseLost
@@ -28,6 +28,14 @@ _MARK_BYTES = 8
 #: An ack clears three keys, and reads one.
 _ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
 _MAX_REASON = 1_000
+
+
+class Token(NamedTuple):
+    """What names a lease: the item's place, the lease's secret; and both as text."""
+
+    place: bytes
+    mark: bytes
+    text: str
 
 
 class Leases:
@@ -87,64 +95,96 @@ class Leases:
             BatchTooLarge: They are more than one transaction can remove.
         """
         lost = []
+        ended: set[bytes] = set()  # once, however a token is spelled
         count_change = self._store.count_change()
-        parsed = [self._parse(token) for token in tokens]
-        most = max(1, MAX_SENT_BYTES // (_ACK_KEYS_SENT * self._store.keys.size_bytes))
+        parsed = [self.parse(token) for token in tokens]
+        most = max(1, MAX_SENT_BYTES // self.ack_bytes)
         if len(parsed) > most:
             raise BatchTooLarge(queue=self._store.queue, leases=len(parsed), most=most)
-        found = self._store.facts(tr, State.LEASED, [place for place, _ in parsed])
-        for token, (_, mark), hidden in zip(tokens, parsed, found, strict=True):
-            if hidden is None or hidden.mark != mark:
-                lost.append(token)
-                continue
-            self._store.delete(tr, count_change, hidden)
-            count_change.pops += 1
+        found = self._store.facts(tr, State.LEASED, [token.place for token in parsed])
+        for token, hidden in zip(parsed, found, strict=True):
+            if hidden is None or hidden.mark != token.mark:
+                lost.append(token.text)
+            elif token.place not in ended:
+                ended.add(token.place)
+                self.end(tr, count_change, hidden)
         count_change.write(tr)
         return lost
 
-    def ack_one(self, tr: Transaction, token: str) -> None:
-        """Remove a leased item for good.
+    @property
+    def ack_bytes(self) -> int:
+        """About how much one ack sends."""
+        return _ACK_KEYS_SENT * self._store.keys.size_bytes
+
+    # One lease; what changes it takes what held() returned
+
+    def ask_facts(self, tr: Transaction, token: Token) -> Any:
+        """Ask for a lease without its item's value, without waiting for it."""
+        return self._store.ask_facts(tr, State.LEASED, token.place)
+
+    def ask(self, tr: Transaction, token: Token) -> Any:
+        """Ask for a lease and its item, without waiting for it."""
+        return self._store.ask(tr, State.LEASED, token.place)
+
+    def held(self, token: Token, asked: Any) -> Hidden:
+        """Return the lease that was asked for.
 
         Raises:
             LeaseLost: It is not held any more.
         """
-        if self.ack(tr, [token]):
-            raise LeaseLost(queue=self._store.queue, lease=token)
+        hidden = self._store.parse(State.LEASED, token.place, asked)
+        if hidden is None or hidden.mark != token.mark:
+            raise LeaseLost(queue=self._store.queue, lease=token.text)
+        return hidden
 
-    def nack(self, tr: Transaction, token: str, delay_seconds: float | None, reason: str) -> None:
-        """Give a leased item up: it goes back to its place, at once or after a delay.
+    def end(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+        """Remove a leased item for good."""
+        self._store.delete(tr, count_change, held)
+        count_change.pops += 1
 
-        Raises:
-            LeaseLost: It is not held any more.
-        """
-        delay = 0 if delay_seconds is None else duration(self._store.queue, "delay", delay_seconds)
-        hidden = self._held(tr, token)
-        count_change = self._store.count_change()
-        attempts = hidden.attempts + 1
-        if delay and not expiry.dies(hidden, attempts, self._max_attempts):
-            self._store.reveal(tr, count_change, hidden)
-            delayed = hidden._replace(
+    def give_up(
+        self, tr: Transaction, count_change: CountChange, held: Hidden, delay_us: int, reason: str
+    ) -> None:
+        """Put a leased item back to its place, at once or after a delay, as tried once more."""
+        attempts = held.attempts + 1
+        if delay_us and not expiry.dies(held, attempts, self._max_attempts):
+            self._store.reveal(tr, count_change, held)
+            delayed = held._replace(
                 state=State.DELAYED,
-                row=self._store.with_attempts(hidden.row, attempts) or hidden.row,
-                until=now_us() + delay,
+                row=self._store.with_attempts(held.row, attempts) or held.row,
+                until=now_us() + delay_us,
                 attempts=attempts,
                 mark=b"",
             )
             self._store.hide(tr, count_change, delayed)
-        else:
-            row = expiry.release(
-                self._store, tr, count_change, hidden, attempts, self._max_attempts, reason
-            )
-            if row is not None:
-                tr[self._store.keys.key(row.place)] = row.value
-        count_change.write(tr)
+            return
+        row = expiry.release(
+            self._store, tr, count_change, held, attempts, self._max_attempts, reason
+        )
+        if row is not None:
+            tr[self._store.keys.key(row.place)] = row.value
+
+    def extend(
+        self, tr: Transaction, count_change: CountChange, held: Hidden, lasting_us: int
+    ) -> Hidden:
+        """Let a lease end that many microseconds from now, and return it."""
+        self._store.reveal(tr, count_change, held)
+        extended = held._replace(until=now_us() + lasting_us)
+        self._store.hide(tr, count_change, extended)
+        count_change.delays += 1  # those who wait may have to look sooner
+        return extended
+
+    def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
+        """Return the item of a lease."""
+        (item,) = self._store.shown(tr, [held])
+        return replace(item, lease=token.text, until=moment(held.until))
 
     def requeue(self, tr: Transaction, tokens: Sequence[str]) -> None:
         """Put leased items back to their places as they were, those that are still held."""
         count_change = self._store.count_change()
-        parsed = [self._parse(token) for token in tokens]
-        asked = [self._store.ask(tr, State.LEASED, place) for place, _ in parsed]
-        for (place, mark), rows in zip(parsed, asked, strict=True):
+        parsed = [self.parse(token) for token in tokens]
+        asked = [self.ask(tr, token) for token in parsed]
+        for (place, mark, _), rows in zip(parsed, asked, strict=True):
             hidden = self._store.parse(State.LEASED, place, rows)
             if hidden is None or hidden.mark != mark:
                 continue
@@ -152,23 +192,6 @@ class Leases:
             row = self._store.returned(tr, hidden, hidden.attempts)
             self._store.make_ready(tr, count_change, hidden, row)
         count_change.write(tr)
-
-    def extend(self, tr: Transaction, token: str, seconds: float) -> Item:
-        """Let a lease run for so many seconds from now, and return its item.
-
-        Raises:
-            LeaseLost: It is not held any more.
-        """
-        lasting = duration(self._store.queue, "seconds", seconds)
-        hidden = self._held(tr, token)
-        count_change = self._store.count_change()
-        self._store.reveal(tr, count_change, hidden)
-        extended = hidden._replace(until=now_us() + lasting)
-        self._store.hide(tr, count_change, extended)
-        count_change.delays += 1  # those who wait may have to look sooner
-        count_change.write(tr)
-        (item,) = self._store.shown(tr, [extended])
-        return replace(item, lease=token, until=moment(extended.until))
 
     def bury(self, tr: Transaction, place: bytes, item_id: str, reason: str) -> None:
         """Move a ready item, even a corrupt one, to the dead letters.
@@ -211,20 +234,18 @@ class Leases:
         count_change.write(tr)
         return count, looked
 
-    def _held(self, tr: Transaction, token: str) -> Hidden:
-        place, mark = self._parse(token)
-        hidden = self._store.find(tr, State.LEASED, place)
-        if hidden is None or hidden.mark != mark:
-            raise LeaseLost(queue=self._store.queue, lease=token)
-        return hidden
+    def parse(self, token: str) -> Token:
+        """Return what a token says.
 
-    def _parse(self, token: str) -> tuple[bytes, bytes]:
+        Raises:
+            InvalidInput: It is not the token of a lease.
+        """
         item_id, _, mark = token.rpartition(".")
         try:
             secret = base64.b64decode(mark + "=" * (-len(mark) % 4), b"-_", validate=True)
         except ValueError as error:
             raise InvalidInput(lease=token, reason="it is no lease's token") from error
-        return self._store.keys.place_named(item_id), secret
+        return Token(self._store.keys.place_named(item_id), secret, token)
 
 
 def reason_of(queue: str, reason: Any) -> str:

@@ -7,24 +7,21 @@ every push behind the last item changes what is last.
 from __future__ import annotations
 
 import logging
-import os
 import random
-import threading
 import time
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.combiner import Combiner, State
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import RoundResult, TakeRequest
 from fdbqueue.service.consume.round import Gather, Round, TakeUp
 from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.consume.wakeups import ItemWatch
 from fdbqueue.service.items import Item
+from fdbqueue.service.operations import Progress
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.transactions import Conflict, run
@@ -73,37 +70,38 @@ class EndPoppers:
         """Take for one popper in its own thread; not so where processes are in the way."""
         if time.monotonic() < self._staged_until:
             return False
-        operation.state = State.IN_FLIGHT
+        operation.state = Progress.IN_FLIGHT
         try:
             result = self._try(
                 operation.database, [operation], lambda: ([operation], 1), may_undo=False
             )
         except BaseException as error:
             if getattr(error, "outcome_known", False):
-                operation.state = State.WAITING
+                operation.state = Progress.WAITING
             raise
         for _, items in [] if result is None else result.results:
             operation.conclude(items)
-            operation.state = State.DONE
+            operation.state = Progress.DONE
             return True
-        operation.state = State.WAITING
+        operation.state = Progress.WAITING
         return False
 
-    def together(self) -> None:
+    def together(self, batch: CombinedBatch) -> None:
         """Take for those in line, or ask other processes to."""
-        combiner = self.combiner
         if time.monotonic() >= self._staged_until:
-            early = combiner.waiting()
+            early = batch.waiting()
             if not early:
                 return
-            result = self._try(
-                self._database, early, lambda: self._gather(early), take_up=combiner.take_up
-            )
+
+            def gather() -> tuple[Sequence[TakeRequest], int]:
+                return _gathered(batch, early)
+
+            result = self._try(self._database, early, gather, take_up=batch.take_up)
             if result is not None:
-                combiner.finish(result.results)
+                batch.finish(result.results)
                 return
-            combiner.let_go()
-        if self._staging.take(combiner):
+            batch.let_go()
+        if self._staging.take(batch):
             self._staged_until = time.monotonic() + _STAGED_SECONDS
         else:
             self._staged_until = 0.0
@@ -119,12 +117,6 @@ class EndPoppers:
             logger.exception("what an interrupted thread had taken was not put back", extra=facts)
 
     # Rounds
-
-    def _gather(self, early: Sequence[TakeRequest]) -> tuple[Sequence[TakeRequest], int]:
-        """Return those who wait now, and how many, the first, waited early."""
-        waiting = dict.fromkeys(self.combiner.waiting())
-        prompt = [one for one in early if one in waiting]
-        return list(dict.fromkeys([*prompt, *waiting])), len(prompt)
 
     def _try(
         self,
@@ -198,100 +190,19 @@ class EndPoppers:
         return result
 
 
-class PopperGroup:
-    """All poppers of one queue in this process.
-
-    Args:
-        database: Anything with ``create_transaction()``, without a time limit.
-        taker: Takes the queue's items.
-        handoff_timeout_seconds: For how long items that another process has taken for this
-            one are kept for it.
-    """
-
-    def __init__(self, database: Database, taker: Taker, handoff_timeout_seconds: float) -> None:
-        self._ends: dict[End, EndPoppers] = {
-            "min": EndPoppers(database, taker, "min", handoff_timeout_seconds),
-            "max": EndPoppers(database, taker, "max", handoff_timeout_seconds),
-        }
-        #: Wakes those who wait for items.
-        self.watch = ItemWatch(database, taker.store)
-        _groups.add(self)
-
-    def take(self, request: TakeRequest, database: Database) -> list[Item]:
-        """Take items, together with all others in this process who want some now.
-
-        What is raised has an attribute ``outcome_known``: True where nothing was taken.
-
-        Args:
-            request: What to take.
-            database: Where; its transactions may have a time limit, as long as the thread
-                takes by itself.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded; all stay where they are.
-            DeadlineExceeded: The time was over first; nothing was taken.
-            OutcomeUnknown: It is not known whether they were taken.
-        """
-        items: list[Item] = self._ends[request.end].combiner.submit(request, database)
-        return items
-
-    def in_line(self, end: End) -> int:
-        """Return how many threads of this process wait in line at an end."""
-        return self._ends[end].combiner.in_line
-
-    def is_busy(self, end: End) -> bool:
-        """Tell whether a thread of this process takes items at an end right now."""
-        return self._ends[end].combiner.is_busy
-
-    def forget(self) -> None:
-        """Start anew, in a forked process."""
-        for poppers in self._ends.values():
-            poppers.forget()
-        self.watch.forget()
+def _gathered(
+    batch: CombinedBatch, early: Sequence[TakeRequest]
+) -> tuple[Sequence[TakeRequest], int]:
+    """Return those who wait now, and how many, the first, waited early."""
+    waiting = dict.fromkeys(batch.waiting())
+    prompt = [one for one in early if one in waiting]
+    return list(dict.fromkeys([*prompt, *waiting])), len(prompt)
 
 
 def _ids(items: Sequence[Item]) -> list[str | None]:
     return [item.id for item in items]
 
 
-def patient(database: Database) -> Any:
-    """Return the database that a database with a time limit is over, or the database itself."""
-    return getattr(database, "patient", database)
-
-
 def _pause(number: int) -> float:
     longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
     return longest * random.random()
-
-
-_groups: weakref.WeakSet[PopperGroup] = weakref.WeakSet()
-_shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, PopperGroup]] = (
-    weakref.WeakKeyDictionary()
-)
-_sharing = threading.Lock()
-
-
-def group(
-    database: Database, taker: Taker, handoff_timeout_seconds: float, key: Any
-) -> PopperGroup:
-    """Return the poppers of a queue in this process, the same for all its queue objects."""
-    database = patient(database)
-    with _sharing:
-        try:
-            groups = _shared.setdefault(database, weakref.WeakValueDictionary())
-            found = groups.get(key)
-        except TypeError:  # a database without weak references, or a codec without a hash
-            return PopperGroup(database, taker, handoff_timeout_seconds)
-        if found is None:
-            found = groups[key] = PopperGroup(database, taker, handoff_timeout_seconds)
-        return found
-
-
-def _forget_all() -> None:
-    global _sharing  # noqa: PLW0603  # a thread may have held it in the other process
-    _sharing = threading.Lock()
-    for one in list(_groups):
-        one.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.consume.combiner import Operation
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.idempotency import Call
 from fdbqueue.service.items import Item
+from fdbqueue.service.operations import SharedOperation
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import End, Loaded, Row
@@ -23,7 +23,7 @@ Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
 Requeue = Callable[[Any], None]
 
 
-class TakeRequest(Operation):
+class TakeRequest(SharedOperation):
     """A request of one thread: some items from one end, and what becomes of them.
 
     Attributes:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume.leases import Leases, token_of
-from fdbqueue.service.consume.poppers import patient
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.runner import patient
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore

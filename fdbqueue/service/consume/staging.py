@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.combiner import Combiner
+from fdbqueue.service.combiner import CombinedBatch
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import RoundResult, TakeRequest
 from fdbqueue.service.consume.round import fitting
@@ -91,34 +91,34 @@ class Staging:
         self._helped_seconds = 0.005  # from a request to its handoff
         self._company = 0  # how many asked together the last time
 
-    def take(self, combiner: Combiner) -> bool:
+    def take(self, combined: CombinedBatch) -> bool:
         """Take for those in line; tell whether another process helped.
 
         The first of them, and as many as their request has room for.
         """
-        batch = self._gathered(combiner)
+        batch = self._gathered(combined)
         if not batch:
             return True
         name = os.urandom(HANDOFF_NAME_BYTES)
         try:
-            batch, request = self._ask(combiner, name, batch)
-            return not batch or self._follow_up(combiner, request, batch)
+            batch, request = self._ask(combined, name, batch)
+            return not batch or self._follow_up(combined, request, batch)
         except BaseException:
             self._withdraw(name)
             raise
 
-    def _gathered(self, combiner: Combiner) -> list[TakeRequest]:
+    def _gathered(self, combined: CombinedBatch) -> list[TakeRequest]:
         """Return those who ask together; those who were just served have a moment to be back."""
         for _ in range(_MOMENTS):
-            if len(combiner.waiting()) >= self._company:
+            if len(combined.waiting()) >= self._company:
                 break
             time.sleep(_MOMENT_SECONDS)
-        batch = combiner.waiting()
+        batch = combined.waiting()
         self._company = len(batch)
         return fitting(batch)
 
     def _ask(
-        self, combiner: Combiner, name: bytes, batch: list[TakeRequest]
+        self, combined: CombinedBatch, name: bytes, batch: list[TakeRequest]
     ) -> tuple[list[TakeRequest], HelpRequest]:
         """Ask for those whose calls were not made before; return them, and the request."""
         taker = self._taker
@@ -136,11 +136,11 @@ class Staging:
         began = time.monotonic()
         responses, rest, request = run(self._database, ask, wrote=lambda asked: asked[0].wrote)
         self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
-        combiner.finish(responses.results)
+        combined.finish(responses.results)
         return rest, request
 
     def _follow_up(
-        self, combiner: Combiner, request: HelpRequest, batch: Sequence[TakeRequest]
+        self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
     ) -> bool:
         """Collect what others take, or take it when no other does; tell whether one did."""
         progress = _Progress(self._helped_seconds, self._patience())
@@ -148,23 +148,23 @@ class Staging:
             progress.pause()
             look = run(
                 self._database,
-                lambda tr: self._look(tr, combiner, request, batch),
+                lambda tr: self._look(tr, combined, request, batch),
                 wrote=lambda look: isinstance(look, RoundResult),
             )
             if isinstance(look, RoundResult):
-                combiner.finish(look.results)
+                combined.finish(look.results)
                 self._helped_seconds += _WEIGHT * (progress.seconds - self._helped_seconds)
                 return True
-            combiner.let_go()
+            combined.let_go()
             if look is None:  # it has expired, and what was taken for it went back
                 return True
-            if progress.is_over(*look) and self._take_over(combiner, request, batch):
+            if progress.is_over(*look) and self._take_over(combined, request, batch):
                 return False
 
     def _look(
         self,
         tr: Transaction,
-        combiner: Combiner,
+        combined: CombinedBatch,
         request: HelpRequest,
         batch: Sequence[TakeRequest],
     ) -> RoundResult | tuple[int, int] | None:
@@ -178,7 +178,7 @@ class Staging:
         rows = self._taker.ask_state(tr, now)
         handoff = parse_handoff(asked)
         if handoff is not None:
-            return self._taker.collect(tr, combiner.take_up(batch), request, handoff)
+            return self._taker.collect(tr, combined.take_up(batch), request, handoff)
         if not waits.present():
             return None
         state = self._taker.parse_state(tr, now, rows)
@@ -187,7 +187,7 @@ class Staging:
         return taken_at(self._end, state.taken), place
 
     def _take_over(
-        self, combiner: Combiner, request: HelpRequest, batch: Sequence[TakeRequest]
+        self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
     ) -> bool:
         """Take for all who asked, because no other process does; tell whether that worked."""
         try:
@@ -197,12 +197,12 @@ class Staging:
                 lambda: (batch, len(batch)),
                 own=request,
                 order=Order.AS_SEEN,
-                take_up=combiner.take_up,
+                take_up=combined.take_up,
             )
         except Conflict:
-            combiner.let_go()
+            combined.let_go()
             return False
-        combiner.finish(result.results)
+        combined.finish(result.results)
         return not result.is_helped
 
     def _withdraw(self, name: bytes) -> None:

@@ -250,24 +250,27 @@ class ItemStore:
         facts, value = self.tables.hidden_keys(state, place)
         return tr[facts], tr[value]
 
-    def parse(self, state: State, place: bytes, asked: tuple[Any, Any]) -> Hidden | None:
+    def parse(self, state: State, place: bytes, asked: tuple[Any, Any | None]) -> Hidden | None:
         """Return the hidden item that was asked for, None where there is none."""
         facts, value = asked
-        if not facts.present() or not value.present():
+        if not facts.present():
             return None
-        return self._hidden(state, place, bytes(facts), bytes(value))
+        if value is None:  # it was not asked for
+            return self._hidden(state, place, bytes(facts), b"")
+        return self._hidden(state, place, bytes(facts), bytes(value)) if value.present() else None
 
     def find(self, tr: Transaction, state: State, place: bytes) -> Hidden | None:
         """Return the hidden item at a place, None where there is none."""
         return self.parse(state, place, self.ask(tr, state, place))
 
+    def ask_facts(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, None]:
+        """Ask as :meth:`ask` does, for all but the value."""
+        return tr[self.tables.hidden_keys(state, place)[0]], None
+
     def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
         """Return hidden items without their values, None where there is none."""
-        asked = [tr[self.tables.hidden_keys(state, place)[0]] for place in places]
-        return [
-            self._hidden(state, place, bytes(facts), b"") if facts.present() else None
-            for place, facts in zip(places, asked, strict=True)
-        ]
+        asked = [self.ask_facts(tr, state, place) for place in places]
+        return [self.parse(state, place, one) for place, one in zip(places, asked, strict=True)]
 
     def shown(self, tr: Transaction, hidden: list[Hidden]) -> list[Item]:
         """Return hidden items, those that cannot be decoded included."""

@@ -22,7 +22,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import PushTaken
 from fdbqueue.service import tuples
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.push import Entry
+from fdbqueue.service.entries import Entry
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.tables import JobKeys
 from fdbqueue.service.transactions import run

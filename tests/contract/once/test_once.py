@@ -714,7 +714,9 @@ def test_a_batch_is_bounded_by_its_keys(kind, database, subspace, stored, delay,
     while most - least > 1:
         middle = (least + most) // 2
         try:
-            queue.parts.writer.check_batch([queue.parts.writer._entry_of(push)] * middle)
+            queue.parts.writer.encoder.check_batch(
+                [queue.parts.writer.encoder.of_push(push)] * middle
+            )
         except BatchTooLarge:
             most = middle
         else:

@@ -1,0 +1,363 @@
+"""Combine the operations of a process's threads: one transaction does the work of many.
+
+Alone, an operation is done by its own thread, in *a turn*: a lock that is held by the thread
+that works. There are as many turns as transactions may be in flight: one where they would
+conflict (takes at one end), a few where they do not (pushes, acks). An operation that finds no
+turn free, or others waiting, joins *the line*, and its thread sleeps on the operation's own
+gate. While anything is in line, *helper* threads of the process take the turns that are free and
+do the line's work in batches. A batch claims all that are in line; nothing waits for company.
+
+Signal handlers run in the main thread alone, between any two bytecodes, and may raise. A
+helper is never the main thread, so no signal ends a batch. No thread depends on one that a
+signal can end: the mutex, and a turn, which is a lock of the thread that works, are held by
+``with`` alone, which lets go of them whatever is raised; each thread that joins the line makes
+sure itself that there is a helper. A signal handler may even use the queue itself, in the middle
+of a call of its thread: it does that alone, beside the turns.
+
+An operation (:mod:`fdbqueue.service.operations`) is in line, or claimed by one batch, until it is
+done or its thread has gone.
+
+After a fork the child begins with an empty line. A helper is a daemon: at the end of the
+process its batch is the database's to finish or not, as any commit is. It ends by itself when
+it has had nothing to do for a second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from fdbqueue.engines.protocols import Database
+from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
+from fdbqueue.service.operations import Progress, SharedOperation, own_copy
+
+#: How long an idle helper stays.
+_IDLE_SECONDS = 1.0
+#: Threads served together come back within this time, and join the line straight away.
+_CROWDED_SECONDS = 0.002
+#: How often a thread that cannot have a helper looks whether its operation was done for it.
+_LOOK_SECONDS = 0.01
+
+
+class Work(Protocol):
+    """What a combiner's threads do."""
+
+    def alone(self, operation: Any) -> bool:
+        """Do one operation, in its own thread; tell whether it is done.
+
+        It is not where other processes are in the way: then a helper does it.
+        """
+
+    def together(self, batch: CombinedBatch) -> None:
+        """Do some of the operations in line, in a helper."""
+
+    def undo(self, operation: Any) -> None:
+        """Undo an operation that is done and whose thread has gone, in a helper.
+
+        It raises nothing.
+        """
+
+
+class _Turn:
+    """Where one thread may work: the lock that it holds meanwhile, and which thread it is."""
+
+    __slots__ = ("lock", "worker")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.worker = 0
+
+
+class Combiner:
+    """The operations of this process that share transactions.
+
+    Args:
+        work: Does them.
+        turns: How many transactions may be in flight.
+    """
+
+    def __init__(self, work: Work, turns: int = 1) -> None:
+        self._work = work
+        self._most = turns
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, in a forked process: those who waited are in the other one."""
+        #: A signal handler may come to it in the thread that holds it.
+        self.mutex = threading.RLock()
+        self._turns = [_Turn() for _ in range(self._most)]
+        #: Those that no batch has claimed.
+        self.line: dict[SharedOperation, None] = {}
+        #: Those that are done, and whose threads have gone.
+        self.orphans: list[SharedOperation] = []
+        self._batches: list[CombinedBatch] = []
+        self._helpers = self._idle_helpers = 0
+        #: Released to wake a helper.
+        self._wake = threading.Lock()
+        self._crowded_until = 0.0
+
+    def submit(self, operation: SharedOperation, database: Database) -> Any:
+        """Do an operation, together with those of other threads; return its result.
+
+        Whatever is raised has an attribute ``outcome_known``: True where nothing was done.
+
+        Args:
+            operation: The operation.
+            database: Where to do it. Its ``time_limit()``, where it has one, is how many
+                seconds the operation may wait in line.
+
+        Raises:
+            DeadlineExceeded: Its time was over before it was done; nothing was changed.
+            OutcomeUnknown: It is not known whether it was done.
+        """
+        try:
+            operation.restart(database)
+            if not self._does_alone(operation):
+                self._wait_in_line(operation)
+        except BaseException as error:
+            vars(error)["outcome_known"] = self._leave(operation)
+            raise
+        own, operation.error = operation.error, None
+        if own is None:
+            return operation.result
+        try:
+            raise own
+        finally:
+            del own  # an error that its own frames refer to keeps all of them
+
+    def _does_alone(self, operation: SharedOperation) -> bool:
+        """Do an operation in its own thread, unless others wait or work."""
+        own = threading.Lock()
+        with own:
+            with self.mutex:
+                is_first = not (self.line or self._batches or self.orphans)
+                is_first = is_first and time.monotonic() >= self._crowded_until
+                if not (is_first and self._begin_turn(own)):
+                    me = threading.get_ident()
+                    if not any(turn.worker == me and turn.lock.locked() for turn in self._turns):
+                        return False  # else: a signal handler in the middle of a call
+            return self._work.alone(operation)
+
+    def _begin_turn(self, own: threading.Lock) -> bool:
+        """Have a turn, if one is free, for as long as a lock is held; called under the mutex."""
+        for turn in self._turns:
+            if not turn.lock.locked():
+                turn.lock, turn.worker = own, threading.get_ident()
+                return True
+        return False
+
+    def _wait_in_line(self, operation: SharedOperation) -> None:
+        limit = getattr(operation.database, "time_limit", None)
+        seconds = -1 if limit is None else min(max(limit(), 0.0), threading.TIMEOUT_MAX)
+        gate = operation.gate = threading.Lock()
+        gate.acquire()
+        with self.mutex:
+            self.line[operation] = None
+        if not self._call_helper():
+            self._work_as_helper(operation)
+            return
+        if gate.acquire(timeout=seconds):
+            return
+        with self.mutex:
+            if operation.state is Progress.DONE:
+                return
+            is_known = self._leave(operation)
+        if is_known:
+            raise DeadlineExceeded
+        raise OutcomeUnknown(reason="the time was over before the commit was")
+
+    def _leave(self, operation: SharedOperation) -> bool:
+        """Let an operation's thread go; tell whether nothing was, or will be, done for it."""
+        with self.mutex:
+            self.line.pop(operation, None)
+            if operation.batch is not None:
+                operation.batch.members.pop(operation, None)
+            state, operation.state = operation.state, Progress.LEFT
+            if state is not Progress.LEFT:
+                operation.left_in = state
+            is_orphan = state is Progress.DONE and operation.error is None
+            if is_orphan:
+                self.orphans.append(operation)
+        if is_orphan:
+            self._call_helper()
+        return operation.left_in is Progress.WAITING
+
+    @property
+    def in_line(self) -> int:
+        """How many operations of threads that wait are not done yet."""
+        with self.mutex:
+            return len(self.line) + sum(len(batch.members) for batch in self._batches)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread is at work."""
+        return any(turn.lock.locked() for turn in self._turns)
+
+    # The helpers
+
+    def _call_helper(self) -> bool:
+        """Make sure that a helper looks at the line; tell whether there is one."""
+        with self.mutex:
+            if self._idle_helpers:
+                if self._wake.locked():
+                    self._wake.release()
+                return True
+            if self._helpers == self._most:
+                return True  # they look again before they are idle
+        try:
+            threading.Thread(target=self._help, name="fdbqueue-helper", daemon=True).start()
+        except RuntimeError:  # the process is ending, or has as many threads as it may
+            return self._helpers > 0
+        return True
+
+    def _help(self) -> None:
+        """Do the line's work until there has been none for a while."""
+        with self.mutex:
+            if self._helpers == self._most:
+                return
+            self._helpers += 1
+        try:
+            self._work_off_the_line()
+        except BaseException:  # of this module: the line goes on with another helper
+            with self.mutex:
+                self._helpers -= 1
+            self._call_helper()
+            raise
+
+    def _work_off_the_line(self) -> None:
+        while True:
+            while self.line or self.orphans:
+                self._do_batch()
+            with self.mutex:
+                if self.line or self.orphans:
+                    continue
+                self._idle_helpers += 1
+            is_called = self._wake.acquire(timeout=_IDLE_SECONDS)
+            with self.mutex:  # who joins the line after this sees that there is no helper
+                self._idle_helpers -= 1
+                if not (is_called or self.line or self.orphans):
+                    self._helpers -= 1
+                    return
+
+    def _work_as_helper(self, operation: SharedOperation) -> None:
+        """Do the line's work until an operation is done, where no thread can be started."""
+        while operation.state < Progress.DONE:
+            self._do_batch()
+            if operation.gate is not None and operation.gate.acquire(timeout=_LOOK_SECONDS):
+                return
+
+    def _do_batch(self) -> None:
+        own = threading.Lock()
+        with own:
+            self._await_turn(own)
+            self._undo_orphans()
+            batch = CombinedBatch(self)
+            with self.mutex:
+                self._batches.append(batch)
+                served = len(batch.waiting())
+            try:
+                if served:
+                    self._work.together(batch)
+            except BaseException as error:  # noqa: BLE001  # each who waited raises it
+                batch.fail(error)
+            finally:
+                with self.mutex:
+                    self._batches.remove(batch)
+                    batch.disclaim()
+                    if served > 1:
+                        self._crowded_until = time.monotonic() + _CROWDED_SECONDS
+
+    def _await_turn(self, own: threading.Lock) -> None:
+        while True:
+            with self.mutex:
+                if self._begin_turn(own):
+                    return
+                taken = self._turns[0].lock
+            with taken:
+                pass  # it is over
+
+    def _undo_orphans(self) -> None:
+        while self.orphans:
+            operation = self.orphans.pop()
+            if operation.error is None and operation.result:
+                self._work.undo(operation)
+
+
+class CombinedBatch:
+    """The operations that a helper works for at the moment.
+
+    Args:
+        combiner: Whose they are.
+    """
+
+    def __init__(self, combiner: Combiner) -> None:
+        self._combiner = combiner
+        self._mutex = combiner.mutex
+        self.members: dict[SharedOperation, None] = {}
+
+    def waiting(self) -> list[Any]:
+        """Claim all that are in line; return those claimed, in the order they came."""
+        with self._mutex:
+            line = self._combiner.line
+            for operation in line:
+                operation.batch = self
+            self.members |= line
+            line.clear()
+            return [*self.members]
+
+    def take_up(self, operations: Iterable[Any]) -> list[Any]:
+        """Return those that are still wanted; from now on a transaction may do them."""
+        with self._mutex:
+            found = [one for one in operations if one.state < Progress.DONE]
+            for operation in found:
+                operation.state = Progress.IN_FLIGHT
+            return found
+
+    def let_go(self) -> None:
+        """Note that what took operations up has failed for certain: they wait again."""
+        with self._mutex:
+            for operation in self.members:
+                if operation.state is Progress.IN_FLIGHT:
+                    operation.state = Progress.WAITING
+
+    def finish(self, results: Sequence[tuple[Any, Any]]) -> None:
+        """Give operations their results, or their errors, and let their threads go on."""
+        gates = []
+        with self._mutex:
+            for operation, result in results:
+                self.members.pop(operation, None)
+                operation.conclude(result)
+                if operation.state is Progress.LEFT:
+                    self._combiner.orphans.append(operation)
+                    continue
+                operation.state = Progress.DONE
+                if operation.gate is not None:
+                    gates.append(operation.gate)
+            self.let_go()  # there was no room for these
+        for gate in gates:
+            gate.release()
+
+    def fail(self, error: BaseException) -> None:
+        """Give an error to each operation that was worked for, a copy of its own.
+
+        These are those that a transaction had taken up, or all, where none had been.
+        """
+        is_known = getattr(error, "outcome_known", False)
+        with self._mutex:
+            members = [*self.members]
+            taken_up = [one for one in members if one.state is Progress.IN_FLIGHT]
+        if taken_up and not is_known and not isinstance(error, OutcomeUnknown):
+            error = OutcomeUnknown(reason=repr(error)[:200])
+        self.finish([(operation, own_copy(error)) for operation in taken_up or members])
+
+    def disclaim(self) -> None:
+        """Let those that are not done be the first in line again."""
+        with self._mutex:
+            for operation in self.members:
+                operation.batch = None
+            rest, behind = self.members, self._combiner.line
+            self.members = {}
+            if rest:
+                self._combiner.line = {**rest, **behind}

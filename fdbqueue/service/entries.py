@@ -1,0 +1,228 @@
+"""Check and encode values: what is pushed becomes entries, which only need to be written."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from fdbqueue.exceptions import (
+    BatchTooLarge,
+    InvalidInput,
+    InvalidPriority,
+    InvalidValue,
+    ValueTooLarge,
+    message_of,
+)
+from fdbqueue.service.clock import duration, now_us
+from fdbqueue.service.codecs import Codec
+from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds
+from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_SET
+from fdbqueue.service.priorities import Priorities
+from fdbqueue.service.storage.keys import random_suffix
+
+MAX_BATCH_ITEMS = 5_000
+#: A slow source's items are pushed once the first of them has waited this long.
+MAX_BATCH_SECONDS = 1.0
+
+#: An item has up to four keys.
+_KEYS_SENT = 4 * SENT_BY_SET
+
+
+class Entry(NamedTuple):
+    """An item ready to be pushed.
+
+    ``random`` is drawn once for each call. ``until`` is when a delayed item comes to its
+    place, None for one that is ready at once.
+    """
+
+    value: bytes
+    priority: Priority | None
+    random: bytes
+    pushed_at: int
+    until: int | None = None
+
+
+class Encoder:
+    """Check and encode what is pushed to one queue.
+
+    Args:
+        queue: The queue's name, for errors.
+        codec: Its codec.
+        priorities: Its type of priorities.
+        key_bytes: About how long its items' keys are.
+        max_value_bytes: The longest encoded value.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        codec: Codec,
+        priorities: Priorities,
+        key_bytes: int,
+        max_value_bytes: int,
+    ) -> None:
+        self._queue = queue
+        self._codec = codec
+        self._key_bytes = key_bytes
+        self.priorities = priorities
+        self.max_value_bytes = max_value_bytes
+
+    def entry(self, value: Any, priority: Any = None) -> Entry:
+        """Return an item to be pushed that is ready at once.
+
+        Raises:
+            InvalidInput: The queue does not take it.
+        """
+        return self._entry(value, self._given(priority), None)
+
+    def of_push(self, push: Push) -> Entry:
+        """Return what to write for a push.
+
+        Raises:
+            InvalidInput: The queue does not take it.
+        """
+        until = self.until(push.delay, push.not_before)
+        return self._entry(push.value, self.priorities.of_push(push.priority), until)
+
+    def of_many(
+        self, items: Iterable[Any], delay: float | None, not_before: datetime.datetime | None
+    ) -> Iterator[Entry]:
+        """Return what to write for values, or for pairs of a value and a priority.
+
+        Raises:
+            InvalidInput: The delay, or an item once it is reached, is not acceptable.
+        """
+        until = self.until(delay, not_before)
+        if self.priorities.name is None:
+            return (self._entry(value, None, until) for value in items)
+        return (self._of_pair(pair, until) for pair in items)
+
+    def of_moved(self, item: Item, priority: Any) -> Entry:
+        """Return what to write for an item of another queue, with its time and its attempts.
+
+        Args:
+            item: The item.
+            priority: Its priority in this queue; None for its own.
+
+        Raises:
+            InvalidInput: The queue cannot hold its value or its priority; it names the item.
+        """
+        pushed_at = now_us() if item.pushed_at is None else microseconds(item.pushed_at)
+        try:
+            level = None
+            if self.priorities.name is not None:
+                level = self._given(item.priority if priority is None else priority)
+            data = self._encoded(item.value, pushed_at, item.attempts)
+        except InvalidInput as error:
+            raise type(error)(**{**error.context, "id": item.id}) from error
+        return Entry(data, level, random_suffix(), pushed_at)
+
+    def facts(self, push: Push, entry: Entry) -> tuple[Any, ...]:
+        """Return what makes a push another push, for idempotency: not when it is made."""
+        return (
+            self._codec.encode(push.value, 0, 0),
+            entry.priority,
+            None if push.delay is None else float(push.delay),
+            push.not_before and microseconds(push.not_before),
+        )
+
+    def _of_pair(self, pair: tuple[Any, Any], until: int | None) -> Entry:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInput(queue=self._queue, reason="(value, priority) pairs are needed")
+        value, priority = pair
+        return self._entry(value, self._given(priority), until)
+
+    def _given(self, priority: Any) -> Priority | None:
+        """Return a priority that has to be given, where the queue has priorities.
+
+        Raises:
+            InvalidPriority: It is missing, or does not fit.
+        """
+        if priority is None and self.priorities.name is not None:
+            raise InvalidPriority(queue=self._queue, priority=None, reason="it is not a number")
+        return self.priorities.bound(priority)
+
+    def _entry(self, value: Any, priority: Priority | None, until: int | None) -> Entry:
+        pushed_at = now_us()
+        data = self._encoded(value, pushed_at, 0)
+        return Entry(data, priority, random_suffix(), pushed_at, until)
+
+    def _encoded(self, value: Any, pushed_at: int, attempts: int) -> bytes:
+        try:
+            data = self._codec.encode(value, pushed_at, attempts)
+        except (ValueError, TypeError) as error:
+            raise InvalidValue(
+                queue=self._queue, codec=self._codec.name, reason=message_of(error)
+            ) from error
+        if len(data) > self.max_value_bytes:
+            raise ValueTooLarge(
+                queue=self._queue, size_bytes=len(data), limit_bytes=self.max_value_bytes
+            )
+        return data
+
+    def until(self, delay: float | None, not_before: datetime.datetime | None) -> int | None:
+        """Return when a pushed item becomes ready, None for at once.
+
+        Raises:
+            InvalidInput: Both are given, or one is out of its range.
+        """
+        if delay is None and not_before is None:
+            return None
+        if delay is not None and not_before is not None:
+            raise InvalidInput(queue=self._queue, reason="either delay or not_before")
+        if delay is not None:
+            hidden = duration(self._queue, "delay", delay)
+            return now_us() + hidden if hidden else None
+        if not isinstance(not_before, datetime.datetime) or not_before.tzinfo is None:
+            raise InvalidInput(
+                queue=self._queue, not_before=not_before, allowed="a datetime with its time zone"
+            )
+        until, now = microseconds(not_before), now_us()
+        if until > LAST_MOMENT:
+            raise InvalidInput(queue=self._queue, not_before=not_before, allowed="up to year 9999")
+        return until if until > now else None
+
+    # Sizes
+
+    def sent_bytes(self, entries: list[Entry]) -> int:
+        """Return about how many bytes a transaction sends that pushes entries."""
+        size = len(entries) * _KEYS_SENT * self._key_bytes
+        for entry in entries:
+            size += len(entry.value)
+        return size
+
+    def check_batch(self, entries: list[Entry]) -> None:
+        """Refuse more than one transaction takes.
+
+        Raises:
+            BatchTooLarge: They are too large together.
+        """
+        size = sum([len(entry.value) for entry in entries])
+        if size > MAX_RETURNED_BYTES or self.sent_bytes(entries) > MAX_SENT_BYTES:
+            raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
+
+    def split(self, entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+        """Yield entries in order, in lists for one transaction each.
+
+        Each is bounded by bytes, by number, and by how long its first entry has waited. Only
+        one list is held at a time, so a source of any length takes little memory.
+        """
+        batch: list[Entry] = []
+        size = 0
+        begun_at = 0.0
+        for entry in entries:
+            entry_size = len(entry.value) + SENT_BY_SET * self._key_bytes
+            if batch and size + entry_size > BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+            if not batch:
+                begun_at = time.monotonic()
+            batch.append(entry)
+            size += entry_size
+            if len(batch) >= MAX_BATCH_ITEMS or time.monotonic() - begun_at > MAX_BATCH_SECONDS:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch

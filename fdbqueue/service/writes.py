@@ -1,0 +1,233 @@
+"""Writes that share transactions: pushes, acks, nacks and extends of all threads of a process.
+
+A thread submits its write to the combiner of its queue (:mod:`fdbqueue.service.combiner`). Alone,
+its own thread commits it. Beside others a helper commits those in line in one transaction, with
+one receipt: every write begins its reads, then each is applied, or fails alone and has written
+nothing; the counts are written once. Each thread then has its own result or its own error.
+
+Writes do not wait for company, and several transactions of them may be in flight, since pushes
+do not conflict. Two writes to one lease never share a transaction: the second would not see the
+first. When a commit conflicts, because a lease was taken back meanwhile, all of it is done again.
+When it is refused for good, each write is done by itself, so that only the one that does not fit
+fails. When its outcome stays unknown, it is unknown for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.exceptions import EngineError, FdbQueueError
+from fdbqueue.service.combiner import CombinedBatch, Combiner
+from fdbqueue.service.items import Priority
+from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.operations import Progress, SharedOperation
+from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.transactions import error_code, run, run_stamped
+
+#: How many transactions of writes one process has in flight at most.
+_IN_FLIGHT = 3
+#: One transaction takes no more writes than this.
+_MAX_WRITES = 1_000
+
+#: A write that was applied, or the error it failed with.
+_Results = list[tuple["Write", FdbQueueError | None]]
+
+
+class SharedTransaction:
+    """A transaction in which several writes take part, and what they share.
+
+    Attributes:
+        tr: The transaction.
+        count_change: What they change in the counts; written once, behind all of them.
+        tails: What was asked for to find where the queue ends, by priority.
+        following: The next index by priority, once that is known.
+    """
+
+    __slots__ = ("count_change", "following", "tails", "tr")
+
+    def __init__(self, tr: Transaction, store: ItemStore) -> None:
+        self.tr = tr
+        self.count_change: CountChange = store.count_change()
+        self.tails: dict[Priority | None, Any] = {}
+        self.following: dict[Priority | None, int] = {}
+
+
+class Write(SharedOperation):
+    """One change of a queue, which may share its transaction with others.
+
+    Its methods may be called several times, each time for a new attempt.
+
+    Attributes:
+        size_bytes: About what it sends.
+        lease: The place of the lease that it changes, None for none.
+    """
+
+    __slots__ = ("lease", "size_bytes")
+
+    def __init__(self, size_bytes: int, lease: bytes | None = None) -> None:
+        super().__init__()
+        self.size_bytes = size_bytes
+        self.lease = lease
+
+    def begin_reads(self, shared: SharedTransaction) -> None:
+        """Ask for what it must know, without waiting for it."""
+        raise NotImplementedError
+
+    def apply(self, shared: SharedTransaction) -> None:
+        """Do it, or raise an error of fdbqueue before anything is written."""
+        raise NotImplementedError
+
+    def result_from(self, stamp: bytes, /) -> Any:
+        """Return its result, given the commit's versionstamp, or nothing where none is used."""
+        raise NotImplementedError
+
+
+def write_in(tr: Transaction, store: ItemStore, write: Write) -> Any:
+    """Do a write in the caller's transaction, and return its result."""
+    _apply_alone(tr, store, write)
+    return write.result_from(b"")
+
+
+def _apply_alone(tr: Transaction, store: ItemStore, write: Write) -> None:
+    shared = SharedTransaction(tr, store)
+    write.begin_reads(shared)
+    write.apply(shared)
+    shared.count_change.write(tr)
+
+
+class SharedWrites:
+    """The writes to one queue in this process: what their combiner does.
+
+    Args:
+        database: Anything with ``create_transaction()``, without a time limit.
+        store: The queue's items.
+        stamped: Whether results need the commit's versionstamp.
+    """
+
+    def __init__(self, database: Database, store: ItemStore, *, stamped: bool) -> None:
+        self._database = database
+        self._store = store
+        self._stamped = stamped
+        self.combiner = Combiner(self, turns=_IN_FLIGHT)
+
+    def submit(self, write: Write, database: Database) -> Any:
+        """Do a write, together with those of other threads; return its result.
+
+        Raises:
+            FdbQueueError: Its own error; nothing was changed.
+            DeadlineExceeded: Its time was over first; nothing was changed.
+            OutcomeUnknown: It is not known whether it took effect.
+        """
+        return self.combiner.submit(write, database)
+
+    def alone(self, operation: Write) -> bool:
+        """Do one write in its own thread."""
+        operation.state = Progress.IN_FLIGHT
+        try:
+            stamp = self._commit(operation.database, operation)
+        except BaseException as error:
+            if getattr(error, "outcome_known", False):
+                operation.state = Progress.WAITING
+            raise
+        operation.result = operation.result_from(stamp)
+        operation.state = Progress.DONE
+        return True
+
+    def _commit(self, database: Database, write: Write) -> bytes:
+        """Do a write in a transaction of its own, and return the commit's versionstamp."""
+        store = self._store
+
+        def apply(tr: Transaction) -> None:
+            _apply_alone(tr, store, write)
+
+        if self._stamped:
+            return run_stamped(database, apply, wrote=_always)[1]
+        run(database, apply, wrote=_always)
+        return b""
+
+    def together(self, batch: CombinedBatch) -> None:
+        """Do the writes in line in one transaction, as many as fit."""
+        writes = _fitting(batch.waiting())
+
+        def apply(tr: Transaction) -> _Results:
+            return self._apply(tr, batch.take_up(writes))
+
+        try:
+            results, stamp = run_stamped(
+                self._database, apply, wrote=_has_applied, stamped=self._stamped
+            )
+        except Exception as error:
+            if len(writes) == 1 or not _may_be_of_one(error):
+                raise
+            batch.let_go()
+            for write in writes:
+                self._do_by_itself(batch, write)
+            return
+        batch.finish([(write, error or write.result_from(stamp)) for write, error in results])
+
+    def _apply(self, tr: Transaction, writes: Sequence[Write]) -> _Results:
+        shared = SharedTransaction(tr, self._store)
+        for write in writes:
+            write.begin_reads(shared)
+        results: _Results = [(write, _applied(write, shared)) for write in writes]
+        shared.count_change.write(tr)
+        return results
+
+    def _do_by_itself(self, batch: CombinedBatch, write: Write) -> None:
+        """Do one write of a batch that was refused in a transaction of its own."""
+        for taken_up in batch.take_up([write]):
+            try:
+                result = taken_up.result_from(self._commit(self._database, taken_up))
+            except Exception as error:  # noqa: BLE001  # its thread raises it
+                result = error
+            batch.finish([(taken_up, result)])
+
+    def undo(self, operation: Write) -> None:
+        """Leave it: the thread that has gone was told that the outcome is not known."""
+
+
+def _always(_: object) -> bool:
+    return True
+
+
+def _has_applied(results: _Results) -> bool:
+    return any(error is None for _, error in results)
+
+
+def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
+    """Apply a write; return its error where it fails alone."""
+    try:
+        write.apply(shared)
+    except EngineError:
+        raise
+    except FdbQueueError as error:
+        return error
+    return None
+
+
+def _fitting(writes: Sequence[Write]) -> list[Write]:
+    """Return the first write, and those behind it that one transaction has room for."""
+    found: list[Write] = []
+    leases: set[bytes] = set()
+    size = 0
+    for write in writes[:_MAX_WRITES]:
+        size += write.size_bytes
+        if found and size > BATCH_BYTES:
+            break
+        if write.lease is not None:
+            if write.lease in leases:
+                continue
+            leases.add(write.lease)
+        found.append(write)
+    return found
+
+
+def _may_be_of_one(error: Exception) -> bool:
+    """Tell whether a commit was refused for what one of its writes may have brought about."""
+    if not getattr(error, "outcome_known", False) or isinstance(error, EngineError):
+        return False
+    code = error_code(error)
+    return code is None or 2000 <= code < 3000

@@ -1,0 +1,312 @@
+"""Pushes, acks, nacks and extends of several threads, which share transactions."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fdbqueue.deadlines import TimedDatabase
+from fdbqueue.exceptions import (
+    DeadlineExceeded,
+    InvalidValue,
+    LeaseLost,
+    OutcomeUnknown,
+    ValueTooLarge,
+)
+from fdbqueue.service import FifoQueue, PriorityQueue, Push
+from fdbqueue.service.writes import _IN_FLIGHT
+from tests.concurrency.census import assert_counted
+from tests.contract.test_contention import Meddled
+from tests.engines.children import wait_until
+
+SOON_SECONDS = 60
+
+
+class Held(Meddled):
+    """A database that counts commits, and holds them up while a gate is closed."""
+
+    def __init__(self, database):
+        super().__init__(database)
+        self.begun = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+        self.is_open = False
+        self.commits = 0
+        self.meddle = self._wait
+
+    def _wait(self):
+        self.commits += 1
+        if not self.is_open:
+            self.begun.release()
+            assert self.gate.acquire(timeout=SOON_SECONDS)
+
+    def open(self):
+        self.is_open = True
+        self.gate.release(100)
+
+
+@pytest.fixture
+def pool():
+    """Some threads."""
+    with ThreadPoolExecutor(32) as pool:
+        yield pool
+
+
+@pytest.fixture
+def held(database, pool):  # the pool outlives it
+    """The database, with commits that wait for a gate."""
+    held = Held(database)
+    yield held
+    held.open()
+
+
+def writes(queue):
+    """Return what combines the writes of a queue."""
+    return queue.parts.poppers.writes.combiner
+
+
+def fill(pool, held, queue):
+    """Let as many pushes be in flight as there may be."""
+    first = []
+    for number in range(_IN_FLIGHT):
+        first.append(pool.submit(queue.push, f"first {number}"))
+        assert held.begun.acquire(timeout=SOON_SECONDS)
+    return first
+
+
+def in_line(pool, queue, *calls):
+    """Let calls wait in line, in their order, and return their futures."""
+    futures = []
+    before = writes(queue).in_line
+    for number, (call, *arguments) in enumerate(calls, 1):
+        futures.append(pool.submit(call, *arguments))
+        wait_until(lambda number=number: writes(queue).in_line == before + number)
+    return futures
+
+
+def results(futures):
+    return [future.result(SOON_SECONDS) for future in futures]
+
+
+@pytest.mark.parametrize("kind", [FifoQueue, PriorityQueue])
+@pytest.mark.parametrize("order", ["count", "commit"])
+def test_pushes_in_line_are_committed_together(held, subspace, pool, kind, order):
+    """One commit for ten of them, in the order they came; each caller has its own item."""
+    queue = kind(held, subspace, order=order)
+    first = fill(pool, held, queue)
+    others = in_line(pool, queue, *[(queue.push, f"later {n}") for n in range(10)])
+    held.open()
+    results(first)
+    items = results(others)
+    assert held.commits == _IN_FLIGHT + 1
+    assert [item.value for item in items] == [f"later {n}" for n in range(10)]
+    assert len({item.id for item in items}) == 10
+    stored = list(queue)
+    assert [item for item in stored if item.value.startswith("later")] == items
+    assert not any(assert_counted(queue)[state] for state in ("leased", "delayed", "dead"))
+
+
+def test_batches_and_delayed_items_are_committed_with_others(held, subspace, pool):
+    """A push of several, and one with a delay, share the transaction too."""
+    queue = FifoQueue(held, subspace)
+    fill(pool, held, queue)
+    several, delayed, one = in_line(
+        pool,
+        queue,
+        (queue.push_batch, [Push(1), Push(2), Push(3)]),
+        (lambda: queue.push("delayed", delay=600),),
+        (queue.push, 4),
+    )
+    held.open()
+    assert [item.value for item in several.result(SOON_SECONDS)] == [1, 2, 3]
+    assert delayed.result(SOON_SECONDS).state == "delayed"
+    assert one.result(SOON_SECONDS).value == 4
+    assert held.commits == _IN_FLIGHT + 1
+    assert [item.value for item in queue][-4:] == [1, 2, 3, 4]
+    assert assert_counted(queue)["delayed"][0].value == "delayed"
+
+
+def test_each_fails_alone(held, database, subspace, pool):
+    """A lost lease is the error of the one who held it; the others take effect."""
+    plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)
+    plain.push_many(range(5))
+    acked, nacked, extended, *lost = (plain.lease(seconds=600) for _ in range(5))
+    plain.ack_many(lost)
+    fill(pool, held, queue)
+    calls = in_line(
+        pool,
+        queue,
+        (queue.ack, lost[0]),
+        (queue.push, "pushed"),
+        (queue.ack, acked),
+        (queue.extend, lost[1], 10),
+        (lambda: queue.nack(nacked, delay=600),),
+        (queue.extend, extended, 900),
+    )
+    held.open()
+    errors = [call.exception(SOON_SECONDS) for call in calls]
+    assert [type(error) for error in errors] == [LeaseLost, type(None), type(None), LeaseLost] + [
+        type(None)
+    ] * 2
+    assert errors[0] is not errors[3]
+    assert errors[0].outcome_known is True
+    assert held.commits == _IN_FLIGHT + 1
+    assert calls[5].result().until > extended.until
+    assert calls[5].result().lease == extended.lease
+    found = assert_counted(queue)
+    assert [item.id for item in found["leased"]] == [extended.id]
+    assert [(item.id, item.attempts) for item in found["delayed"]] == [(nacked.id, 1)]
+    assert [item.value for item in found["ready"]][-1] == "pushed"
+
+
+def test_two_acks_of_one_lease(held, database, subspace, pool):
+    """They do not share a transaction: one of them finds the lease gone."""
+    plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)
+    plain.push_many(range(2))
+    item = plain.lease(seconds=600)
+    fill(pool, held, queue)
+    calls = in_line(pool, queue, *[(queue.ack, item)] * 3, (queue.push, "pushed"))
+    held.open()
+    errors = [type(call.exception(SOON_SECONDS)) for call in calls]
+    assert errors == [type(None), LeaseLost, LeaseLost, type(None)]
+    assert not assert_counted(queue)["leased"]
+
+
+def test_what_cannot_be_pushed_joins_nothing(held, subspace, pool):
+    """A value that cannot be encoded, or is too long, fails before it waits for others."""
+    queue = FifoQueue(held, subspace)
+    fill(pool, held, queue)
+    with pytest.raises(InvalidValue):
+        queue.push(object())
+    with pytest.raises(ValueTooLarge):
+        queue.push("x" * 6_000_000)
+    assert writes(queue).in_line == 0
+
+
+def test_more_than_one_transaction_takes_is_split(held, subspace, pool):
+    """Twenty values of 90 kB are pushed in more than one transaction, each once."""
+    queue = FifoQueue(held, subspace)
+    fill(pool, held, queue)
+    calls = in_line(pool, queue, *[(queue.push, f"{n:02}" * 45_000) for n in range(20)])
+    held.open()
+    results(calls)
+    assert _IN_FLIGHT + 2 <= held.commits <= _IN_FLIGHT + 5
+    assert Counter(item.value[:2] for item in queue.peek_many(100)[_IN_FLIGHT:]) == Counter(
+        f"{n:02}" for n in range(20)
+    )
+
+
+class Refusing:
+    """A database that refuses commits that write more than a few items, for good."""
+
+    def __init__(self, database, most_bytes):
+        self._database = database
+        self._most_bytes = most_bytes
+
+    def create_transaction(self):
+        tr = self._database.create_transaction()
+        tr.options.set_size_limit(self._most_bytes)
+        return tr
+
+
+def test_a_refused_transaction_is_done_one_by_one(held, subspace, pool):
+    """Only the push that is too large by itself has the error (2101)."""
+    queue = FifoQueue(Refusing(held, 5_000), subspace)
+    fill(pool, held, queue)
+    sizes = [10, 20, 6_000, 30, 40]
+    calls = in_line(pool, queue, *[(queue.push, "x" * size) for size in sizes])
+    held.open()
+    errors = [call.exception(SOON_SECONDS) for call in calls]
+    assert [getattr(error, "code", None) for error in errors] == [None, None, 2101, None, None]
+    assert [len(item.value) for item in queue][_IN_FLIGHT:] == [10, 20, 30, 40]
+
+
+def test_who_gives_up_in_line_has_pushed_nothing(held, subspace, pool):
+    """Its time is over, it says so, and nothing is pushed for it later."""
+    queue = FifoQueue(held, subspace)
+    hurried = FifoQueue(TimedDatabase(held, lambda: 0.05), subspace)
+    first = fill(pool, held, queue)
+    with pytest.raises(DeadlineExceeded) as caught:
+        hurried.push("never")
+    assert caught.value.outcome_known is True
+    held.open()
+    results(first)
+    queue.push("last")
+    assert [item.value for item in queue][-1] == "last"
+    assert "never" not in [item.value for item in queue]
+
+
+def test_who_gives_up_in_flight_does_not_know(held, subspace, pool):
+    """The commit has begun: it may take effect, and does."""
+    queue = FifoQueue(held, subspace)
+    hurried = FifoQueue(TimedDatabase(held, lambda: 1.5), subspace)
+    fill(pool, held, queue)
+    (late,) = in_line(pool, queue, (hurried.push, "late"))
+    held.gate.release()
+    assert held.begun.acquire(timeout=SOON_SECONDS)  # a helper commits it
+    with pytest.raises(OutcomeUnknown) as caught:
+        late.result(SOON_SECONDS)
+    assert caught.value.outcome_known is False
+    held.open()
+    wait_until(lambda: "late" in [item.value for item in queue])
+    assert not any(assert_counted(queue)[state] for state in ("leased", "delayed", "dead"))
+
+
+def test_an_error_of_the_engine_is_given_to_each(held, subspace, pool):
+    """Each has one of its own, which says that nothing was written; later calls go on."""
+    is_away = threading.Event()
+
+    class Breaking:
+        def create_transaction(self):
+            if is_away.is_set():
+                raise ConnectionError("the engine is away")
+            return held.create_transaction()
+
+    queue = FifoQueue(Breaking(), subspace)
+    first = fill(pool, held, queue)
+    calls = in_line(pool, queue, *[(queue.push, n) for n in range(3)])
+    is_away.set()
+    held.open()
+    results(first)
+    errors = [call.exception(SOON_SECONDS) for call in calls]
+    assert {type(error) for error in errors} == {ConnectionError}
+    assert len({id(error) for error in errors}) == 3
+    assert all(error.outcome_known for error in errors)
+    is_away.clear()
+    queue.push("later")
+    assert [item.value for item in queue][-1] == "later"
+    assert len(list(queue)) == _IN_FLIGHT + 1
+
+
+def test_an_ack_conflicts_and_all_is_done_again(held, database, subspace, pool):
+    """Where a lease is lost while the transaction is under way, the pushes in it take effect."""
+    plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)
+    plain.push("item")
+    item = plain.lease(seconds=600)
+    fill(pool, held, queue)
+    ack, push = in_line(pool, queue, (queue.ack, item), (queue.push, "pushed"))
+    held.gate.release()
+    assert held.begun.acquire(timeout=SOON_SECONDS)  # a helper commits both
+    plain.nack(item)
+    held.open()
+    assert isinstance(ack.exception(SOON_SECONDS), LeaseLost)
+    assert push.result(SOON_SECONDS).value == "pushed"
+    assert Counter(one.value for one in queue)["pushed"] == 1
+    assert assert_counted(queue)["ready"][0].value == "item"
+
+
+def test_a_fork_while_pushes_wait(held, subspace, pool):
+    """The child begins with an empty line; the parent's go on, each once."""
+    queue = FifoQueue(held, subspace)
+    first = fill(pool, held, queue)
+    others = in_line(pool, queue, *[(queue.push, n) for n in range(4)])
+    child = os.fork()
+    if not child:
+        os._exit(0 if writes(queue).in_line == 0 and not writes(queue).is_busy else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    held.open()
+    results(first + others)
+    assert [item.value for item in queue][_IN_FLIGHT:] == [0, 1, 2, 3]
