@@ -42,11 +42,8 @@ class SharedOperation:
 
     __slots__ = ("batch", "database", "error", "gate", "left_in", "result", "state")
 
-    def __init__(self) -> None:
-        self.restart(None)
-
     def restart(self, database: Any) -> None:
-        """Start anew, on a database."""
+        """Start, or start anew, on a database."""
         self.state = self.left_in = Progress.WAITING
         self.result: Any = None
         self.error: BaseException | None = None

@@ -27,7 +27,7 @@ class Runner:
         self.database = database
         self.queue = store.queue
         self._store = store
-        self._writes = writes
+        self._combiner = writes.combiner
 
     def read(self, tr: Transaction | None, function: Callable[[Transaction], T]) -> T:
         """Call a function that only reads."""
@@ -62,9 +62,9 @@ class Runner:
         if tr is not None:
             return write_in(tr, self._store, write)
         if not instrumentation.is_observed():
-            return self._writes.submit(write, self.database)
+            return self._combiner.submit(write, self.database)
         return instrumentation.observed(
-            verb, self.queue, lambda: self._writes.submit(write, self.database)
+            verb, self.queue, lambda: self._combiner.submit(write, self.database)
         )
 
 

@@ -14,6 +14,7 @@ fails. When its outcome stays unknown, it is unknown for each of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,7 +69,6 @@ class Write(SharedOperation):
     __slots__ = ("lease", "size_bytes")
 
     def __init__(self, size_bytes: int, lease: bytes | None = None) -> None:
-        super().__init__()
         self.size_bytes = size_bytes
         self.lease = lease
 
@@ -101,6 +101,10 @@ def _apply_alone(tr: Transaction, store: ItemStore, write: Write) -> None:
 class SharedWrites:
     """The writes to one queue in this process: what their combiner does.
 
+    ``combiner.submit(write, database)`` does a write together with those of other threads, and
+    returns its result. It raises the write's own error, or DeadlineExceeded (nothing was
+    changed), or OutcomeUnknown.
+
     Args:
         database: Anything with ``create_transaction()``, without a time limit.
         store: The queue's items.
@@ -112,16 +116,6 @@ class SharedWrites:
         self._store = store
         self._stamped = stamped
         self.combiner = Combiner(self, turns=_IN_FLIGHT)
-
-    def submit(self, write: Write, database: Database) -> Any:
-        """Do a write, together with those of other threads; return its result.
-
-        Raises:
-            FdbQueueError: Its own error; nothing was changed.
-            DeadlineExceeded: Its time was over first; nothing was changed.
-            OutcomeUnknown: It is not known whether it took effect.
-        """
-        return self.combiner.submit(write, database)
 
     def alone(self, operation: Write) -> bool:
         """Do one write in its own thread."""
@@ -138,11 +132,7 @@ class SharedWrites:
 
     def _commit(self, database: Database, write: Write) -> bytes:
         """Do a write in a transaction of its own, and return the commit's versionstamp."""
-        store = self._store
-
-        def apply(tr: Transaction) -> None:
-            _apply_alone(tr, store, write)
-
+        apply = functools.partial(_apply_alone, store=self._store, write=write)
         if self._stamped:
             return run_stamped(database, apply, wrote=_always)[1]
         run(database, apply, wrote=_always)

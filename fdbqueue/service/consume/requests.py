@@ -47,7 +47,6 @@ class TakeRequest(SharedOperation):
         requeue: Requeue,
         leases: bool = False,
     ) -> None:
-        super().__init__()
         self.end = end
         self.count = count
         self.effect = effect
