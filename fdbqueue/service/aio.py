@@ -199,6 +199,7 @@ class AsyncVerbs:
         end: End = "min",
         seconds: float = 60,
         wait: float | None = None,
+        ack: Iterable[Item | str] = (),
         once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
         """Lease items from one end in one transaction, as :meth:`lease_many` does.
@@ -209,7 +210,7 @@ class AsyncVerbs:
         they return when their leases expire.
         """
         self._check(count, end)
-        return await self._take(self._consumer.lease(end, count, seconds, once), wait)
+        return await self._take(self._consumer.lease(end, count, seconds, once, ack), wait)
 
     async def aack(self, lease: Item | str, *, once: IdempotencyKey | str | None = None) -> None:
         """Remove a leased item for good, as :meth:`ack` does."""

@@ -332,6 +332,7 @@ class Queue(AsyncVerbs):
         seconds: float = 60,
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
+        ack: Iterable[Item | str] = (),
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> list[Item]:
@@ -340,9 +341,23 @@ class Queue(AsyncVerbs):
         Takes what :meth:`pop_many` and :meth:`lease_min` take, but at most what one
         transaction can write: some thousands. The same call under the same key returns the
         same tokens, whether the leases are still held or not.
+
+        Args:
+            count: The most items.
+            end: From which end.
+            seconds: How long, as for :meth:`lease_min`.
+            wait: For how many seconds to wait for items where there are none.
+            waits_while: False ends the wait.
+            ack: Up to 1,000 leased items, or their tokens, that are done: they are removed for
+                good in the transaction that leases, also where there is nothing to lease.
+            once: An idempotency key.
+            tr: The transaction to take part in; then there is no waiting.
+
+        Raises:
+            LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
         """
         self._check(count, end)
-        request = self._consumer.lease(end, count, seconds, once)
+        request = self._consumer.lease(end, count, seconds, once, ack)
         return self._consumer.take(request, wait, tr, waits_while)
 
     def ack(

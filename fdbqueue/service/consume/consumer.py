@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
-from fdbqueue.service.consume.leases import Leases
+from fdbqueue.service.consume.leases import LeaseEnds, Leases, token_of
 from fdbqueue.service.consume.process_group import ProcessGroup
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import Requeuer, pop, pop_for_a_task
@@ -21,6 +21,9 @@ from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.transactions import run
+
+#: The most leases that end in the transaction that takes the next items.
+MAX_ENDED = 1_000
 
 #: Calls a function that takes items in a thread, for a task that may be cancelled.
 TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list[Item], ...]]]
@@ -63,15 +66,33 @@ class Consumer:
         return TakeRequest(end, count, effect, call, requeue=self._requeuer.requeue_popped)
 
     def lease(
-        self, end: End, count: int, seconds: float, once: IdempotencyKey | str | None
+        self,
+        end: End,
+        count: int,
+        seconds: float,
+        once: IdempotencyKey | str | None,
+        ack: Iterable[Item | str] = (),
     ) -> TakeRequest:
-        """Return a request to lease items."""
+        """Return a request to lease items, and to acknowledge others in the same transaction."""
         effect = self._leases.effect(seconds)
+        tokens = [token_of(lease) for lease in ack]
+        if len(tokens) > MAX_ENDED:
+            raise InvalidInput(
+                queue=self._store.queue, ack=len(tokens), allowed=f"0 to {MAX_ENDED}"
+            )
         call = None
         if once is not None:
-            call = self._responses.call(once, "lease", end, count, float(seconds))
-        requeue = self._requeuer.requeue_leased
-        return TakeRequest(end, count, effect, call, requeue=requeue, leases=True)
+            facts = "lease", end, count, float(seconds), *[token.encode() for token in tokens]
+            call = self._responses.call(once, *facts)
+        return TakeRequest(
+            end,
+            count,
+            effect,
+            call,
+            requeue=self._requeuer.requeue_leased,
+            leases=True,
+            acknowledges=LeaseEnds(self._leases, tokens) if tokens else None,
+        )
 
     def take(
         self,
@@ -102,6 +123,7 @@ class Consumer:
     def _look(self, request: TakeRequest) -> tuple[list[Item], ...]:
         """Return the items that were taken, if there is something to return."""
         items = self.take_now(request)
+        request.acknowledges = None  # they have ended
         return (items,) if items or is_replayed(request.call) else ()
 
     async def take_in_loop(

@@ -248,6 +248,41 @@ class Leases:
         return Token(self._store.keys.place_named(item_id), secret, token)
 
 
+class LeaseEnds:
+    """Leases that are acknowledged in the transaction that takes the next items.
+
+    Args:
+        leases: The queue's leases.
+        tokens: Their tokens.
+    """
+
+    def __init__(self, leases: Leases, tokens: Sequence[str]) -> None:
+        self._leases = leases
+        parsed = map(leases.parse, tokens)
+        self._tokens = {(token.place, token.mark): token for token in parsed}
+        self._asked: list[Any] = []
+        self._held: list[Hidden] = []
+        self.places = frozenset(place for place, _ in self._tokens)
+
+    def begin_reads(self, tr: Transaction) -> None:
+        """Ask for the leases, without waiting for them."""
+        self._asked = [self._leases.ask_facts(tr, token) for token in self._tokens.values()]
+
+    def refusal(self) -> LeaseLost | None:
+        """Return the error where one of them is not held any more."""
+        pairs = zip(self._tokens.values(), self._asked, strict=True)
+        try:
+            self._held = [self._leases.held(token, asked) for token, asked in pairs]
+        except LeaseLost as error:
+            return error
+        return None
+
+    def apply(self, tr: Transaction, count_change: CountChange) -> None:
+        """Remove their items for good."""
+        for held in self._held:
+            self._leases.end(tr, count_change, held)
+
+
 def reason_of(queue: str, reason: Any) -> str:
     """Return a reason, clipped at 1,000 characters.
 

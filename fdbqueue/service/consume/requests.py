@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.idempotency import Call
 from fdbqueue.service.items import Item
@@ -23,6 +24,25 @@ Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
 Requeue = Callable[[Any], None]
 
 
+class Acknowledgement(Protocol):
+    """Leases that end in the transaction that takes the next items: all of them, or none.
+
+    Attributes:
+        places: Where they are, or the names of batches.
+    """
+
+    places: frozenset[bytes]
+
+    def begin_reads(self, tr: Transaction) -> None:
+        """Ask for the leases, without waiting for them."""
+
+    def refusal(self) -> FdbQueueError | None:
+        """Return why they cannot end, None where they can."""
+
+    def apply(self, tr: Transaction, count_change: CountChange) -> None:
+        """End them."""
+
+
 class TakeRequest(SharedOperation):
     """A request of one thread: some items from one end, and what becomes of them.
 
@@ -32,10 +52,11 @@ class TakeRequest(SharedOperation):
         effect: What becomes of them.
         call: The call that has an idempotency key, None where there is none.
         leases: Whether they are to be leased.
+        acknowledges: Leases that end in the same transaction; None where none do, or they have.
         requeue: Puts them back, where their thread has gone.
     """
 
-    __slots__ = ("call", "count", "effect", "end", "leases", "requeue")
+    __slots__ = ("acknowledges", "call", "count", "effect", "end", "leases", "requeue")
 
     def __init__(
         self,
@@ -46,6 +67,7 @@ class TakeRequest(SharedOperation):
         *,
         requeue: Requeue,
         leases: bool = False,
+        acknowledges: Acknowledgement | None = None,
     ) -> None:
         self.end = end
         self.count = count
@@ -53,6 +75,7 @@ class TakeRequest(SharedOperation):
         self.call = call
         self.requeue = requeue
         self.leases = leases
+        self.acknowledges = acknowledges
 
 
 #: A request, and the rows it is to get.

@@ -16,7 +16,7 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Head, Order, TransactionBudget
 from fdbqueue.service.consume.requests import QueueState, RoundResult, TakeRequest
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.consume.taker import Taker, is_plain
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import taken_at
@@ -57,7 +57,7 @@ class Round:
         self._returned: list[Row] = []
         self._retried = False
         self._more_due = False  # then no popper is told yet that the queue is empty
-        self._asked: dict[TakeRequest, Any] = {}  # what is kept of the calls with a key
+        self._asked: dict[TakeRequest, Any] = {}  # what was asked before anything is taken
         self._result = RoundResult()
         self._took = 0
         #: How many items had ever been taken at this end when it began.
@@ -91,9 +91,9 @@ class Round:
         now = now_us()
         asked = self._taker.ask_state(self._tr, now)
         prompt = fitting(early)
-        self._asked = self._taker.ask_responses(self._tr, prompt)
+        self._asked = self._taker.ask_before(self._tr, prompt)
         head = self._ask_head(sum([one.count for one in prompt]), extra)
-        state = self._taker.parse_state(self._tr, now, asked)
+        state = self._without_ending(self._taker.parse_state(self._tr, now, asked))
         self.taken = taken_at(self._end, state.taken)
         if own is not None and own.name not in _names((*state.requests, *state.expired)):
             self._result.is_helped = True
@@ -119,6 +119,14 @@ class Round:
         self._count_change.write(self._tr)
         return self._result
 
+    def _without_ending(self, state: QueueState) -> QueueState:
+        """Return the state without the leases that end here: they do not expire as well."""
+        places = [one.acknowledges.places for one in self._asked if one.acknowledges is not None]
+        if not places:
+            return state
+        ending = frozenset().union(*places)
+        return state._replace(dues=[due for due in state.dues if due.rest not in ending])
+
     def _ask_head(self, wanted: int, extra: int) -> Head:
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         store = self._store
@@ -143,9 +151,9 @@ class Round:
     ) -> tuple[list[TakeRequest], int]:
         """Return those who can be served, and how many of them, the first, are early.
 
-        Those whose calls were made before are answered. A late call with a key was not looked
-        up, so it waits for the next round; so do all who came late where the transaction does
-        not depend on what it has read.
+        Those whose calls were made before are answered, and those whose leases cannot end. For
+        a late call with a key, or with leases, nothing was asked, so it waits for the next
+        round; so do all who came late where the transaction does not depend on what it has read.
         """
         answered = self._taker.answered(self._asked)
         batch = []
@@ -153,7 +161,7 @@ class Round:
         for index, one in enumerate(waiting):
             if one in answered:
                 self._result.results.append((one, answered[one]))
-            elif (one.call is None or one in self._asked) and (
+            elif (one in self._asked or is_plain(one)) and (
                 index < early or self._order is not Order.AS_SEEN
             ):
                 batch.append(one)
@@ -169,7 +177,8 @@ class Round:
             head.take(one.count, leased=one.leases, kept=one.call is not None) for one in batch
         ]
         head.finish()
-        wrote = self._result.wrote = self._result.wrote or any(wanted)
+        ends_leases = any(one.acknowledges is not None for one in batch)
+        wrote = self._result.wrote = self._result.wrote or any(wanted) or ends_leases
         told_empty = not (self._budget.is_full or self._more_due)
         portions = [
             (one, rows)

@@ -124,9 +124,9 @@ class Staging:
         taker = self._taker
 
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            asked = taker.ask_responses(tr, batch)
+            asked = taker.ask_before(tr, batch)
             answered = taker.answered(asked)
-            rest = taker.unsaved(batch, asked, answered)
+            rest = taker.unanswered(batch, asked, answered)
             wanted = sum([one.count for one in rest])
             request = HelpRequest(name, self._end, wanted, self._timeout_us)
             if rest:

@@ -97,42 +97,57 @@ class Taker:
             if entry is not None:
                 yield entry
 
-    # Saved responses of calls with an idempotency key
+    # Before anything is taken: saved responses, and leases that end beside
 
-    def ask_responses(
-        self, tr: Transaction, batch: Iterable[TakeRequest]
-    ) -> dict[TakeRequest, Any]:
-        """Ask for what is kept of calls with a key; of those with the same key, of the first."""
-        names = set()
+    def ask_before(self, tr: Transaction, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
+        """Ask for what is saved of calls with a key, and for the leases that requests end.
+
+        Of those with the same key, or the same lease, for the first.
+
+        Returns:
+            The requests that may be served once :meth:`answered` has looked, and what was
+            asked for them.
+        """
+        names: set[bytes] = set()
         asked = {}
         for one in batch:
-            if one.call is not None and one.call.name not in names:
-                names.add(one.call.name)
-                asked[one] = self.responses.ask(tr, one.call)
+            if is_plain(one):
+                continue
+            own = set() if one.acknowledges is None else {*one.acknowledges.places}
+            if one.call is not None:
+                own.add(one.call.name)
+            if own & names:
+                continue
+            names |= own
+            asked[one] = None if one.call is None else self.responses.ask(tr, one.call)
+            if one.acknowledges is not None:
+                one.acknowledges.begin_reads(tr)
         return asked
 
     def answered(self, asked: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
-        """Return the responses of the calls that were made before."""
+        """Return the responses of calls that were made before, and why leases cannot end."""
         found: dict[TakeRequest, list[Item] | Exception] = {}
         for request, answer in asked.items():
-            assert request.call is not None
-            try:
-                items = self.responses.recalled_items(answer, request.call)
-            except FdbQueueError as error:
-                found[request] = error
-            else:
-                if items is not None:
-                    found[request] = items
+            items: list[Item] | Exception | None = None
+            if request.call is not None:
+                try:
+                    items = self.responses.recalled_items(answer, request.call)
+                except FdbQueueError as error:
+                    items = error
+            if items is None and request.acknowledges is not None:
+                items = request.acknowledges.refusal()
+            if items is not None:
+                found[request] = items
         return found
 
-    def unsaved(
+    def unanswered(
         self,
         batch: Iterable[TakeRequest],
         asked: Container[TakeRequest],
         answered: Container[TakeRequest],
     ) -> list[TakeRequest]:
-        """Return the requests that were not answered: those with a key that were asked for."""
-        return [one for one in batch if one.call is None or (one in asked and one not in answered)]
+        """Return the requests to be served: where something had to be asked, it was."""
+        return [one for one in batch if (one in asked or is_plain(one)) and one not in answered]
 
     # What becomes of rows
 
@@ -145,13 +160,13 @@ class Taker:
         goes to the next; what is left is put back.
         """
         count_change = self.store.count_change()
-        asked = self.ask_responses(tr, batch)
+        asked = self.ask_before(tr, batch)
         remove_request(tr, self.store.tables, request.name)
         remove_pieces(tr, self.store.tables, request.name)
         answered = self.answered(asked)
         portions: list[Portion] = []
         start = 0
-        for one in self.unsaved(batch, asked, answered):
+        for one in self.unanswered(batch, asked, answered):
             portions.append((one, handoff.rows[start : start + one.count]))
             start += one.count
         self.store.requeue(tr, handoff.rows[start:])
@@ -185,6 +200,9 @@ class Taker:
             results.append((request, result))
         if corrupt is not None:
             results = [(request, result or copy.copy(corrupt)) for request, result in results]
+        for request, outcome in results:
+            if request.acknowledges is not None and not isinstance(outcome, Exception):
+                request.acknowledges.apply(tr, count_change)
         return results, corrupt is not None
 
     def sound(self, tr: Transaction, rows: list[Row], *, retried: bool) -> list[Row]:
@@ -218,6 +236,11 @@ class Taker:
             corrupt = errors[0]
         self.store.requeue(tr, rows)
         return copy.copy(corrupt)
+
+
+def is_plain(request: TakeRequest) -> bool:
+    """Tell whether nothing has to be asked before a request is served."""
+    return request.call is None and request.acknowledges is None
 
 
 def _by_age(

@@ -1,7 +1,12 @@
 """A worker: call a function for each item of a queue, and acknowledge what it has done.
 
-One thread, the caller's, leases for all that are free, in one transaction; the others call the
-function. Another one extends the leases of what takes long.
+One thread, the caller's, leases for all that are free; the others call the function. Another one
+extends the leases of what takes long.
+
+An item whose function has returned is *done*: the caller's thread acknowledges all that are done
+in the transaction in which it leases the next ones. While it waits for items, or for what still
+runs, it collects nothing: then each thread acknowledges its own item. What failed is given up by
+its own thread at once.
 """
 
 from __future__ import annotations
@@ -16,11 +21,15 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
+from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import End
 
 logger = logging.getLogger(__name__)
+
+#: What became of an item that was worked on.
+Outcome = Literal["handled", "failed", "lost"]
 
 #: How long to wait for more before looking whether to end. Items that come wake at once.
 _WAIT_SECONDS = 2.0
@@ -88,6 +97,9 @@ class Worker:
         self._tasks: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
         self._is_over = threading.Event()
         self._error: BaseException | None = None
+        #: Those to be acknowledged with the next lease, while the caller's thread collects them.
+        self._done: list[Item] = []
+        self._collects = False
         #: How many items were acknowledged, given up, or not held any more at their end.
         self.handled = self.failed = self.lost = 0
         #: The ids of those that could not be decoded.
@@ -111,9 +123,9 @@ class Worker:
                 self._dispatch()
             except BaseException:
                 self._tell_of_running()
-                self._wait_for_running()
+                self._finish_running()
                 raise
-            self._wait_for_running()
+            self._finish_running()
         finally:
             self._is_over.set()
             for _ in threads:
@@ -131,24 +143,31 @@ class Worker:
     # In the caller's thread
 
     def _dispatch(self) -> None:
+        self._collects = True
         while self._remaining > 0 and self._error is None:
             with self._let_in():
-                self._wait(lambda: len(self._running) < self._concurrency)
-            items = self._lease()
+                self._wait(lambda: self._free() > 0)
+            items = self._lease(int(min(self._free(), self._remaining)))
             for item in items:
                 self._tasks.put(item)
             if not items and not self._waits_for_more():
                 return
 
+    def _free(self) -> int:
+        """Return how many more items the threads can take."""
+        return self._concurrency - len(self._running) + len(self._done)
+
     def _waits_for_more(self) -> bool:
         """Wait for more items; tell whether there may be any."""
-        running = len(self._running)
         if self._follow:
+            self._stop_collecting()
             self._wait_for_items()
+            self._collects = True
             return True
+        running = len(self._running)
         with self._let_in():
             if running:  # what they give up may be back at once
-                self._wait(lambda: len(self._running) < running)
+                self._wait(lambda: self._done or len(self._running) < running)
         return bool(running)
 
     def _wait_for_items(self) -> None:
@@ -157,29 +176,55 @@ class Worker:
             with self._let_in():
                 may_be = self._queue.wait_for_items(_WAIT_SECONDS)
 
-    def _lease(self) -> list[Item]:
-        count = int(min(self._concurrency - len(self._running), self._remaining))
+    def _lease(self, count: int) -> list[Item]:
+        """Lease items, and acknowledge those that are done."""
         while True:
+            with self._changed:
+                done = self._done[:MAX_ENDED]
             try:
-                items = self._queue.lease_many(count, end=self._end, seconds=self._seconds)
+                items = self._queue.lease_many(
+                    count, end=self._end, seconds=self._seconds, ack=done
+                )
             except CorruptItem as error:
                 if self._queue.bury_corrupt(error):
                     self.buried.append(error.context["id"])
                 continue
+            except LeaseLost:  # one of them: each learns what became of its own
+                self._acknowledge(done)
+                continue
             with self._changed:
                 self._running |= {item.lease: item for item in items}
+                del self._done[: len(done)]
+            for item in done:
+                self._end_of(item, "handled", None)
             self._remaining -= len(items)
             return items
 
-    def _tell_of_running(self) -> None:
-        if self._running:
-            with contextlib.suppress(Exception):  # an interrupt, however, is to abandon them
-                self._on_stop(len(self._running))
+    def _stop_collecting(self) -> None:
+        """Let each thread acknowledge its own item, and acknowledge what they have left here."""
+        with self._changed:
+            self._collects = False
+            done = [*self._done]
+        self._acknowledge(done)
 
-    def _wait_for_running(self) -> None:
+    def _acknowledge(self, done: list[Item]) -> None:
+        """Acknowledge items that are done one by one."""
+        for item in done:
+            self._settle_and_tell(item, None)
+            with self._changed:
+                self._done.remove(item)
+
+    def _finish_running(self) -> None:
+        """Wait for what runs, once nothing more is leased."""
+        self._stop_collecting()
         self._wait(lambda: not self._running)
 
-    def _wait(self, is_so: Callable[[], bool]) -> None:
+    def _tell_of_running(self) -> None:
+        if len(self._running) > len(self._done):
+            with contextlib.suppress(Exception):  # an interrupt, however, is to abandon them
+                self._on_stop(len(self._running) - len(self._done))
+
+    def _wait(self, is_so: Callable[[], Any]) -> None:
         with self._changed:
             while not is_so():
                 self._changed.wait(_SIGNAL_SECONDS)
@@ -196,12 +241,25 @@ class Worker:
             self._finish(item, error)
 
     def _finish(self, item: Item, error: BaseException | None) -> None:
+        """Leave an item that is done to the caller's thread, or end it here."""
+        with self._changed:
+            if error is None and self._collects:
+                self._done.append(item)
+                self._changed.notify_all()
+                return
+        self._settle_and_tell(item, error)
+
+    def _settle_and_tell(self, item: Item, error: BaseException | None) -> None:
         """Acknowledge an item or give it up, and tell; the thread lives on, whatever happens."""
-        outcome = "lost"
+        outcome: Outcome = "lost"
         try:
             outcome, error = self._settle(item, error)
-        except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
+        except Exception as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
+        self._end_of(item, outcome, error)
+
+    def _end_of(self, item: Item, outcome: Outcome, error: BaseException | None) -> None:
+        """Count an item that has ended, and tell of it."""
         with self._changed:
             setattr(self, outcome, getattr(self, outcome) + 1)
             self._running.pop(item.lease, None)
@@ -211,7 +269,7 @@ class Worker:
 
     def _settle(
         self, item: Item, error: BaseException | None
-    ) -> tuple[Literal["handled", "failed", "lost"], BaseException | None]:
+    ) -> tuple[Outcome, BaseException | None]:
         """Acknowledge an item or give it up, and return what became of it, and why."""
         try:
             if error is None:
