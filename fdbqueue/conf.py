@@ -18,10 +18,10 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import ConfigurationError, message_of
-from fdbqueue.made import Made
 from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
 from fdbqueue.service.idempotency import MAX_KEPT_SECONDS
 from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, unknown
+from fdbqueue.setting_cache import SettingCache
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
@@ -83,7 +83,7 @@ def catalog() -> Catalog:
     Raises:
         ConfigurationError: The setting is wrong; it names the first problem.
     """
-    return _catalog.of_setting()
+    return _catalog.get()
 
 
 def database() -> Any:
@@ -101,7 +101,7 @@ def api() -> ApiOptions:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    return _api.of_setting()
+    return _api.get()
 
 
 def open_database() -> Any:
@@ -142,17 +142,17 @@ def _make_catalog(setting: Any) -> Catalog:
     )
 
 
-_api = Made(_setting, _make_api)
-_catalog = Made(_setting, _make_catalog)
+_api = SettingCache(_setting, _make_api)
+_catalog = SettingCache(_setting, _make_catalog)
 
 
 def _forget(*, setting: str, **_: Any) -> None:
     """Read the setting anew, and let go of the files of the one before."""
     if setting != SETTING:
         return
-    catalog = _catalog.last
-    _catalog.forget()
-    _api.forget()
+    catalog = _catalog.cached
+    _catalog.clear()
+    _api.clear()
     if catalog is None:
         return
     close = getattr(catalog.database, "close", None)

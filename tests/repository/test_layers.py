@@ -23,12 +23,12 @@ LAYERS = {
     "fdbqueue.exceptions": (),
     "fdbqueue.engines": ("fdbqueue.engines", "fdbqueue.exceptions"),
     "fdbqueue.service": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
-    "fdbqueue.made": (),
+    "fdbqueue.setting_cache": (),
     "fdbqueue.conf": (
         "fdbqueue.service",
         "fdbqueue.engines.protocols",
         "fdbqueue.exceptions",
-        "fdbqueue.made",
+        "fdbqueue.setting_cache",
     ),
     "fdbqueue": ("fdbqueue",),
 }
