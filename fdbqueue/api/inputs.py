@@ -26,10 +26,15 @@ from fdbqueue.api.fields import (
     TextField,
     WaitField,
 )
+from fdbqueue.service import CODECS
 from fdbqueue.service.storage import store
 from fdbqueue.service.storage.reader import ENDS
 
 STATES = ("ready", *store.STATES)
+#: How the JSON of a value is made, for each codec that the setting may name.
+VALUE_HELP = "; ".join(
+    f"with the codec `{name}`, {codec.in_json}" for name, codec in CODECS.items()
+)
 
 #: At most this many unknown keys are named.
 _SHOWN = 20
@@ -73,7 +78,7 @@ class PushBody(Input):
 
     value = AnyJSONField(
         allow_null=True,
-        help_text="Any JSON; base64 in a string for a queue of bytes. Integers are exact.",
+        help_text=f"The value to push: {VALUE_HELP}.",
     )
     priority = PriorityInputField(
         allow_null=True,

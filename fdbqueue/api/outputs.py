@@ -5,6 +5,7 @@ A field is declared once: its ``source`` names the attribute it shows, and its c
 
 from __future__ import annotations
 
+import base64
 import datetime
 import functools
 import operator
@@ -15,9 +16,8 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
-from fdbqueue.api.inputs import STATES
-from fdbqueue.api.values import encode, to_json
-from fdbqueue.service import Counts, Held, Item, Queue, Undecodable
+from fdbqueue.api.inputs import STATES, VALUE_HELP
+from fdbqueue.service import Codec, Counts, Held, Item, Queue, Undecodable
 from fdbqueue.service.options import choices_of
 
 #: What a field returns in place of a value to leave out its key.
@@ -32,7 +32,7 @@ class Output(serializers.Serializer[Any]):
     """
 
     @classmethod
-    def shown(cls, instance: Any, codec: str) -> Any:
+    def shown(cls, instance: Any, codec: Codec) -> Any:
         """Return the JSON of an object, null for None; ``codec`` is that of the queue."""
         if instance is None:
             return None
@@ -44,7 +44,7 @@ class Output(serializers.Serializer[Any]):
         return keys
 
 
-_Reader = tuple[str, Callable[[Any], Any], Callable[[Any, str], Any] | None]
+_Reader = tuple[str, Callable[[Any], Any], Callable[[Any, Codec], Any] | None]
 
 
 @functools.cache
@@ -61,7 +61,7 @@ class TimeField(serializers.DateTimeField):
     """A moment in UTC, in ISO 8601."""
 
     @staticmethod
-    def shown(moment: datetime.datetime | None, _codec: str) -> str | None:
+    def shown(moment: datetime.datetime | None, _codec: Codec) -> str | None:
         """Return the moment as text."""
         return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 
@@ -70,9 +70,9 @@ class ValueField(AnyJSONField):
     """The value of an item."""
 
     @staticmethod
-    def shown(value: Any, codec: str) -> Any:
+    def shown(value: Any, codec: Codec) -> Any:
         """Return the JSON of a value, null if it cannot be decoded."""
-        return None if isinstance(value, Undecodable) else to_json(value, codec)
+        return None if isinstance(value, Undecodable) else codec.to_json(value)
 
 
 class UndecodableOutput(serializers.Serializer[Any]):
@@ -82,11 +82,11 @@ class UndecodableOutput(serializers.Serializer[Any]):
     reason = serializers.CharField(help_text="Why they cannot be decoded.")
 
     @staticmethod
-    def shown(value: Any, _codec: str) -> Any:
+    def shown(value: Any, _codec: Codec) -> Any:
         """Return the bytes and the reason; the key is left out if the value was decoded."""
         if not isinstance(value, Undecodable):
             return _LEFT_OUT
-        return {"base64": encode(value.raw), "reason": value.reason}
+        return {"base64": base64.b64encode(value.raw).decode(), "reason": value.reason}
 
 
 class ItemOutput(Output):
@@ -96,7 +96,7 @@ class ItemOutput(Output):
     priority = PriorityField(
         allow_null=True, help_text="Of the queue's priority type; null in a FIFO queue."
     )
-    value = ValueField(allow_null=True, help_text="What was pushed; base64 in a queue of bytes.")
+    value = ValueField(allow_null=True, help_text=f"What was pushed: {VALUE_HELP}.")
     pushed_at = TimeField(
         allow_null=True, help_text="In UTC; null if the codec does not record it."
     )
@@ -250,8 +250,7 @@ class ErrorOutput(serializers.Serializer[Any]):
 
 def items(queue: Queue, found: Sequence[Item], kind: type[ItemOutput] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
-    codec = queue.codec.name
-    return [kind.shown(one, codec) for one in found]
+    return [kind.shown(one, queue.codec) for one in found]
 
 
 def held(done: str, found: Held | None) -> dict[str, Any]:
@@ -269,7 +268,7 @@ def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict
 def queue_rows(queues: Sequence[Queue], counts: Sequence[Counts]) -> list[Any]:
     """Return the JSON of queues in a list."""
     states = map(QueueState, queues, counts)
-    return [QueueOutput.shown(state, state.queue.codec.name) for state in states]
+    return [QueueOutput.shown(state, state.queue.codec) for state in states]
 
 
 def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
@@ -283,5 +282,5 @@ def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
         first=next(iter(first), None),
         last=next(iter(last), None),
     )
-    shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec.name)
+    shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec)
     return shown

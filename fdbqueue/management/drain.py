@@ -60,7 +60,7 @@ class FileSink(Sink):
     """
 
     def __init__(self, queue: Queue, file: ItemsFile) -> None:
-        super().__init__(queue, lambda batch: file.write(_lines(batch).encode()))
+        super().__init__(queue, lambda batch: file.write(_lines(queue, batch).encode()))
         self._file = file
 
     def take(self, batch: Batch) -> None:
@@ -101,7 +101,9 @@ def to_stream(queue: Queue, options: argparse.Namespace, console: Console) -> No
     """Drain a queue to standard output."""
 
     def write(batch: Batch) -> None:
-        lines = _lines(batch).rstrip("\n")  # printed as one: they are all in the pipe, or requeued
+        lines = _lines(queue, batch).rstrip(
+            "\n"
+        )  # printed as one: they are all in the pipe, or requeued
         console.check_output()
         console.print_lines([lines])
 
@@ -199,6 +201,6 @@ def _report(queue: Queue, done: int, options: argparse.Namespace, console: Conso
     )
 
 
-def _lines(batch: Batch) -> str:
-    lines = [item_lines.item_line(item) for item in batch]
+def _lines(queue: Queue, batch: Batch) -> str:
+    lines = [item_lines.item_line(queue.codec, item) for item in batch]
     return "\n".join(lines) + "\n"

@@ -140,7 +140,7 @@ COLUMNS = (
     ItemColumn(
         name="value",
         heading=_("Value"),
-        value=lambda row: preview(row.item.value, row.queue.codec.name),
+        value=lambda row: preview(row.item.value, row.queue.codec),
         template="preview.html",
         css=lambda _value: "fdbqueue-value",
     ),

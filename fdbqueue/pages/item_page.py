@@ -53,13 +53,13 @@ def context(queue: Queue, details: ItemDetails, addresses: Addresses) -> dict[st
     """Return what the template shows of an item."""
     item = details.item
     is_decodable = not isinstance(item.value, Undecodable)
-    is_json = queue.codec.name == "json" and is_decodable
+    is_json = queue.codec.holds == "json" and is_decodable
     row = ItemRow(item, queue, key=details.key)
     return {
         "facts": facts(shown(FACTS, queue, item.state), row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
-        "value": show(item.value, queue.codec.name),
+        "value": show(item.value, queue.codec),
         "is_decodable": is_decodable,
         "tree": _tree(item.value) if is_json else None,
     }

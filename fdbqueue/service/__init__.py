@@ -5,6 +5,7 @@ from __future__ import annotations
 from fdbqueue.service.aio import arun
 from fdbqueue.service.bulk.batches import Batch
 from fdbqueue.service.catalog import Catalog, QueueSpec
+from fdbqueue.service.codecs import CODECS, Codec, Stored
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import Held, Item, Page, Push, Undecodable
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -15,9 +16,11 @@ from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import run, transactional
 
 __all__ = [
+    "CODECS",
     "Batch",
     "Batcher",
     "Catalog",
+    "Codec",
     "Counts",
     "FifoQueue",
     "Held",
@@ -31,6 +34,7 @@ __all__ = [
     "Push",
     "Queue",
     "QueueSpec",
+    "Stored",
     "Undecodable",
     "Worker",
     "arun",

@@ -37,7 +37,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        lines = item_lines.formatter(as_json=options["as_json"])
+        lines = item_lines.formatter(queue.codec, as_json=options["as_json"])
         for items in _pages(queue, options["end"], options["limit"]):
             self.console.print_lines(lines(items))
         if not self.console.lines_printed and not options["as_json"]:
