@@ -7,8 +7,8 @@ How a request goes
 
     The action reads its query or its body. ``media.py`` parses JSON strictly, within the memory
     that ``body_memory.py`` allows to all bodies of the process; a serializer of ``inputs.py``
-    checks the fields, and ``values.py`` lets the queue's codec convert the values. Then the deadline
-    starts, and the action calls one method of the queue with the fields as its arguments.
+    checks the fields, and ``values.py`` lets the queue's codec convert the values. Then the
+    deadline starts, and the action calls one method of the queue with the fields as its arguments.
 
     ``outputs.py`` turns the result into JSON. An exception becomes a response in ``errors.py``,
     the only place that knows which error has which status. At the end ``cycles.py`` frees the
