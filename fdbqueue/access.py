@@ -15,7 +15,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 
 from fdbqueue import conf, models
-from fdbqueue.service.catalog import Catalog
+from fdbqueue.service import Catalog
 
 VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"

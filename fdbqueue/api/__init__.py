@@ -18,7 +18,8 @@ Where to add something
     A field of an item's or a queue's JSON
         One field of ``ItemOutput``, ``QueueOutput`` or ``QueueDetailOutput`` in ``outputs.py``:
         ``source`` names the attribute if it has another name, ``help_text`` documents it, and the
-        class says how it is shown. ``examples.py`` has the items of the schema's examples.
+        class says how it is shown. ``examples.py`` has the items of the schema's examples. An
+        option of queues is there by itself.
     A field of a body or a query
         One field of its serializer in ``inputs.py``, named like the argument of the method.
     An action

@@ -10,8 +10,7 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue import conf
-from fdbqueue.service import Codec
-from fdbqueue.service.limits import MAX_SECONDS
+from fdbqueue.service import MAX_SECONDS, Codec
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 #: RFC 3339, with an optional offset, so that the error can say that it is missing.

@@ -26,11 +26,8 @@ from fdbqueue.api.fields import (
     TextField,
     WaitField,
 )
-from fdbqueue.service import CODECS
-from fdbqueue.service.storage import store
-from fdbqueue.service.storage.reader import ENDS
+from fdbqueue.service import CODECS, ENDS, ITEM_STATES
 
-STATES = ("ready", *store.STATES)
 #: How the JSON of a value is made, for each codec that the setting may name.
 VALUE_HELP = "; ".join(
     f"with the codec `{name}`, {codec.in_json}" for name, codec in CODECS.items()
@@ -230,7 +227,7 @@ class ItemsQuery(Input):
     end = serializers.ChoiceField(choices=ENDS, default="min", help_text=_END_HELP)
     limit = QueryLimitField(default=100, help_text="The maximum number of items to return.")
     state = serializers.ChoiceField(
-        choices=STATES, default="ready", help_text="The state of the items."
+        choices=ITEM_STATES, default="ready", help_text="The state of the items."
     )
     min_priority = QueryNumberField(
         required=False, help_text="The lowest priority to return, inclusive."

@@ -16,9 +16,9 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
-from fdbqueue.api.inputs import STATES, VALUE_HELP
-from fdbqueue.service import Codec, Counts, Held, Item, Queue, Undecodable
-from fdbqueue.service.options import choices_of
+from fdbqueue.api.inputs import VALUE_HELP
+from fdbqueue.service import ITEM_STATES, KINDS, Codec, Counts, Held, Item, Queue, Undecodable
+from fdbqueue.service.options import ALLOWED, Choice, choices_of
 
 #: What a field returns in place of a value to leave out its key.
 _LEFT_OUT = object()
@@ -106,7 +106,7 @@ class ItemOutput(Output):
     size = serializers.IntegerField(
         source="size_bytes", min_value=0, help_text="The size of the stored value in bytes."
     )
-    state = serializers.ChoiceField(choices=STATES)
+    state = serializers.ChoiceField(choices=ITEM_STATES)
     until = TimeField(allow_null=True, help_text="When the lease or the delay ends.")
     reason = serializers.CharField(allow_null=True, help_text="Why the item is dead.")
     undecodable = UndecodableOutput(
@@ -204,11 +204,11 @@ class QueueOutput(Output):
     """A queue, its settings, and the number of its items."""
 
     name = serializers.CharField(source="queue.name")
-    kind = serializers.ChoiceField(source="queue.kind", choices=("fifo", "priority"))
+    kind = serializers.ChoiceField(source="queue.kind", choices=tuple(KINDS))
     codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
     priority_type = serializers.ChoiceField(
         source="queue.priority_type",
-        choices=("int", "float"),
+        choices=choices_of("priority_type"),
         allow_null=True,
         help_text="Null for a FIFO queue.",
     )
@@ -225,15 +225,24 @@ class QueuePageOutput(serializers.Serializer[Any]):
     )
 
 
+def _option_fields() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    """Return a field for each option that a list of queues does not show."""
+    names = ALLOWED.keys() - QueueOutput._declared_fields.keys()  # noqa: SLF001  # as DRF keeps them
+    return {name: _option_field(name) for name in ALLOWED if name in names}
+
+
+def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
+    allowed, source = ALLOWED[name], f"queue.options.{name}"
+    if isinstance(allowed, Choice):
+        return serializers.ChoiceField(source=source, choices=allowed.texts)
+    kind = serializers.IntegerField if allowed.kind is int else serializers.FloatField
+    return kind(source=source, allow_null=allowed.none_is_valid)
+
+
 class QueueDetailOutput(QueueOutput):
     """A queue, all its settings, and the items at its two ends."""
 
-    order = serializers.ChoiceField(source="queue.options.order", choices=choices_of("order"))
-    contention = serializers.ChoiceField(
-        source="queue.options.contention", choices=choices_of("contention")
-    )
-    max_attempts = serializers.IntegerField(source="queue.options.max_attempts", allow_null=True)
-    max_value_bytes = serializers.IntegerField(source="queue.options.max_value_bytes")
+    vars().update(_option_fields())
     oldest = TimeField(
         allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )

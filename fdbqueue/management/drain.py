@@ -18,8 +18,7 @@ from fdbqueue.management.exit_codes import error_text, explain_errors, usage_err
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.items_file import FileExists, ItemsFile
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Batch, Batcher, Queue
-from fdbqueue.service.tools.streams import BATCH_ITEMS
+from fdbqueue.service import BATCH_ITEMS, Batch, Batcher, Queue
 
 
 class Sink:
@@ -133,7 +132,7 @@ def begin(queue: Queue, file: ItemsFile) -> int:
         file.cut(0)
         return 0
     file.cut_torn_line()
-    return queue.settle_batch(file.owner, file.last_ids(ranked=queue.kind == "priority"))
+    return queue.settle_batch(file.owner, file.last_ids(ranked=queue.priority_type is not None))
 
 
 def explain(error: BaseException, done: int, queue: Queue, sink: Sink) -> str:

@@ -21,8 +21,7 @@ from fdbqueue.management import item_lines
 from fdbqueue.management.exit_codes import error_text
 from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
-from fdbqueue.service import Queue, strict_json
-from fdbqueue.service.limits import MAX_VALUE_BYTES
+from fdbqueue.service import MAX_VALUE_BYTES, Queue, strict_json
 from fdbqueue.service.push import Entry
 from fdbqueue.service.tools.load import Mark
 
@@ -155,7 +154,7 @@ class Items:
     ) -> None:
         self._queue = queue
         self._lines = lines
-        self._priority = None if queue.kind == "fifo" else priority
+        self._priority = None if queue.priority_type is None else priority
         self._field = priority_field
         if form == "items" and priority is None:
             self._field = "priority"

@@ -16,10 +16,8 @@ from fdbqueue.management.exit_codes import error_text, explain_errors, failure, 
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Mover, Queue
+from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, Mover, Queue
 from fdbqueue.service.bulk.move import check_move
-from fdbqueue.service.limits import MAX_ITEMS
-from fdbqueue.service.tools.streams import BATCH_ITEMS
 
 T_co = TypeVar("T_co", covariant=True)
 

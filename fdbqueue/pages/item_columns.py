@@ -24,8 +24,7 @@ from fdbqueue.pages.text import (
     preview,
     visible,
 )
-from fdbqueue.service.items import Item
-from fdbqueue.service.queues import Queue
+from fdbqueue.service import Item, Queue
 
 _MAX_REASON_CHARACTERS = 1_000
 _REASON_CHARACTERS_IN_LIST = 100

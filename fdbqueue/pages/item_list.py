@@ -18,8 +18,7 @@ from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_columns import COLUMNS, ItemRow, shown
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import visible
-from fdbqueue.service import Codec, Item, Queue, Undecodable
-from fdbqueue.service.tools.scan import Scan, scan
+from fdbqueue.service import Codec, Item, Queue, Scan, Undecodable, scan
 
 #: A search looks at this many items before it asks whether to go on.
 LOOKED_AT = 2_000

@@ -10,9 +10,7 @@ from fdbqueue.pages.item_columns import FACTS, ItemRow, shown
 from fdbqueue.pages.json_tree import tree
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import show
-from fdbqueue.service.items import Item, Undecodable
-from fdbqueue.service.queues import Queue
-from fdbqueue.service.transactions import run
+from fdbqueue.service import Item, Queue, Undecodable, run
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from fdbqueue.pages.forms import QueuesForm
 from fdbqueue.pages.queue_columns import BY_NAME, COLUMNS, RATE_MINUTES, QueueRow
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped
-from fdbqueue.service.catalog import Catalog
-from fdbqueue.service.transactions import run
+from fdbqueue.service import Catalog, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
 LOOKED_AT = 1_000

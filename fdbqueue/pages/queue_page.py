@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages import item_list
@@ -17,9 +18,8 @@ from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, pri
 from fdbqueue.pages.queue_columns import FIGURES, QueueRow, rates
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped, subspace
-from fdbqueue.service.overview import depths
-from fdbqueue.service.queues import Queue
-from fdbqueue.service.transactions import run
+from fdbqueue.service import Queue, depths, run
+from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
 
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
     """How a queue is set up; ``is_code`` where the value is written for programs."""
 
     label: str | Promise
-    value: str
+    value: str | Promise
     is_code: bool = False
 
 
@@ -86,21 +86,19 @@ def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
 
 
 def settings(queue: Queue) -> list[Setting]:
-    """Return how a queue is set up."""
-    found = [Setting(_("Kind"), queue.kind)]
-    if queue.priority_type:
-        found.append(Setting(_("Priority type"), queue.priority_type))
-    attempts = (
-        _("no limit") if queue.options.max_attempts is None else grouped(queue.options.max_attempts)
-    )
+    """Return how a queue is set up: its kind, its options, and where it is."""
+    options = queue.options.shown(queue.kind).items()
     return [
-        *found,
-        Setting(_("Codec"), queue.codec.name),
-        Setting(_("Push order"), queue.options.order),
-        Setting(_("Maximum attempts"), str(attempts)),
-        Setting(_("Maximum value size (bytes)"), grouped(queue.options.max_value_bytes)),
+        Setting(_("Kind"), queue.kind),
+        *(Setting(gettext_lazy(ALLOWED[name].label), _text(value)) for name, value in options),
         Setting(_("Subspace"), subspace(queue), is_code=True),
     ]
+
+
+def _text(option: Any) -> str | Promise:
+    if option is None:
+        return _("no limit")
+    return option if isinstance(option, str) else grouped(option)
 
 
 def context(form: ItemsForm, details: QueueDetails, addresses: Addresses) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, item_lines
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Item, Queue
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service import End, Item, Queue
 
 #: Read in one transaction; more are read page by page.
 PAGE_ITEMS = 500

@@ -13,8 +13,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import error_text, explain_errors
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Item, Queue
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service import End, Item, Queue
 
 #: At most this many are popped before they are printed: a broken output loses no more.
 BATCH_ITEMS = 100

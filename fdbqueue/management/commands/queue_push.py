@@ -204,7 +204,7 @@ def _job(given: argparse.Namespace) -> str | None:
 def _check_usage(queue: Queue, given: argparse.Namespace) -> None:
     name, field = queue.name, given.priority_field
     message = None
-    if queue.kind == "fifo" and (given.priority is not None or field is not None):
+    if queue.priority_type is None and (given.priority is not None or field is not None):
         message = f"{name!r} is a FIFO queue: --priority and --priority-field cannot be used."
     elif field is not None and queue.codec.holds == "bytes":
         message = f"{name!r} is a queue of bytes, which have no fields for --priority-field."
