@@ -242,7 +242,7 @@ def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
 class QueueDetailOutput(QueueOutput):
     """A queue, all its settings, and the items at its two ends."""
 
-    vars().update(_option_fields())
+    vars().update(_option_fields())  # as if each were declared here
     oldest = TimeField(
         allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )

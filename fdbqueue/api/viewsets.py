@@ -148,7 +148,7 @@ class QueueViewSet(ViewSet):
         )
         queues = [catalog.queue(name) for name in names]
         count = functools.partial(counts_of, queues=queues)
-        found = service.run(catalog.database, count, wrote=lambda _: False)
+        found = service.run(catalog.database, count, read_only=True)
         rows = outputs.queue_rows(queues, found)
         return Response({"queues": rows, "cursor": pagination.queue_cursor(following)})
 

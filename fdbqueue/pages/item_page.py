@@ -44,7 +44,7 @@ def item_details(queue: Queue, item_id: str) -> ItemDetails:
             following[0].id if following else None,
         )
 
-    return run(queue.database, read, wrote=lambda _: False)
+    return run(queue.database, read, read_only=True)
 
 
 def context(queue: Queue, details: ItemDetails, addresses: Addresses) -> dict[str, Any]:

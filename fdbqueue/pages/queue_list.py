@@ -67,7 +67,7 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
                 reader(tr, shown)
         return shown
 
-    shown = run(catalog.database, read, wrote=lambda _: False)
+    shown = run(catalog.database, read, read_only=True)
     return Listed(shown, first + 1, len(rows), following)
 
 

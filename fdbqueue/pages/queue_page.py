@@ -58,7 +58,7 @@ def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
     Raises:
         InvalidInput: A position in the address is not one of this queue.
     """
-    return run(queue.database, lambda tr: _queue_details(queue, form, tr), wrote=lambda _: False)
+    return run(queue.database, lambda tr: _queue_details(queue, form, tr), read_only=True)
 
 
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
