@@ -17,7 +17,6 @@ from fdbqueue.management.formats import item_count
 from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, Mover, Queue
-from fdbqueue.service.bulk.move import check_move
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -110,7 +109,7 @@ def check_target(queue: Queue, target: Queue, priority: Any) -> None:
         CommandError: It says why.
     """
     try:
-        check_move(queue.parts, target.parts, priority)
+        Mover(queue, target, priority=priority)  # checks, and moves nothing yet
     except InvalidInput as error:
         reason = error.context["reason"]
         message = f"{queue.name!r} cannot be moved to {target.name!r}: {reason}."

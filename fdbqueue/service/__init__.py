@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from fdbqueue.service.aio import arun
 from fdbqueue.service.browse import ITEM_STATES
-from fdbqueue.service.bulk.batches import Batch
+from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
 from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
 from fdbqueue.service.codecs import CODECS, Codec, Stored
 from fdbqueue.service.idempotency import IdempotencyKey
@@ -35,6 +35,7 @@ from fdbqueue.service.overview import (
     histories_of,
     oldest_of,
 )
+from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.reader import ENDS, End
@@ -51,9 +52,12 @@ __all__ = [
     "HISTORY_MINUTES",
     "ITEM_STATES",
     "KINDS",
+    "MAX_INTEGER",
     "MAX_ITEMS",
     "MAX_SECONDS",
     "MAX_VALUE_BYTES",
+    "MIN_INTEGER",
+    "OWNER_BYTES",
     "Batch",
     "Batcher",
     "Catalog",

@@ -142,15 +142,12 @@ CIRCLES: set[frozenset[str]] = set()
 #: What the rest of the package imports from below the face of the service, and where: to become
 #: shorter. What several rooms need belongs on the face, ``fdbqueue/service/__init__.py``.
 BELOW_THE_FACE = {
-    "bulk.batches": {"management"},
-    "bulk.move": {"management"},
     "catalog": {"conf"},
     "clock": {"metrics", "testing"},
     "idempotency": {"conf"},
     "instrumentation": {"metrics"},
     "items": {"commits", "metrics"},
     "options": {"api", "conf", "pages"},
-    "priorities": {"pages"},
     "push": {"commits", "management"},
     "receipts": {"management", "testing"},
     "storage.keys": {"api"},
