@@ -73,7 +73,7 @@ class Column(Generic[Row]):
         """Return the markup of a row's cell."""
         value = self.value(row)
         begin, end = _tags(f"{self.header_css} {self.css(value)}".strip(), is_header=is_header)
-        return SafeString("".join((begin, self.shown(value), end)))
+        return SafeString("".join((begin, self.shown(value), end)))  # markup, all three
 
 
 def cells(columns: Sequence[Column[Row]], row: Row) -> SafeString:

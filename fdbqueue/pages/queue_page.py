@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages import item_list
@@ -90,7 +89,7 @@ def settings(queue: Queue) -> list[Setting]:
     options = queue.options.shown(queue.kind).items()
     return [
         Setting(_("Kind"), queue.kind),
-        *(Setting(gettext_lazy(ALLOWED[name].label), _text(value)) for name, value in options),
+        *(Setting(_(ALLOWED[name].label), _text(value)) for name, value in options),
         Setting(_("Subspace"), subspace(queue), is_code=True),
     ]
 
