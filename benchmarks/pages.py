@@ -21,7 +21,7 @@ from benchmarks.measure import Line, compare
 from benchmarks.plan import Plan, clear
 from benchmarks.queues import SMALL
 
-LIST = "/admin/fdbqueue/queue/"
+LIST = "/admin/fdbqueue/queuename/"
 MANY, FEW = 1_000_000, 1_000
 QUEUES = 500
 ROUNDS = 9

@@ -2,9 +2,9 @@
 
 By default a user may do nothing. ``user.has_perm(permission)`` allows it for all queues, and
 ``user.has_perm(permission, queue)`` for one queue: authentication backends with object permissions
-answer that, and ``queue`` is a :class:`fdbqueue.models.Queue`. A project with other rules names its
-own function in the setting (``"API": {"AUTHORIZER": "myproject.queues.may"}``), which then decides
-alone.
+answer that, and ``queue`` is a :class:`fdbqueue.models.QueueName`. A project with other rules names
+its own function in the setting (``"API": {"AUTHORIZER": "myproject.queues.may"}``), which then
+decides alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 
 from fdbqueue import conf, models
-from fdbqueue.service.catalog import Catalog
+from fdbqueue.service import Catalog
 
 VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"
@@ -39,7 +39,7 @@ def may(user: Any, permission: str, name: str) -> bool:
     authorizer = conf.api().authorizer
     if authorizer is not None:
         return bool(authorizer(user, permission, name))
-    return _has(user, permission) or _has(user, permission, models.Queue(name=name))
+    return _has(user, permission) or _has(user, permission, models.QueueName(name=name))
 
 
 def may_in_general(user: Any, permission: str) -> bool:

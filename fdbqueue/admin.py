@@ -13,7 +13,7 @@ from fdbqueue.pages.sites import AdminSite, may_view_in_admin
 from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, read_only
 
 
-@admin.register(models.Queue)
+@admin.register(models.QueueName)
 class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
     """The pages for users who may view queues, on any admin site.
 
@@ -23,10 +23,12 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
     def get_urls(self) -> list[URLPattern]:
         """Return the addresses of the pages, and no others."""
         return [
-            path("", self._page(QueueListView), name="fdbqueue_queue_changelist"),
-            path("<str:name>/", self._page(QueueView), name="fdbqueue_queue_queue"),
+            path("", self._page(QueueListView), name="fdbqueue_queuename_changelist"),
+            path("<str:name>/", self._page(QueueView), name="fdbqueue_queuename_queue"),
             path(
-                "<str:name>/items/<str:item_id>/", self._page(ItemView), name="fdbqueue_queue_item"
+                "<str:name>/items/<str:item_id>/",
+                self._page(ItemView),
+                name="fdbqueue_queuename_item",
             ),
         ]
 

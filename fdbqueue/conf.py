@@ -18,10 +18,11 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import ConfigurationError, message_of
-from fdbqueue.made import Made
-from fdbqueue.service.catalog import NAME, PATTERN, Catalog, QueueSpec
+from fdbqueue.service import KINDS, Catalog, QueueSpec
+from fdbqueue.service.catalog import NAME, PATTERN
 from fdbqueue.service.idempotency import MAX_KEPT_SECONDS
-from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, unknown
+from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, names_for, unknown
+from fdbqueue.setting_cache import SettingCache
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
@@ -39,7 +40,6 @@ _API_RANGES = {
     "TIMEOUT_SECONDS": Range((int, float), 0.1, 3_600),
 }
 _API_KEYS = frozenset({"AUTHORIZER", *_API_RANGES})
-_KINDS = ("fifo", "priority")
 #: What the setting says of a queue besides its options.
 _PLACE = frozenset({"kind", "subspace"})
 
@@ -83,7 +83,7 @@ def catalog() -> Catalog:
     Raises:
         ConfigurationError: The setting is wrong; it names the first problem.
     """
-    return _catalog.of_setting()
+    return _catalog.get()
 
 
 def database() -> Any:
@@ -101,7 +101,7 @@ def api() -> ApiOptions:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    return _api.of_setting()
+    return _api.get()
 
 
 def open_database() -> Any:
@@ -142,17 +142,17 @@ def _make_catalog(setting: Any) -> Catalog:
     )
 
 
-_api = Made(_setting, _make_api)
-_catalog = Made(_setting, _make_catalog)
+_api = SettingCache(_setting, _make_api)
+_catalog = SettingCache(_setting, _make_catalog)
 
 
 def _forget(*, setting: str, **_: Any) -> None:
     """Read the setting anew, and let go of the files of the one before."""
     if setting != SETTING:
         return
-    catalog = _catalog.last
-    _catalog.forget()
-    _api.forget()
+    catalog = _catalog.cached
+    _catalog.clear()
+    _api.clear()
     if catalog is None:
         return
     close = getattr(catalog.database, "close", None)
@@ -253,15 +253,15 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
             "digit; a '*' in it makes it a pattern.",
         )
     kind = options.get("kind") if isinstance(options, Mapping) else None
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         yield Problem(
             "fdbqueue.E008",
             f"Queue {name!r} has no valid kind.",
-            "Give it {'kind': 'fifo'} or {'kind': 'priority'}.",
+            f"Give it {' or '.join(str({'kind': each}) for each in KINDS)}.",
         )
         return
     given = {key: value for key, value in options.items() if key not in _PLACE}
-    for key, valid in unknown(given, kind):
+    for key, valid in unknown(given, names_for(kind)):
         hint = f"The options of a {kind} queue are kind, subspace, {valid}."
         if key in RENAMED:
             hint = f"It is called {valid} now."

@@ -15,7 +15,7 @@ from typing import Any
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded
-from fdbqueue.service.catalog import Catalog
+from fdbqueue.service import Catalog
 
 #: For how long a transaction may take, and until when one may begin.
 _limits: contextvars.ContextVar[tuple[float, float, bool]] = contextvars.ContextVar("limits")

@@ -1,9 +1,4 @@
-"""A model without a table: it has the permissions, and the entry in the admin.
-
-It is called ``Queue`` because Django makes names from a model's name: the admin's addresses
-(``/admin/fdbqueue/queue/``), the content type, and the label that object permissions are stored
-under. The app's code calls it ``models.Queue``; ``Queue`` alone is :class:`fdbqueue.service.Queue`.
-"""
+"""A model without a table: it has the permissions, and the entry in the admin."""
 
 from __future__ import annotations
 
@@ -18,38 +13,40 @@ _NO_ROWS = (
 )
 
 
-class QueueSet(models.QuerySet["Queue"]):
+class QueueNameSet(models.QuerySet["QueueName"]):
     """Refuse to store queues: ``save``, ``create``, ``bulk_create`` and loaddata come here."""
 
     def _insert(self, *_: Any, **__: Any) -> NoReturn:
         raise NotSupportedError(_NO_ROWS)
 
 
-class QueueManager(models.Manager.from_queryset(QueueSet)):  # type: ignore[misc]  # made here
+class QueueNameManager(models.Manager.from_queryset(QueueNameSet)):  # type: ignore[misc]  # made here
     """Return empty querysets without a query: there is no table."""
 
-    def get_queryset(self) -> QueueSet:
+    def get_queryset(self) -> QueueNameSet:
         """Return an empty queryset."""
         return super().get_queryset().none()
 
 
-class Queue(models.Model):
+class QueueName(models.Model):
     """The name of a queue, for permissions; never stored, the queues are in FoundationDB.
 
-    ``Queue(name="mail")`` is the object of permissions for one queue.
+    ``QueueName(name="mail")`` is the object of permissions for one queue. The admin's addresses
+    (``/admin/fdbqueue/queuename/``) and the content type come from the name of this class.
     """
 
     name = models.CharField(_("name"), primary_key=True, max_length=100)
 
-    objects = QueueManager()
+    objects = QueueNameManager()
 
     class Meta:
         """The permissions: to view, push, pop and lease."""
 
         managed = False
         base_manager_name = "objects"  # what dumpdata --all and relations ask
-        default_permissions = ("view",)
+        default_permissions = ()  # Django would call them view_queuename
         permissions = (
+            ("view_queue", _("Can view queues")),
             ("push_queue", _("Can push to queues")),
             ("pop_queue", _("Can pop from queues")),
             ("lease_queue", _("Can lease from queues")),

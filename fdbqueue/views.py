@@ -30,8 +30,7 @@ from fdbqueue.pages import item_page, queue_list, queue_page, refresh
 from fdbqueue.pages.forms import QueuesForm, items_form
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.text import Preview, clip
-from fdbqueue.service.catalog import Catalog
-from fdbqueue.service.transactions import error_code
+from fdbqueue.service import Catalog, error_code
 
 logger = logging.getLogger("fdbqueue.pages")
 

@@ -7,8 +7,8 @@ How a request goes
 
     The action reads its query or its body. ``media.py`` parses JSON strictly, within the memory
     that ``body_memory.py`` allows to all bodies of the process; a serializer of ``inputs.py``
-    checks the fields, and ``values.py`` converts values for the queue's codec. Then the deadline
-    starts, and the action calls one method of the queue with the fields as its arguments.
+    checks the fields, and ``values.py`` lets the queue's codec convert the values. Then the
+    deadline starts, and the action calls one method of the queue with the fields as its arguments.
 
     ``outputs.py`` turns the result into JSON. An exception becomes a response in ``errors.py``,
     the only place that knows which error has which status. At the end ``cycles.py`` frees the
@@ -18,7 +18,8 @@ Where to add something
     A field of an item's or a queue's JSON
         One field of ``ItemOutput``, ``QueueOutput`` or ``QueueDetailOutput`` in ``outputs.py``:
         ``source`` names the attribute if it has another name, ``help_text`` documents it, and the
-        class says how it is shown. ``examples.py`` has the items of the schema's examples.
+        class says how it is shown. ``examples.py`` has the items of the schema's examples. An
+        option of queues is there by itself.
     A field of a body or a query
         One field of its serializer in ``inputs.py``, named like the argument of the method.
     An action

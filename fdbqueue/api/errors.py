@@ -34,7 +34,7 @@ from fdbqueue.exceptions import (
     QueueNotFound,
     ValueTooLarge,
 )
-from fdbqueue.service.transactions import error_code
+from fdbqueue.service import error_code
 
 #: The ``Retry-After`` of errors that a later retry may not meet.
 RETRY_AFTER_SECONDS = 5

@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiExample
 
 from fdbqueue.exceptions import IdempotencyKeyReused, LeaseLost
+from fdbqueue.service import QueueOptions
 
 _ITEM = {
     "id": "IcAZmZmZmZmaFAGiw6bVvSlXcb2dMBh3QyQx9sA",
@@ -33,6 +34,8 @@ _QUEUE = {
     "priority_type": "float",
     "counts": {"ready": 1706, "leased": 1, "delayed": 0, "dead": 0},
 }
+_DEFAULTS = QueueOptions().shown("priority")
+_OTHER_OPTIONS = {name: value for name, value in _DEFAULTS.items() if name not in _QUEUE}
 _CURSOR = f"{_ITEM['id']}:w0dX3cW5rU9sA7bqJx1M4yZ2kT8nL6vE_hG-fPiQoCY"
 
 #: For each operation: request bodies by what they do, and the response.
@@ -42,10 +45,7 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
         {},
         {
             **_QUEUE,
-            "order": "count",
-            "contention": "strict",
-            "max_attempts": None,
-            "max_value_bytes": 100_000,
+            **_OTHER_OPTIONS,
             "oldest": _ITEM["pushed_at"],
             "first": _ITEM,
             "last": _ITEM,

@@ -10,7 +10,7 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue import conf
-from fdbqueue.service.limits import MAX_SECONDS
+from fdbqueue.service import MAX_SECONDS, Codec
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 #: RFC 3339, with an optional offset, so that the error can say that it is missing.
@@ -33,7 +33,7 @@ class PriorityField(AnyJSONField):
     """An item's priority; a foreign one that JSON has no number for is a string."""
 
     @staticmethod
-    def shown(priority: Any, _codec: str) -> Any:
+    def shown(priority: Any, _codec: Codec) -> Any:
         """Return a finite number as it is, anything else as text."""
         finite = not isinstance(priority, float) or math.isfinite(priority)
         return priority if finite else str(priority)

@@ -26,10 +26,12 @@ from fdbqueue.api.fields import (
     TextField,
     WaitField,
 )
-from fdbqueue.service.storage import store
-from fdbqueue.service.storage.reader import ENDS
+from fdbqueue.service import CODECS, ENDS, ITEM_STATES
 
-STATES = ("ready", *store.STATES)
+#: How the JSON of a value is made, for each codec that the setting may name.
+VALUE_HELP = "; ".join(
+    f"with the codec `{name}`, {codec.in_json}" for name, codec in CODECS.items()
+)
 
 #: At most this many unknown keys are named.
 _SHOWN = 20
@@ -73,7 +75,7 @@ class PushBody(Input):
 
     value = AnyJSONField(
         allow_null=True,
-        help_text="Any JSON; base64 in a string for a queue of bytes. Integers are exact.",
+        help_text=f"The value to push: {VALUE_HELP}.",
     )
     priority = PriorityInputField(
         allow_null=True,
@@ -225,7 +227,7 @@ class ItemsQuery(Input):
     end = serializers.ChoiceField(choices=ENDS, default="min", help_text=_END_HELP)
     limit = QueryLimitField(default=100, help_text="The maximum number of items to return.")
     state = serializers.ChoiceField(
-        choices=STATES, default="ready", help_text="The state of the items."
+        choices=ITEM_STATES, default="ready", help_text="The state of the items."
     )
     min_priority = QueryNumberField(
         required=False, help_text="The lowest priority to return, inclusive."

@@ -5,6 +5,7 @@ A field is declared once: its ``source`` names the attribute it shows, and its c
 
 from __future__ import annotations
 
+import base64
 import datetime
 import functools
 import operator
@@ -15,10 +16,9 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
-from fdbqueue.api.inputs import STATES
-from fdbqueue.api.values import encode, to_json
-from fdbqueue.service import Counts, Held, Item, Queue, Undecodable
-from fdbqueue.service.options import choices_of
+from fdbqueue.api.inputs import VALUE_HELP
+from fdbqueue.service import ITEM_STATES, KINDS, Codec, Counts, Held, Item, Queue, Undecodable
+from fdbqueue.service.options import ALLOWED, Choice, choices_of
 
 #: What a field returns in place of a value to leave out its key.
 _LEFT_OUT = object()
@@ -32,7 +32,7 @@ class Output(serializers.Serializer[Any]):
     """
 
     @classmethod
-    def shown(cls, instance: Any, codec: str) -> Any:
+    def shown(cls, instance: Any, codec: Codec) -> Any:
         """Return the JSON of an object, null for None; ``codec`` is that of the queue."""
         if instance is None:
             return None
@@ -44,7 +44,7 @@ class Output(serializers.Serializer[Any]):
         return keys
 
 
-_Reader = tuple[str, Callable[[Any], Any], Callable[[Any, str], Any] | None]
+_Reader = tuple[str, Callable[[Any], Any], Callable[[Any, Codec], Any] | None]
 
 
 @functools.cache
@@ -61,7 +61,7 @@ class TimeField(serializers.DateTimeField):
     """A moment in UTC, in ISO 8601."""
 
     @staticmethod
-    def shown(moment: datetime.datetime | None, _codec: str) -> str | None:
+    def shown(moment: datetime.datetime | None, _codec: Codec) -> str | None:
         """Return the moment as text."""
         return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 
@@ -70,9 +70,9 @@ class ValueField(AnyJSONField):
     """The value of an item."""
 
     @staticmethod
-    def shown(value: Any, codec: str) -> Any:
+    def shown(value: Any, codec: Codec) -> Any:
         """Return the JSON of a value, null if it cannot be decoded."""
-        return None if isinstance(value, Undecodable) else to_json(value, codec)
+        return None if isinstance(value, Undecodable) else codec.to_json(value)
 
 
 class UndecodableOutput(serializers.Serializer[Any]):
@@ -82,11 +82,11 @@ class UndecodableOutput(serializers.Serializer[Any]):
     reason = serializers.CharField(help_text="Why they cannot be decoded.")
 
     @staticmethod
-    def shown(value: Any, _codec: str) -> Any:
+    def shown(value: Any, _codec: Codec) -> Any:
         """Return the bytes and the reason; the key is left out if the value was decoded."""
         if not isinstance(value, Undecodable):
             return _LEFT_OUT
-        return {"base64": encode(value.raw), "reason": value.reason}
+        return {"base64": base64.b64encode(value.raw).decode(), "reason": value.reason}
 
 
 class ItemOutput(Output):
@@ -96,7 +96,7 @@ class ItemOutput(Output):
     priority = PriorityField(
         allow_null=True, help_text="Of the queue's priority type; null in a FIFO queue."
     )
-    value = ValueField(allow_null=True, help_text="What was pushed; base64 in a queue of bytes.")
+    value = ValueField(allow_null=True, help_text=f"What was pushed: {VALUE_HELP}.")
     pushed_at = TimeField(
         allow_null=True, help_text="In UTC; null if the codec does not record it."
     )
@@ -106,7 +106,7 @@ class ItemOutput(Output):
     size = serializers.IntegerField(
         source="size_bytes", min_value=0, help_text="The size of the stored value in bytes."
     )
-    state = serializers.ChoiceField(choices=STATES)
+    state = serializers.ChoiceField(choices=ITEM_STATES)
     until = TimeField(allow_null=True, help_text="When the lease or the delay ends.")
     reason = serializers.CharField(allow_null=True, help_text="Why the item is dead.")
     undecodable = UndecodableOutput(
@@ -204,11 +204,11 @@ class QueueOutput(Output):
     """A queue, its settings, and the number of its items."""
 
     name = serializers.CharField(source="queue.name")
-    kind = serializers.ChoiceField(source="queue.kind", choices=("fifo", "priority"))
+    kind = serializers.ChoiceField(source="queue.kind", choices=tuple(KINDS))
     codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
     priority_type = serializers.ChoiceField(
         source="queue.priority_type",
-        choices=("int", "float"),
+        choices=choices_of("priority_type"),
         allow_null=True,
         help_text="Null for a FIFO queue.",
     )
@@ -225,15 +225,24 @@ class QueuePageOutput(serializers.Serializer[Any]):
     )
 
 
+def _option_fields() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    """Return a field for each option that a list of queues does not show."""
+    names = ALLOWED.keys() - QueueOutput._declared_fields.keys()  # noqa: SLF001  # as DRF keeps them
+    return {name: _option_field(name) for name in ALLOWED if name in names}
+
+
+def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
+    allowed, source = ALLOWED[name], f"queue.options.{name}"
+    if isinstance(allowed, Choice):
+        return serializers.ChoiceField(source=source, choices=allowed.texts)
+    kind = serializers.IntegerField if allowed.kind is int else serializers.FloatField
+    return kind(source=source, allow_null=allowed.none_is_valid)
+
+
 class QueueDetailOutput(QueueOutput):
     """A queue, all its settings, and the items at its two ends."""
 
-    order = serializers.ChoiceField(source="queue.options.order", choices=choices_of("order"))
-    contention = serializers.ChoiceField(
-        source="queue.options.contention", choices=choices_of("contention")
-    )
-    max_attempts = serializers.IntegerField(source="queue.options.max_attempts", allow_null=True)
-    max_value_bytes = serializers.IntegerField(source="queue.options.max_value_bytes")
+    vars().update(_option_fields())  # as if each were declared here
     oldest = TimeField(
         allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )
@@ -250,8 +259,7 @@ class ErrorOutput(serializers.Serializer[Any]):
 
 def items(queue: Queue, found: Sequence[Item], kind: type[ItemOutput] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
-    codec = queue.codec.name
-    return [kind.shown(one, codec) for one in found]
+    return [kind.shown(one, queue.codec) for one in found]
 
 
 def held(done: str, found: Held | None) -> dict[str, Any]:
@@ -269,7 +277,7 @@ def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict
 def queue_rows(queues: Sequence[Queue], counts: Sequence[Counts]) -> list[Any]:
     """Return the JSON of queues in a list."""
     states = map(QueueState, queues, counts)
-    return [QueueOutput.shown(state, state.queue.codec.name) for state in states]
+    return [QueueOutput.shown(state, state.queue.codec) for state in states]
 
 
 def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
@@ -283,5 +291,5 @@ def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
         first=next(iter(first), None),
         last=next(iter(last), None),
     )
-    shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec.name)
+    shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec)
     return shown

@@ -27,7 +27,7 @@ from drf_spectacular.utils import (
 from fdbqueue import conf
 from fdbqueue.api import examples, inputs, outputs
 from fdbqueue.api.pagination import MAX_CURSOR_CHARACTERS
-from fdbqueue.service.limits import MAX_SECONDS
+from fdbqueue.service import MAX_SECONDS
 
 extend_schema_serializer(many=False)(outputs.QueuePageOutput)
 

@@ -23,8 +23,7 @@ from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
-from fdbqueue.service import Catalog, IdempotencyKey, Item, Queue
-from fdbqueue.service.overview import counts_of
+from fdbqueue.service import Catalog, IdempotencyKey, Item, Queue, counts_of
 
 #: The serializer of a body, and the method of the queue that takes its fields as arguments.
 _Ending = tuple[type[inputs.Input], Callable[..., Any]]
@@ -149,7 +148,7 @@ class QueueViewSet(ViewSet):
         )
         queues = [catalog.queue(name) for name in names]
         count = functools.partial(counts_of, queues=queues)
-        found = service.run(catalog.database, count, wrote=lambda _: False)
+        found = service.run(catalog.database, count, read_only=True)
         rows = outputs.queue_rows(queues, found)
         return Response({"queues": rows, "cursor": pagination.queue_cursor(following)})
 

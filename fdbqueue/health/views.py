@@ -16,7 +16,7 @@ from django.views import View
 
 from fdbqueue import deadlines
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service.transactions import error_code
+from fdbqueue.service import error_code
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,7 @@ from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.management import arguments
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import NO_SUCH_QUEUE, OutputFailed, command_error
-from fdbqueue.service import Queue
-from fdbqueue.service.catalog import Catalog
+from fdbqueue.service import Catalog, Queue
 
 _NAMES_IN_HINT = 20
 

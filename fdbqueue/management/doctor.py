@@ -13,13 +13,11 @@ from typing import Any
 from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
 from fdbqueue.management.formats import counted, item_count, visible
-from fdbqueue.service import Queue, run, strict_json
-from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service import MAX_ITEMS, Queue, error_code, run, strict_json
 from fdbqueue.service.receipts import place_of
 from fdbqueue.service.tools import census, load
 from fdbqueue.service.tools.census import Examiner
 from fdbqueue.service.tools.sweep import count_stale, sweep
-from fdbqueue.service.transactions import error_code
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
@@ -165,7 +163,7 @@ def _compare(
         for state, number in found.items()
         if counted[state] != number
     ]
-    if not wrong and queue.kind == "priority" and len(levels) < MAX_ITEMS:
+    if not wrong and queue.priority_type and len(levels) < MAX_ITEMS:
         kept = dict(readable.by_priority(limit=MAX_ITEMS))
         if kept != {level: number for level, number in levels.items() if level is not None}:
             wrong = ["the counts by priority differ"]

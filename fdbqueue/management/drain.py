@@ -18,8 +18,7 @@ from fdbqueue.management.exit_codes import error_text, explain_errors, usage_err
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.items_file import FileExists, ItemsFile
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Batch, Batcher, Queue
-from fdbqueue.service.tools.streams import BATCH_ITEMS
+from fdbqueue.service import BATCH_ITEMS, Batch, Batcher, Queue
 
 
 class Sink:
@@ -60,7 +59,7 @@ class FileSink(Sink):
     """
 
     def __init__(self, queue: Queue, file: ItemsFile) -> None:
-        super().__init__(queue, lambda batch: file.write(_lines(batch).encode()))
+        super().__init__(queue, lambda batch: file.write(_lines(queue, batch).encode()))
         self._file = file
 
     def take(self, batch: Batch) -> None:
@@ -101,7 +100,9 @@ def to_stream(queue: Queue, options: argparse.Namespace, console: Console) -> No
     """Drain a queue to standard output."""
 
     def write(batch: Batch) -> None:
-        lines = _lines(batch).rstrip("\n")  # printed as one: they are all in the pipe, or requeued
+        lines = _lines(queue, batch).rstrip(
+            "\n"
+        )  # printed as one: they are all in the pipe, or requeued
         console.check_output()
         console.print_lines([lines])
 
@@ -131,7 +132,7 @@ def begin(queue: Queue, file: ItemsFile) -> int:
         file.cut(0)
         return 0
     file.cut_torn_line()
-    return queue.settle_batch(file.owner, file.last_ids(ranked=queue.kind == "priority"))
+    return queue.settle_batch(file.owner, file.last_ids(ranked=queue.priority_type is not None))
 
 
 def explain(error: BaseException, done: int, queue: Queue, sink: Sink) -> str:
@@ -199,6 +200,6 @@ def _report(queue: Queue, done: int, options: argparse.Namespace, console: Conso
     )
 
 
-def _lines(batch: Batch) -> str:
-    lines = [item_lines.item_line(item) for item in batch]
+def _lines(queue: Queue, batch: Batch) -> str:
+    lines = [item_lines.item_line(queue.codec, item) for item in batch]
     return "\n".join(lines) + "\n"

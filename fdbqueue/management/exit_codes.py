@@ -22,7 +22,7 @@ from fdbqueue.exceptions import (
     PushInterrupted,
     QueueNotFound,
 )
-from fdbqueue.service.transactions import error_code
+from fdbqueue.service import error_code
 
 FAILED = 1
 USAGE = 2

@@ -8,7 +8,7 @@ from typing import Any
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import formats
-from fdbqueue.service import Item, Undecodable
+from fdbqueue.service import Codec, Item, Undecodable
 
 #: What every line of JSON has, in this order.
 FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
@@ -21,25 +21,29 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MAX_ATTEMPTS = 2**31 - 1
 
 
-def formatter(*, as_json: bool, whole_values: bool = False) -> Callable[[list[Item]], list[str]]:
+def formatter(
+    codec: Codec, *, as_json: bool, whole_values: bool = False
+) -> Callable[[list[Item]], list[str]]:
     """Return a function from items to lines, one for each.
 
     Args:
+        codec: The codec of their queue.
         as_json: Whether the lines are JSON, not rows of a table.
         whole_values: Whether a table shows values whole, because they are nowhere else.
     """
     if as_json:
-        return lambda items: [item_line(item) for item in items]
+        return lambda items: [item_line(codec, item) for item in items]
     table = formats.Table(COLUMNS)
     return lambda items: table.lines(_row(item, whole=whole_values) for item in items)
 
 
-def item_line(item: Item) -> str:
-    """Return an item as one line of JSON."""
+def item_line(codec: Codec, item: Item) -> str:
+    """Return an item as one line of JSON, for its queue's codec to read it back."""
+    is_exact = codec.is_exact_in_json and not isinstance(item.value, Undecodable)
     record = {
         "id": item.id,
         "priority": item.priority,
-        "value": item.value,
+        "value": codec.to_json(item.value) if is_exact else item.value,
         "pushed_at": formats.timestamp(item.pushed_at),
         "attempts": item.attempts,
     }

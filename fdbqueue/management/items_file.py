@@ -20,8 +20,7 @@ from typing import Any
 
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.management.item_lines import FIELDS
-from fdbqueue.service.bulk.batches import OWNER_BYTES
-from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service import MAX_ITEMS, OWNER_BYTES
 
 _BEGINNING = b'{"id": "'
 _BLOCK_BYTES = 1_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import hashlib
 import json
@@ -16,14 +15,14 @@ from fdbqueue.exceptions import (
     KeyTooLarge,
     PushInterrupted,
     ValueTooLarge,
+    message_of,
 )
 from fdbqueue.management import item_lines
 from fdbqueue.management.exit_codes import error_text
 from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
-from fdbqueue.service import Queue, strict_json
+from fdbqueue.service import MAX_VALUE_BYTES, Queue, strict_json
 from fdbqueue.service.entries import Entry
-from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.tools.load import Mark
 
 #: A value takes at most three times its stored bytes, however it is escaped.
@@ -155,7 +154,7 @@ class Items:
     ) -> None:
         self._queue = queue
         self._lines = lines
-        self._priority = None if queue.kind == "fifo" else priority
+        self._priority = None if queue.priority_type is None else priority
         self._field = priority_field
         if form == "items" and priority is None:
             self._field = "priority"
@@ -200,15 +199,18 @@ class Items:
         value = parse(line.rstrip(b"\r\n"))
         if self._form == "items":
             item = item_lines.item_of(value)
-            item = dataclasses.replace(item, value=self._stored(item.value))
+            item = dataclasses.replace(item, value=self._value(item.value))
             return self._queue.parts.writer.encoder.of_moved(item, self._priority)
         if self._form is None and item_lines.is_item(value):
             raise ItemFound(reason=_ITEM_FOUND)
         priority = self._priority if self._field is None else field(value, self._field)
-        return self._queue.parts.writer.encoder.entry(self._stored(value), priority)
+        return self._queue.parts.writer.encoder.entry(self._value(value), priority)
 
-    def _stored(self, value: Any) -> Any:
-        return from_base64(value) if self._queue.codec.name == "bytes" else value
+    def _value(self, from_json: Any) -> Any:
+        try:
+            return self._queue.codec.from_json(from_json)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidInput(reason=message_of(error)) from error
 
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, InputFailed):
@@ -244,20 +246,6 @@ def parse(text: str | bytes) -> Any:
         raise InvalidInput(reason="the JSON is nested too deeply") from None
     except ValueError as error:
         raise InvalidInput(reason=str(error)) from error
-
-
-def from_base64(value: Any) -> bytes:
-    """Return the bytes in a JSON string of base64.
-
-    Raises:
-        InvalidInput: It is not a string, or not base64.
-    """
-    if not isinstance(value, str):
-        raise InvalidInput(reason="a queue of bytes needs a JSON string with base64")
-    try:
-        return base64.b64decode(value, validate=True)
-    except ValueError as error:
-        raise InvalidInput(reason=f"it is not base64: {error}") from error
 
 
 def field(record: Any, path: str) -> Any:

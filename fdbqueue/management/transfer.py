@@ -16,10 +16,7 @@ from fdbqueue.management.exit_codes import error_text, explain_errors, failure, 
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Mover, Queue
-from fdbqueue.service.bulk.move import check_move
-from fdbqueue.service.limits import MAX_ITEMS
-from fdbqueue.service.tools.streams import BATCH_ITEMS
+from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, Mover, Queue
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -112,7 +109,7 @@ def check_target(queue: Queue, target: Queue, priority: Any) -> None:
         CommandError: It says why.
     """
     try:
-        check_move(queue.parts, target.parts, priority)
+        Mover(queue, target, priority=priority)  # checks, and moves nothing yet
     except InvalidInput as error:
         reason = error.context["reason"]
         message = f"{queue.name!r} cannot be moved to {target.name!r}: {reason}."

@@ -6,8 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service.instrumentation import Observer, Operation
-from fdbqueue.service.transactions import error_code
+from fdbqueue.service import Observer, Operation, error_code
 
 #: The label of queues that the setting does not name.
 OTHER = "other"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import itertools
 import logging
@@ -17,14 +18,24 @@ from prometheus_client.registry import Collector
 from fdbqueue import deadlines
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.metrics.operations import label_of
-from fdbqueue.service import Catalog, Counts, Queue, run
+from fdbqueue.service import (
+    ENDS,
+    Catalog,
+    Counts,
+    Ends,
+    Queue,
+    counts_of,
+    ends_of,
+    error_code,
+    oldest_of,
+    run,
+)
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import microseconds
-from fdbqueue.service.overview import Ends, Moment, counts_of, ends_of, oldest_of
-from fdbqueue.service.storage.reader import ENDS
-from fdbqueue.service.transactions import error_code
 
 logger = logging.getLogger(__name__)
+
+_Moment = datetime.datetime | None
 
 #: At most this many queues of patterns are read.
 MAX_PATTERNED = 1_000
@@ -65,7 +76,7 @@ class _Sizes:
 
     def __init__(self) -> None:
         self._items: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._oldest: dict[str, Moment] = {}
+        self._oldest: dict[str, _Moment] = {}
         self._has_items: set[str] = set()
         self._undecodable: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._queues: Counter[str] = Counter()
@@ -85,7 +96,7 @@ class _Sizes:
             for queue, count, moment, ends in zip(some, *found, strict=True):
                 self._add(label_of(queue.name), count, moment, ends)
 
-    def _add(self, label: str, counts: Counts, oldest: Moment, ends: Ends) -> None:
+    def _add(self, label: str, counts: Counts, oldest: _Moment, ends: Ends) -> None:
         self._queues[label] += 1
         self._undecodable[label].update(ends.undecodable)
         if not ends.is_empty:
@@ -147,5 +158,5 @@ def _answered(is_so: bool) -> Metric:
     )
 
 
-def _read(tr: Any, queues: Sequence[Queue]) -> tuple[list[Counts], list[Moment], list[Ends]]:
+def _read(tr: Any, queues: Sequence[Queue]) -> tuple[list[Counts], list[_Moment], list[Ends]]:
     return counts_of(tr, queues), oldest_of(tr, queues), ends_of(tr, queues)

@@ -12,17 +12,17 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Queue',
+            name='QueueName',
             fields=[
                 ('name', models.CharField(max_length=100, primary_key=True, serialize=False, verbose_name='name')),
             ],
             options={
                 'verbose_name': 'queue',
                 'verbose_name_plural': 'queues',
-                'permissions': (('push_queue', 'Can push to queues'), ('pop_queue', 'Can pop from queues'), ('lease_queue', 'Can lease from queues')),
+                'permissions': (('view_queue', 'Can view queues'), ('push_queue', 'Can push to queues'), ('pop_queue', 'Can pop from queues'), ('lease_queue', 'Can lease from queues')),
                 'managed': False,
                 'base_manager_name': 'objects',
-                'default_permissions': ('view',),
+                'default_permissions': (),
             },
         ),
     ]

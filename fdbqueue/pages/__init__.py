@@ -33,7 +33,7 @@ Where to add something
         One entry in ``item_columns.COLUMNS``, or in ``FACTS``: the same, and ``is_shown``, for
         which queues and states it is there.
     A setting of a queue
-        One entry in ``queue_page.settings``.
+        Options are there by themselves; anything else is one entry in ``queue_page.settings``.
     A parameter
         One field of a form, in ``shown`` or in ``hidden``.
     A chart

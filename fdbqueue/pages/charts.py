@@ -18,8 +18,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from fdbqueue.pages.text import grouped, mean
-from fdbqueue.service.overview import Depth
-from fdbqueue.service.storage.counts import Minute
+from fdbqueue.service import Depth, Minute
 
 WIDTH, HEIGHT = 360, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 22, 22

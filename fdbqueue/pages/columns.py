@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from django.template.loader import render_to_string
 from django.utils.functional import Promise
-from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -56,7 +57,7 @@ class Column(Generic[Row]):
     is_minor: bool = False
     css: Callable[[Any], str] = _no_css
 
-    @property
+    @functools.cached_property
     def header_css(self) -> str:
         """The CSS classes of the header, which all cells have, too."""
         classes = {"fdbqueue-number": self.is_number, "fdbqueue-minor": self.is_minor}
@@ -71,16 +72,22 @@ class Column(Generic[Row]):
     def cell(self, row: Row, *, is_header: bool) -> SafeString:
         """Return the markup of a row's cell."""
         value = self.value(row)
-        css = f"{self.header_css} {self.css(value)}".strip()
-        attribute = format_html(' class="{}"', css) if css else ""
-        markup = '<th scope="row"{}>{}</th>' if is_header else "<td{}>{}</td>"
-        return format_html(markup, attribute, self.shown(value))
+        begin, end = _tags(f"{self.header_css} {self.css(value)}".strip(), is_header=is_header)
+        return SafeString("".join((begin, self.shown(value), end)))  # markup, all three
 
 
 def cells(columns: Sequence[Column[Row]], row: Row) -> SafeString:
     """Return the markup of a row's cells, the first of them as its header."""
-    markup = ((column.cell(row, is_header=n == 0),) for n, column in enumerate(columns))
-    return format_html_join("", "{}", markup)
+    return SafeString(
+        "".join([column.cell(row, is_header=n == 0) for n, column in enumerate(columns)])
+    )
+
+
+@functools.lru_cache
+def _tags(css: str, *, is_header: bool) -> tuple[str, str]:
+    """Return the tags around the value of a cell."""
+    attribute = format_html(' class="{}"', css) if css else ""
+    return (f'<th scope="row"{attribute}>', "</th>") if is_header else (f"<td{attribute}>", "</td>")
 
 
 def facts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str | Promise, SafeString]]:

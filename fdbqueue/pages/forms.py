@@ -11,8 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import STATES
 from fdbqueue.pages.queue_columns import BY_NAME, SORTABLE
-from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
-from fdbqueue.service.queues import PriorityQueue, Queue
+from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, PriorityQueue, Queue
 
 #: The choices of how often a page refreshes itself, in seconds; 0 is never.
 INTERVALS = (0, 2, 5, 30)

@@ -24,8 +24,7 @@ from fdbqueue.pages.text import (
     preview,
     visible,
 )
-from fdbqueue.service.items import Item
-from fdbqueue.service.queues import Queue
+from fdbqueue.service import Item, Queue
 
 _MAX_REASON_CHARACTERS = 1_000
 _REASON_CHARACTERS_IN_LIST = 100
@@ -140,7 +139,7 @@ COLUMNS = (
     ItemColumn(
         name="value",
         heading=_("Value"),
-        value=lambda row: preview(row.item.value, row.queue.codec.name),
+        value=lambda row: preview(row.item.value, row.queue.codec),
         template="preview.html",
         css=lambda _value: "fdbqueue-value",
     ),

@@ -18,9 +18,7 @@ from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_columns import COLUMNS, ItemRow, shown
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import visible
-from fdbqueue.service.items import Item, Undecodable
-from fdbqueue.service.queues import Queue
-from fdbqueue.service.tools.scan import Scan, scan
+from fdbqueue.service import Codec, Item, Queue, Scan, Undecodable, scan
 
 #: A search looks at this many items before it asks whether to go on.
 LOOKED_AT = 2_000
@@ -85,7 +83,7 @@ def context(queue: Queue, form: ItemsForm, found: ItemList, addresses: Addresses
     }
 
 
-def contains(wanted: str, codec: str) -> Callable[[Item], bool]:
+def contains(wanted: str, codec: Codec) -> Callable[[Item], bool]:
     """Return a function that tells whether an item's value contains a text, ignoring case."""
     if not wanted:
         return lambda _item: True
@@ -100,13 +98,13 @@ def _visible(text: str) -> str:
     return text.translate({ord(c): visible(c) for c in set(text) if not c.isprintable()})
 
 
-def _text(value: Any, codec: str) -> str:
+def _text(value: Any, codec: Codec) -> str:
     if isinstance(value, Undecodable):
         value = value.raw
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     try:
-        return _ENCODE(value) if codec == "json" else repr(value)
+        return _ENCODE(value) if codec.holds == "json" else repr(value)
     except RecursionError:
         return ""
 
@@ -118,7 +116,7 @@ def _scan(
     end, limit = wanted["end"], wanted["limit"]
     return scan(
         queue,
-        contains(wanted["q"], queue.codec.name),
+        contains(wanted["q"], queue.codec),
         tr=tr,
         most_found=limit,
         most_looked_at=LOOKED_AT if wanted["q"] else limit,

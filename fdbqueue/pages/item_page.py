@@ -10,9 +10,7 @@ from fdbqueue.pages.item_columns import FACTS, ItemRow, shown
 from fdbqueue.pages.json_tree import tree
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import show
-from fdbqueue.service.items import Item, Undecodable
-from fdbqueue.service.queues import Queue
-from fdbqueue.service.transactions import run
+from fdbqueue.service import Item, Queue, Undecodable, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +44,20 @@ def item_details(queue: Queue, item_id: str) -> ItemDetails:
             following[0].id if following else None,
         )
 
-    return run(queue.database, read, wrote=lambda _: False)
+    return run(queue.database, read, read_only=True)
 
 
 def context(queue: Queue, details: ItemDetails, addresses: Addresses) -> dict[str, Any]:
     """Return what the template shows of an item."""
     item = details.item
     is_decodable = not isinstance(item.value, Undecodable)
-    is_json = queue.codec.name == "json" and is_decodable
+    is_json = queue.codec.holds == "json" and is_decodable
     row = ItemRow(item, queue, key=details.key)
     return {
         "facts": facts(shown(FACTS, queue, item.state), row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
-        "value": show(item.value, queue.codec.name),
+        "value": show(item.value, queue.codec),
         "is_decodable": is_decodable,
         "tree": _tree(item.value) if is_json else None,
     }

@@ -11,8 +11,7 @@ from django.utils.translation import gettext as _
 
 from fdbqueue.pages.charts import Chart, bar_chart, nice_step
 from fdbqueue.pages.text import grouped, number
-from fdbqueue.service.items import Priority
-from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
+from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, Priority
 
 #: The counts of at most this many priorities are read, from the lowest on.
 LEVELS = 1_000

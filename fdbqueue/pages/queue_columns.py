@@ -18,9 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.pages.charts import sparkline
 from fdbqueue.pages.columns import STATES, Column, link
 from fdbqueue.pages.text import Moment, age, grouped, mean
-from fdbqueue.service.overview import counts_of, depths, histories_of, oldest_of
-from fdbqueue.service.queues import Queue
-from fdbqueue.service.storage.counts import Counts, Minute
+from fdbqueue.service import Counts, Minute, Queue, counts_of, depths, histories_of, oldest_of
 
 #: Pushes and pops per minute are means over this many minutes, the present one included.
 RATE_MINUTES = 5

@@ -12,8 +12,7 @@ from fdbqueue.pages.forms import QueuesForm
 from fdbqueue.pages.queue_columns import BY_NAME, COLUMNS, RATE_MINUTES, QueueRow
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped
-from fdbqueue.service.catalog import Catalog
-from fdbqueue.service.transactions import run
+from fdbqueue.service import Catalog, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
 LOOKED_AT = 1_000
@@ -68,7 +67,7 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
                 reader(tr, shown)
         return shown
 
-    shown = run(catalog.database, read, wrote=lambda _: False)
+    shown = run(catalog.database, read, read_only=True)
     return Listed(shown, first + 1, len(rows), following)
 
 

@@ -17,9 +17,8 @@ from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, pri
 from fdbqueue.pages.queue_columns import FIGURES, QueueRow, rates
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped, subspace
-from fdbqueue.service.overview import depths
-from fdbqueue.service.queues import Queue
-from fdbqueue.service.transactions import run
+from fdbqueue.service import Queue, depths, run
+from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
 
@@ -38,7 +37,7 @@ class Setting(NamedTuple):
     """How a queue is set up; ``is_code`` where the value is written for programs."""
 
     label: str | Promise
-    value: str
+    value: str | Promise
     is_code: bool = False
 
 
@@ -58,7 +57,7 @@ def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
     Raises:
         InvalidInput: A position in the address is not one of this queue.
     """
-    return run(queue.database, lambda tr: _queue_details(queue, form, tr), wrote=lambda _: False)
+    return run(queue.database, lambda tr: _queue_details(queue, form, tr), read_only=True)
 
 
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
@@ -86,21 +85,19 @@ def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
 
 
 def settings(queue: Queue) -> list[Setting]:
-    """Return how a queue is set up."""
-    found = [Setting(_("Kind"), queue.kind)]
-    if queue.priority_type:
-        found.append(Setting(_("Priority type"), queue.priority_type))
-    attempts = (
-        _("no limit") if queue.options.max_attempts is None else grouped(queue.options.max_attempts)
-    )
+    """Return how a queue is set up: its kind, its options, and where it is."""
+    options = queue.options.shown(queue.kind).items()
     return [
-        *found,
-        Setting(_("Codec"), queue.codec.name),
-        Setting(_("Push order"), queue.options.order),
-        Setting(_("Maximum attempts"), str(attempts)),
-        Setting(_("Maximum value size (bytes)"), grouped(queue.options.max_value_bytes)),
+        Setting(_("Kind"), queue.kind),
+        *(Setting(_(ALLOWED[name].label), _text(value)) for name, value in options),
         Setting(_("Subspace"), subspace(queue), is_code=True),
     ]
+
+
+def _text(option: Any) -> str | Promise:
+    if option is None:
+        return _("no limit")
+    return option if isinstance(option, str) else grouped(option)
 
 
 def context(form: ItemsForm, details: QueueDetails, addresses: Addresses) -> dict[str, Any]:

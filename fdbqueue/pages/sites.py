@@ -78,7 +78,7 @@ class AdminSite(PlainSite):
         model_admin: The ModelAdmin of the pages.
     """
 
-    frame = "admin/fdbqueue/queue/base.html"
+    frame = "admin/fdbqueue/queuename/base.html"
 
     def __init__(self, model_admin: Any) -> None:
         self._model_admin = model_admin
@@ -86,7 +86,7 @@ class AdminSite(PlainSite):
 
     def may_view(self, request: HttpRequest, name: str | None) -> bool:
         """Ask the ModelAdmin about a queue, or for None about the pages."""
-        queue = None if name is None else models.Queue(name=name)
+        queue = None if name is None else models.QueueName(name=name)
         return bool(self._model_admin.has_view_permission(request, queue))
 
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:  # noqa: ARG002  # never
@@ -96,9 +96,9 @@ class AdminSite(PlainSite):
     def addresses(self, request: HttpRequest) -> Addresses:  # noqa: ARG002  # the site's
         """Return the addresses in the admin site."""
         names = (
-            "admin:fdbqueue_queue_changelist",
-            "admin:fdbqueue_queue_queue",
-            "admin:fdbqueue_queue_item",
+            "admin:fdbqueue_queuename_changelist",
+            "admin:fdbqueue_queuename_queue",
+            "admin:fdbqueue_queuename_item",
         )
         return Addresses(names, self._site.name)
 
@@ -124,7 +124,7 @@ def may_enter(user: Any) -> bool:
     return any(access.may(user, access.VIEW, name) for name in names)
 
 
-def may_view_in_admin(user: Any, queue: models.Queue | None) -> bool:
+def may_view_in_admin(user: Any, queue: models.QueueName | None) -> bool:
     """Tell whether a user may view a queue, or with None, whether the admin's index has an entry.
 
     If the setting is wrong, the general permission decides, so that the admin's other pages

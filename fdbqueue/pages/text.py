@@ -17,9 +17,7 @@ from django.utils.formats import number_format
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
-from fdbqueue.service import tuples
-from fdbqueue.service.items import Undecodable
-from fdbqueue.service.queues import Queue
+from fdbqueue.service import Codec, Queue, Undecodable, tuples
 
 #: A preview is clipped here.
 PREVIEW_CHARACTERS = 100
@@ -75,21 +73,21 @@ class Shown:
     cut: str = ""
 
 
-def preview(value: Any, codec: str) -> Preview:
+def preview(value: Any, codec: Codec) -> Preview:
     """Return the beginning of a value; the rest of it costs nothing."""
     if isinstance(value, Undecodable):
         return Preview(*clip(repr(value.raw[: PREVIEW_CHARACTERS + 1])), decodable=False)
     return Preview(*clip(_beginning(value, codec)), decodable=True)
 
 
-def show(value: Any, codec: str) -> Shown:
-    """Return a value: JSON, a dump of bytes, or what Python writes for a tuple."""
+def show(value: Any, codec: Codec) -> Shown:
+    """Return a value: JSON, a dump of bytes, or what Python writes for others."""
     if isinstance(value, Undecodable):
         return _dumped(value.raw, visible(value.reason))
     if isinstance(value, bytes):
         return _dumped(value)
     try:
-        if codec == "json":
+        if codec.holds == "json":
             return _texted(_indented(value), _("JSON"))
         return _texted(repr(value), _("Python"))
     except RecursionError:
@@ -194,10 +192,10 @@ def key_escaped(key: bytes) -> str:
     return "".join(plain)
 
 
-def _beginning(value: Any, codec: str) -> str:
+def _beginning(value: Any, codec: Codec) -> str:
     if isinstance(value, bytes):
         return repr(value[: PREVIEW_CHARACTERS + 1])
-    if codec != "json":
+    if codec.holds != "json":
         return _python(value)
     text = ""
     for chunk in _JSON.iterencode(value):

@@ -1,24 +1,71 @@
-"""Queues over FoundationDB transactions; needs neither Django nor FoundationDB's client."""
+"""Queues over FoundationDB transactions; needs neither Django nor FoundationDB's client.
+
+This is the face of the service: all others import from here.
+
+For applications
+    Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``) and the ``Catalog`` that opens them by
+    name; what they take and hand out (``Push``, ``Item``, ``Page``, ``Held``, ``Counts``, ...);
+    transactions (``run``, ``transactional``, ``arun``); tools over a queue (``Worker``,
+    ``Batcher``, ``Mover``, ``Load``, ``scan``); what codecs and observers of your own inherit
+    from (``Codec``, ``Observer``).
+For REST, the pages, the commands and the metrics
+    The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``histories_of``,
+    ``oldest_of``, ``depths``), limits and defaults, and the code of an engine's error
+    (``error_code``). What the setting needs is in :mod:`fdbqueue.service.options`.
+"""
 
 from __future__ import annotations
 
 from fdbqueue.service.aio import arun
-from fdbqueue.service.bulk.batches import Batch
-from fdbqueue.service.catalog import Catalog, QueueSpec
+from fdbqueue.service.browse import ITEM_STATES
+from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
+from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
+from fdbqueue.service.codecs import CODECS, Codec, Stored
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import Held, Item, Page, Push, Undecodable
+from fdbqueue.service.instrumentation import Observer, Operation
+from fdbqueue.service.items import Held, Item, Page, Priority, Push, Undecodable
+from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES
+from fdbqueue.service.options import QueueOptions
+from fdbqueue.service.overview import (
+    Depth,
+    Ends,
+    counts_of,
+    depths,
+    ends_of,
+    histories_of,
+    oldest_of,
+)
+from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.storage.counts import Counts, Minute
+from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
+from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.tools.load import Load
-from fdbqueue.service.tools.streams import Batcher, Mover
+from fdbqueue.service.tools.scan import Scan, scan
+from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
 from fdbqueue.service.tools.worker import Worker
-from fdbqueue.service.transactions import run, transactional
+from fdbqueue.service.transactions import error_code, run, transactional
 
 __all__ = [
+    "BATCH_ITEMS",
+    "CODECS",
+    "ENDS",
+    "HISTORY_MINUTES",
+    "ITEM_STATES",
+    "KINDS",
+    "MAX_INTEGER",
+    "MAX_ITEMS",
+    "MAX_SECONDS",
+    "MAX_VALUE_BYTES",
+    "MIN_INTEGER",
+    "OWNER_BYTES",
     "Batch",
     "Batcher",
     "Catalog",
+    "Codec",
     "Counts",
+    "Depth",
+    "End",
+    "Ends",
     "FifoQueue",
     "Held",
     "IdempotencyKey",
@@ -26,14 +73,27 @@ __all__ = [
     "Load",
     "Minute",
     "Mover",
+    "Observer",
+    "Operation",
     "Page",
+    "Priority",
     "PriorityQueue",
     "Push",
     "Queue",
+    "QueueOptions",
     "QueueSpec",
+    "Scan",
+    "Stored",
     "Undecodable",
     "Worker",
     "arun",
+    "counts_of",
+    "depths",
+    "ends_of",
+    "error_code",
+    "histories_of",
+    "oldest_of",
     "run",
+    "scan",
     "transactional",
 ]

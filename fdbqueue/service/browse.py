@@ -18,6 +18,9 @@ from fdbqueue.service.storage.reader import End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore
 from fdbqueue.service.storage.tables import HIDDEN_END
 
+#: The names of the states that items may be in.
+ITEM_STATES = ("ready", *STATES)
+
 
 class Browser:
     """Read the items of one queue, in the transaction it is given.
@@ -94,8 +97,8 @@ class Browser:
             InvalidInput: There is no such state, or ``after`` is not an id of this queue.
             InvalidPriority: A bound does not fit.
         """
-        if state != "ready" and state not in STATES:
-            states = ", ".join(["ready", *STATES])
+        if state not in ITEM_STATES:
+            states = ", ".join(ITEM_STATES)
             raise InvalidInput(queue=self._store.queue, state=state, allowed=states)
         low, high = self._priorities.bound(min_priority), self._priorities.bound(max_priority)
         begin, stop = self._keys.between(low, high)

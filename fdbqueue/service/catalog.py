@@ -15,7 +15,7 @@ from typing import Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import receipts, tuples
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.storage.groups import Group, groups
@@ -37,19 +37,30 @@ _NAMES_AT_ONCE = 1_000
 _MAX_OPENED = 1_000
 
 
+#: The kinds of queues by the names that settings give them.
+KINDS: dict[str, type[FifoQueue | PriorityQueue]] = {
+    kind.kind: kind for kind in (FifoQueue, PriorityQueue)
+}
+
+
 class QueueSpec:
     """How a queue, or every queue whose name fits a pattern, is stored.
 
     Args:
         name: The queue's name, or a pattern with ``*``.
-        kind: ``"fifo"`` or ``"priority"``.
+        kind: One of :data:`KINDS`.
         subspace: The tuple of its subspace where that is not under the catalog's prefix.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
+
+    Raises:
+        ConfigurationError: There is no such kind.
     """
 
     def __init__(
         self, name: str, kind: str, *, subspace: tuple[Any, ...] | None = None, **options: Any
     ) -> None:
+        if kind not in KINDS:
+            raise ConfigurationError(queue=name, kind=kind, allowed=", ".join(KINDS))
         self.name = name
         self.kind = kind
         self.subspace = subspace
@@ -62,8 +73,7 @@ class QueueSpec:
 
     def open(self, database: Database, subspace: Subspace, name: str) -> Queue:
         """Return the queue of that name in a subspace."""
-        opened = FifoQueue if self.kind == "fifo" else PriorityQueue
-        return opened(database, subspace, name=name, **self.options)
+        return KINDS[self.kind](database, subspace, name=name, **self.options)
 
 
 class Catalog:

@@ -11,13 +11,20 @@
     the Java recipe does.
 
 ``bytes`` and ``tuple`` keep no metadata. No codec runs code that comes from the queue.
+
+To add a codec, write a subclass of :class:`Codec` here, add it to :data:`CODECS`, and document it
+in ``docs/queues.md``, ``docs/settings.md`` and ``docs/rest-api.md``. The setting, REST, items
+files and the pages ask the codec.
 """
 
 from __future__ import annotations
 
+import abc
+import base64
 import json
+import math
 import struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import fdb.tuple
 
@@ -46,31 +53,51 @@ class Stored(NamedTuple):
     attempts: int = 0
 
 
-class Codec(Protocol):
-    """Encode and decode the values of a queue.
+class Codec(abc.ABC):
+    """Encode and decode the values of a queue, and convert them from and to JSON.
 
-    Both may raise ``ValueError`` or ``TypeError``; the queue reports it under its name.
+    ``encode``, ``decode`` and ``from_json`` may raise ``ValueError`` or ``TypeError``; the queue
+    reports it under its name.
     """
 
     name: str
     #: Does what is stored include when it was pushed, and the attempts?
-    keeps_metadata: bool
+    keeps_metadata = False
+    #: What its values are. Pages show JSON and bytes as such, other values as Python writes them.
+    holds: Literal["json", "bytes", "python"] = "python"
+    #: How REST writes a value, in the words of its documentation.
+    in_json: str
+    #: Does the JSON keep all of a value, so that ``queue_push --items`` can restore it?
+    is_exact_in_json = True
 
+    @abc.abstractmethod
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
         """Return the bytes to store for a value."""
 
+    @abc.abstractmethod
     def decode(self, data: bytes) -> Stored:
         """Return what :meth:`encode` was given, as far as it was kept."""
 
-    def with_attempts(self, data: bytes, attempts: int) -> bytes:
-        """Return what was stored with other attempts; only asked where metadata is kept."""
+    def with_attempts(self, data: bytes, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
+        """Return what was stored with other attempts; the same where no metadata is kept."""
+        return data
+
+    def to_json(self, value: Any) -> Any:
+        """Return the JSON that REST and items files show for a value."""
+        return value
+
+    def from_json(self, value: Any) -> Any:
+        """Return the value that a JSON value stands for, in a request or a line of a file."""
+        return value
 
 
-class JsonCodec:
+class JsonCodec(Codec):
     """JSON values, with metadata. Tuples come back as lists."""
 
     name = "json"
     keeps_metadata = True
+    holds = "json"
+    in_json = "the JSON itself, with exact integers"
 
     def __init__(self) -> None:
         self._encode = json.JSONEncoder(
@@ -111,20 +138,12 @@ class JsonCodec:
         return fdb.tuple.pack((text, _metadata(metadata)[0], attempts))
 
 
-class _WithoutMetadata:
-    """What the codecs share that store the value alone."""
-
-    keeps_metadata = False
-
-    def with_attempts(self, data: bytes, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
-        """Return the data: there is no place for attempts."""
-        return data
-
-
-class BytesCodec(_WithoutMetadata):
+class BytesCodec(Codec):
     """Bytes as they are."""
 
     name = "bytes"
+    holds = "bytes"
+    in_json = "a string, the bytes in base64"
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
         """Return the bytes.
@@ -140,11 +159,29 @@ class BytesCodec(_WithoutMetadata):
         """Return the bytes."""
         return Stored(data)
 
+    def to_json(self, value: Any) -> Any:
+        """Return the bytes in base64."""
+        return base64.b64encode(value).decode()
 
-class TupleCodec(_WithoutMetadata):
+    def from_json(self, value: Any) -> Any:
+        """Return the bytes in a string of base64.
+
+        Raises:
+            TypeError: It is not a string.
+            ValueError: It is not base64.
+        """
+        return _from_base64(value)
+
+
+class TupleCodec(Codec):
     """One value of the FDB tuple layer. Lists come back as tuples."""
 
     name = "tuple"
+    in_json = (
+        'an array for a tuple, `{"base64": "..."}` for bytes, and in responses '
+        '`{"text": "..."}` for what JSON lacks'
+    )
+    is_exact_in_json = False
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
         """Return the value packed alone in a tuple.
@@ -167,6 +204,19 @@ class TupleCodec(_WithoutMetadata):
             ValueError: The bytes are no tuple.
         """
         return Stored(_unpack(data)[0])
+
+    def to_json(self, value: Any) -> Any:
+        """Return the value with arrays for tuples, and objects for what JSON lacks."""
+        return _element_to_json(value)
+
+    def from_json(self, value: Any) -> Any:
+        """Return the value with tuples for arrays, and bytes for objects of base64.
+
+        Raises:
+            TypeError: The base64 in an object is not a string.
+            ValueError: It is not base64.
+        """
+        return _element_from_json(value)
 
 
 #: The codecs that a queue may name.
@@ -269,3 +319,41 @@ def _check_keys(value: dict[Any, Any]) -> None:
     for key in value:
         if not isinstance(key, str):
             raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
+
+
+# Values of the tuple layer as JSON.
+
+_BASE64 = "base64"
+_JSON_SCALARS = (bool, int, float, str)
+
+
+def _element_to_json(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        members = []
+        for member in value:  # a loop takes as few stack frames per level as decoding did
+            members.append(_element_to_json(member))  # noqa: PERF401
+        return members
+    if isinstance(value, bytes):
+        return {_BASE64: base64.b64encode(value).decode()}
+    if isinstance(value, fdb.tuple.SingleFloat):
+        value = value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"text": str(value)}
+    return value if value is None or isinstance(value, _JSON_SCALARS) else {"text": str(value)}
+
+
+def _element_from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_element_from_json(member) for member in value)
+    if isinstance(value, dict) and value.keys() == {_BASE64}:
+        return _from_base64(value[_BASE64])
+    return value
+
+
+def _from_base64(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError("a JSON string with base64 is needed")
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise ValueError(f"it is not base64: {error}") from error

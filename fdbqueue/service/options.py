@@ -1,7 +1,8 @@
 """The options of a queue: their names, defaults, allowed values and meaning.
 
-An option is added here, in :class:`QueueOptions` and :class:`QueueKeywords`, and in
-``docs/settings.md``. The setting, the system checks, REST and the pages read it from here.
+An option is added here, to :data:`ALLOWED`, :class:`QueueOptions` and :class:`QueueKeywords`, and
+to ``docs/settings.md``. The setting, the system checks, REST, its schema and the page of a queue
+read it from here.
 """
 
 from __future__ import annotations
@@ -15,11 +16,17 @@ from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 
 
+def gettext_noop(text: str) -> str:
+    """Mark a text for translation; the pages translate it."""
+    return text
+
+
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The texts that an option may be."""
+    """The texts that an option may be, and what pages call the option."""
 
     texts: tuple[str, ...]
+    label: str = ""
 
     def __str__(self) -> str:
         return ", ".join(self.texts)
@@ -30,11 +37,12 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The numbers that an option may be."""
+    """The numbers that an option may be, and what pages call the option; None is no limit."""
 
     kind: type | tuple[type, ...]
     least: float
     most: float
+    label: str = ""
     none_is_valid: bool = False
 
     def __str__(self) -> str:
@@ -51,14 +59,20 @@ class Range:
 
 #: What each option may be. The codec may also be an object, where no setting names it.
 ALLOWED: Mapping[str, Choice | Range] = {
-    "codec": Choice(tuple(CODECS)),
-    "priority_type": Choice(("int", "float")),
-    "order": Choice(("count", "commit")),
-    "contention": Choice(("strict", "relaxed")),
-    "handoff_timeout_seconds": Range((int, float), 0.1, 86_400),
-    "max_attempts": Range(int, 1, 1_000_000, none_is_valid=True),
-    "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES),
+    "codec": Choice(tuple(CODECS), gettext_noop("Codec")),
+    "priority_type": Choice(("int", "float"), gettext_noop("Priority type")),
+    "order": Choice(("count", "commit"), gettext_noop("Push order")),
+    "contention": Choice(("strict", "relaxed"), gettext_noop("Contention")),
+    "handoff_timeout_seconds": Range(
+        (int, float), 0.1, 86_400, gettext_noop("Handoff timeout (seconds)")
+    ),
+    "max_attempts": Range(int, 1, 1_000_000, gettext_noop("Maximum attempts"), none_is_valid=True),
+    "max_value_bytes": Range(
+        int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size (bytes)")
+    ),
 }
+#: Options that one kind of queue alone has.
+_OF_ONE_KIND = {"priority_type": "priority"}
 #: Options that have another name now.
 RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
 
@@ -99,13 +113,18 @@ class QueueOptions:
         Raises:
             ConfigurationError: There is no such option, or it may not have this value.
         """
-        for name, allowed in unknown(given, "priority"):
+        for name, allowed in unknown(given, frozenset(ALLOWED)):
             raise ConfigurationError(queue=queue, option=name, allowed=allowed)
         for name, value in given.items():
             if value in ALLOWED[name] or _is_object(name, value):
                 continue
             raise ConfigurationError(queue=queue, allowed=str(ALLOWED[name]), **{name: value})
         return cls(**given)
+
+    def shown(self, kind: str) -> dict[str, Any]:
+        """Return the options that a kind of queue has, by name, as a setting would say them."""
+        names = names_for(kind)
+        return {name: _named(getattr(self, name)) for name in ALLOWED if name in names}
 
     @property
     def in_commit_order(self) -> bool:
@@ -138,15 +157,20 @@ def choices_of(name: str) -> tuple[str, ...]:
 
 def names_for(kind: str) -> frozenset[str]:
     """Return the names of the options that a kind of queue has."""
-    names = frozenset(ALLOWED)
-    return names if kind == "priority" else names - {"priority_type"}
+    return frozenset(name for name in ALLOWED if _OF_ONE_KIND.get(name, kind) == kind)
 
 
-def unknown(given: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that are not options of a kind of queue, each with what to use instead."""
-    names = names_for(kind)
+def unknown(given: Mapping[str, Any], names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names that are not among those of options, each with what to use instead."""
     for name in sorted(given.keys() - names, key=str):
         yield name, RENAMED.get(name, ", ".join(sorted(names)))
+
+
+def _named(value: Any) -> Any:
+    """Return the name of an option that is given as an object or a type, else the option."""
+    if isinstance(value, Codec):
+        return value.name
+    return value.__name__ if isinstance(value, type) else value
 
 
 def _is_object(name: str, value: Any) -> bool:

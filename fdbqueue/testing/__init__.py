@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from fdbqueue import conf
-from fdbqueue.service import Queue
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service import End, Queue
 from fdbqueue.testing.faults import FaultyDatabase
 from fdbqueue.testing.injection import engine_unavailable, time_ahead, unknown_outcome
 from fdbqueue.testing.isolation import EmptyQueuesMixin, empty_queues

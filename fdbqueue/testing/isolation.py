@@ -16,8 +16,7 @@ from django.conf import settings
 from django.test.utils import TestContextDecorator, override_settings
 
 from fdbqueue import conf
-from fdbqueue.service import Catalog, receipts
-from fdbqueue.service.transactions import error_code
+from fdbqueue.service import Catalog, error_code, receipts
 
 #: The keys of tests start with this and a random text.
 PREFIX = "fdbqueue-test"

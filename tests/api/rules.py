@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.backends import BaseBackend
 from rest_framework.exceptions import PermissionDenied
 
-from fdbqueue.models import Queue
+from fdbqueue.models import QueueName
 
 #: What the functions below were asked, by the tests that look.
 asked: list[tuple[Any, str, str]] = []
@@ -20,7 +20,7 @@ class OwnQueues(BaseBackend):
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         """Answer for one queue."""
-        if not isinstance(obj, Queue):
+        if not isinstance(obj, QueueName):
             return False
         assert perm in {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease")}
         return obj.name.startswith(f"user-{user_obj.get_username()}")
@@ -31,7 +31,7 @@ class Readers(BaseBackend):
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         """Answer for one queue."""
-        return isinstance(obj, Queue) and obj.name == "mail" and perm == "fdbqueue.view_queue"
+        return isinstance(obj, QueueName) and obj.name == "mail" and perm == "fdbqueue.view_queue"
 
 
 def may_look_at_mail(user: Any, permission: str, name: str) -> bool:

@@ -26,7 +26,7 @@ ARGUMENTS = [
 STARTS_WITHIN_SECONDS = 60
 #: The user that the demo makes.
 NAME = PASSWORD = "demo"
-LIST = "/admin/fdbqueue/queue/"
+LIST = "/admin/fdbqueue/queuename/"
 
 
 def chromium() -> str | None:

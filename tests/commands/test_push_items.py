@@ -212,7 +212,7 @@ def test_long_values_come_back(call, file, settings):
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("tuples", ["--items"], "queue of tuples"),
+        ("tuples", ["--items"], "has the codec tuple"),
         ("ranks", ["--items", "--priority-field", "a"], "their own priorities"),
         ("mail", ["--items", "--priority", "1"], "FIFO queue"),
         ("ranks", ["--items", "--priority", "1.5"], "--priority: it is a fraction"),

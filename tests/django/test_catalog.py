@@ -8,8 +8,8 @@ from django.test import override_settings
 
 import fdbqueue
 from fdbqueue import conf, deadlines
-from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.service import Catalog, FifoQueue, QueueSpec
+from fdbqueue.exceptions import ConfigurationError, QueueNotFound
+from fdbqueue.service import KINDS, Catalog, FifoQueue, QueueSpec
 
 
 def test_a_pattern_makes_queues_that_exist_once_pushed_to(setting):
@@ -230,3 +230,18 @@ def test_a_database_may_be_of_any_class():
 
     queue = Catalog(Slotted(), ("p",), [QueueSpec("mail", "fifo")]).queue("mail")
     assert queue.name == "mail"
+
+
+def test_kinds_have_one_table(setting, monkeypatch):
+    """A kind that is added to it is one that the setting may name; any other is refused."""
+
+    class Lifo(FifoQueue):
+        kind = "lifo"
+
+    with pytest.raises(ConfigurationError, match=r"kind='lifo', allowed='fifo, priority'"):
+        QueueSpec("mail", "lifo")
+    monkeypatch.setitem(KINDS, "lifo", Lifo)
+    setting["QUEUES"] = {"mail": {"kind": "lifo", "order": "commit"}}
+    assert list(conf.problems(setting)) == []
+    with override_settings(FDBQUEUE=setting):
+        assert type(fdbqueue.queue("mail")) is Lifo

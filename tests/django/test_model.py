@@ -14,29 +14,31 @@ from django.db import NotSupportedError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.test import RequestFactory
 
-from fdbqueue.models import Queue
+from fdbqueue.models import QueueName
 
 pytestmark = pytest.mark.django_db
 
-FIXTURE = [{"model": "fdbqueue.queue", "pk": "mail", "fields": {}}]
+FIXTURE = [{"model": "fdbqueue.queuename", "pk": "mail", "fields": {}}]
 WRITES = {
-    "create": lambda: Queue.objects.create(name="mail"),
-    "get_or_create": lambda: Queue.objects.get_or_create(name="mail"),
-    "update_or_create": lambda: Queue.objects.update_or_create(name="mail"),
-    "bulk_create": lambda: Queue.objects.bulk_create([Queue(name="mail")]),
-    "save": lambda: Queue(name="mail").save(),
-    "save of the base manager": lambda: Queue._base_manager.create(name="mail"),
-    "delete": lambda: Queue(name="mail").delete(),
+    "create": lambda: QueueName.objects.create(name="mail"),
+    "get_or_create": lambda: QueueName.objects.get_or_create(name="mail"),
+    "update_or_create": lambda: QueueName.objects.update_or_create(name="mail"),
+    "bulk_create": lambda: QueueName.objects.bulk_create([QueueName(name="mail")]),
+    "save": lambda: QueueName(name="mail").save(),
+    "save of the base manager": lambda: QueueName._base_manager.create(name="mail"),
+    "delete": lambda: QueueName(name="mail").delete(),
 }
 
 
-@pytest.mark.parametrize("arguments", [[], ["fdbqueue"], ["--all"], ["--all", "fdbqueue.Queue"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["fdbqueue"], ["--all"], ["--all", "fdbqueue.QueueName"]]
+)
 def test_dumpdata_has_no_queues(arguments, tmp_path):
     """A dump of a project has its other models, and nothing of this one."""
     output = tmp_path / "dump.json"
     call_command("dumpdata", *arguments, output=str(output))
     models = {row["model"] for row in json.loads(output.read_text())}
-    assert "fdbqueue.queue" not in models
+    assert "fdbqueue.queuename" not in models
     assert ("auth.permission" in models) == (not any("fdbqueue" in name for name in arguments))
 
 
@@ -59,7 +61,7 @@ def test_flush_goes_on():
 def test_querysets_are_empty_without_asking_the_database(django_assert_num_queries):
     """Each way of reading finds nothing, from any manager, and runs no statement."""
     with django_assert_num_queries(0):
-        for manager in (Queue.objects, Queue._default_manager, Queue._base_manager):
+        for manager in (QueueName.objects, QueueName._default_manager, QueueName._base_manager):
             assert list(manager.all()) == list(manager.filter(name="mail").order_by("-name")) == []
             assert manager.using("default").count() == 0
             assert not manager.exists()
@@ -67,11 +69,11 @@ def test_querysets_are_empty_without_asking_the_database(django_assert_num_queri
             assert manager.in_bulk(["mail"]) == {}
             assert list(manager.values_list("name").iterator()) == []
             assert manager.update(name="mail") == 0
-    assert Queue.objects.all().delete() == (0, {})
-    with pytest.raises(Queue.DoesNotExist):
-        Queue.objects.get(name="mail")
-    with pytest.raises(Queue.DoesNotExist):
-        Queue(name="mail").refresh_from_db()
+    assert QueueName.objects.all().delete() == (0, {})
+    with pytest.raises(QueueName.DoesNotExist):
+        QueueName.objects.get(name="mail")
+    with pytest.raises(QueueName.DoesNotExist):
+        QueueName(name="mail").refresh_from_db()
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -91,21 +93,21 @@ def test_loaddata_of_a_queue_is_refused(tmp_path):
 
 def test_there_is_no_table_but_a_content_type_and_permissions():
     """Nothing but what names the permissions is in the database."""
-    assert Queue._meta.db_table not in connection.introspection.table_names()
-    kind = ContentType.objects.get_for_model(Queue)
+    assert QueueName._meta.db_table not in connection.introspection.table_names()
+    kind = ContentType.objects.get_for_model(QueueName)
     names = set(Permission.objects.filter(content_type=kind).values_list("codename", flat=True))
     assert names == {"view_queue", "push_queue", "pop_queue", "lease_queue"}
-    with pytest.raises(Queue.DoesNotExist):
+    with pytest.raises(QueueName.DoesNotExist):
         kind.get_object_for_this_type(name="mail")
 
 
 def test_migrations_of_others_can_have_the_model():
     """The model as migrations see it has its managers."""
-    historical = MigrationLoader(connection).project_state().apps.get_model("fdbqueue", "Queue")
+    historical = MigrationLoader(connection).project_state().apps.get_model("fdbqueue", "QueueName")
     assert historical._base_manager.name == historical._default_manager.name == "objects"
 
 
 def test_the_admin_has_an_empty_queryset(rf: RequestFactory):
     """Whatever asks the ModelAdmin for its rows, as search in all models does, gets none."""
-    model_admin = site.get_model_admin(apps.get_model("fdbqueue", "Queue"))
+    model_admin = site.get_model_admin(apps.get_model("fdbqueue", "QueueName"))
     assert list(model_admin.get_queryset(rf.get("/"))) == []

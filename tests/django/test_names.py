@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import fdbqueue
-from fdbqueue.models import Queue
+from fdbqueue import service
+from fdbqueue.models import QueueName
 
 
 def test_the_public_names_are_there():
@@ -23,13 +24,17 @@ def test_another_name_is_an_attribute_error():
         _ = fdbqueue.pop
 
 
-def test_a_queue_of_the_admin_goes_by_its_name():
+def test_a_queue_name_is_shown_as_it_is():
     """The model's text is the queue's name."""
-    assert str(Queue(name="mail")) == "mail"
+    assert str(QueueName(name="mail")) == "mail"
 
 
-def test_the_model_is_called_by_its_module():
-    """In the app's code ``Queue`` alone is the service's class; the model is ``models.Queue``."""
-    for path in Path(fdbqueue.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            assert not (isinstance(node, ast.ImportFrom) and node.module == "fdbqueue.models"), path
+def test_one_class_is_called_queue():
+    """The service's class, and no other in the app."""
+    found = [
+        path
+        for path in Path(fdbqueue.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name == "Queue"
+    ]
+    assert found == [Path(service.queues.__file__)]

@@ -105,7 +105,7 @@ def test_rest_and_the_pages_are_served(site):
         names = [one["name"] for one in requests.get(f"{api}/", **admin).json()["queues"]]
         assert "quakes" in names
         _log_in(session, address)
-        page = session.get(f"{address}/admin/fdbqueue/queue/quakes/", timeout=DEADLINE_SECONDS)
+        page = session.get(f"{address}/admin/fdbqueue/queuename/quakes/", timeout=DEADLINE_SECONDS)
         assert page.status_code == 200
         assert "&lt;b&gt;Hualian" in page.text
         for sheet in re.findall(r'href="(/static/[^"]+)"', page.text):
@@ -122,7 +122,7 @@ def _log_in(session, address):
     form = {"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": token}
     index = session.post(login, data=form, timeout=DEADLINE_SECONDS)
     assert index.status_code == 200
-    assert "/admin/fdbqueue/queue/" in index.text
+    assert "/admin/fdbqueue/queuename/" in index.text
 
 
 def test_health_needs_nothing_else(site):

@@ -6,7 +6,7 @@ import html
 import re
 from typing import Any
 
-LIST = "/admin/fdbqueue/queue/"
+LIST = "/admin/fdbqueue/queuename/"
 
 
 def of(name: str, item: Any = None) -> str:

@@ -33,8 +33,8 @@ def middleware(request, settings):
 
 def test_the_names_of_the_addresses_are_the_admins():
     """The list is where the admin's own links look for it."""
-    assert reverse("admin:fdbqueue_queue_changelist") == LIST
-    assert reverse("admin:fdbqueue_queue_queue", args=["mail"]) == of("mail")
+    assert reverse("admin:fdbqueue_queuename_changelist") == LIST
+    assert reverse("admin:fdbqueue_queuename_queue", args=["mail"]) == of("mail")
 
 
 def test_an_anonymous_visitor_is_sent_to_the_admins_login(pages, middleware):

@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from fdbqueue.pages import queue_list
-from fdbqueue.pages.queue_columns import rates
-from fdbqueue.service.storage.counts import Minute
+from benchmarks.calls import counted
+from fdbqueue.pages import columns, queue_columns, queue_list
+from fdbqueue.pages.queue_columns import QueueRow, rates
+from fdbqueue.service import Counts, Minute
 from tests.pages.addresses import LIST, following, of, text
 
 DASH = "\N{EN DASH}"
@@ -189,3 +190,14 @@ def test_the_list_asks_for_all_queues_together(viewer, queue, watched, sort):
     assert len(watched.transactions) == 2
     names_take, figures_take, again = 3 * 31, 5 * 35, 1 * 35
     assert len(watched.reads) <= names_take + figures_take + again
+
+
+def test_a_row_of_the_list_costs_few_calls(queue):
+    """A count of calls is the same on every machine: a change that adds to each cell shows."""
+    minutes = [Minute(datetime.datetime.now(datetime.timezone.utc), 1, 1)] * 60
+    row = QueueRow(queue("mail"), "/mail/", Counts(1, 0, 0, 2), minutes[0].at, minutes)
+    shown = queue_columns.COLUMNS
+    columns.cells(shown, row)  # fills the caches
+    calls, markup = counted(lambda: columns.cells(shown, row))
+    assert markup.count("<td") == len(shown) - 1
+    assert calls <= 1_100

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import path, reverse
 
 from fdbqueue.admin import QueueAdmin
-from fdbqueue.models import Queue
+from fdbqueue.models import QueueName
 from tests.pages.addresses import LIST, items, of, text
 from tests.pages.conftest import person
 
@@ -24,9 +24,9 @@ class OneQueueAdmin(QueueAdmin):
 
 
 office = admin.AdminSite(name="office")
-office.register(Queue, QueueAdmin)
+office.register(QueueName, QueueAdmin)
 post = admin.AdminSite(name="post")
-post.register(Queue, OneQueueAdmin)
+post.register(QueueName, OneQueueAdmin)
 
 urlpatterns = [
     path("admin/", admin.site.urls),
@@ -60,9 +60,9 @@ def test_another_site_has_pages_of_its_own(mounted, viewer, queue, settings, req
         settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOGIN_REQUIRED]
         settings.LOGIN_URL = "/elsewhere/"
     item = queue("mail").push(1)
-    start = reverse("admin:fdbqueue_queue_changelist", current_app="office")
+    start = reverse("admin:fdbqueue_queuename_changelist", current_app="office")
     pages = [start, f"{start}mail/", f"{start}mail/items/{item.id}/"]
-    assert start == "/office/fdbqueue/queue/"
+    assert start == "/office/fdbqueue/queuename/"
     for page in pages:
         response = viewer.get(page)
         assert response.status_code == 200
@@ -75,7 +75,7 @@ def test_another_site_has_pages_of_its_own(mounted, viewer, queue, settings, req
 def test_another_site_asks_for_the_permission(mounted, pusher, queue):
     """Being staff is not enough, on any site."""
     item = queue("mail").push(1)
-    start = "/office/fdbqueue/queue/"
+    start = "/office/fdbqueue/queuename/"
     for page in (start, f"{start}mail/", f"{start}mail/items/{item.id}/", f"{start}nope/"):
         assert pusher.get(page).status_code == 403
         assert pusher.post(page).status_code == 405
@@ -84,7 +84,7 @@ def test_another_site_asks_for_the_permission(mounted, pusher, queue):
 def test_a_model_admin_of_the_hosts_own_decides(mounted, pusher, queue):
     """Its ``has_view_permission`` is asked about each queue."""
     queue("mail").push(1)
-    start = "/post/fdbqueue/queue/"
+    start = "/post/fdbqueue/queuename/"
     listed = text(pusher.get(start))
     assert f'href="{start}mail/"' in listed
     assert f'href="{start}quakes/"' not in listed

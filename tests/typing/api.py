@@ -17,10 +17,12 @@ from fdbqueue.engines import embedded, foundationdb
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service import (
     Catalog,
+    Counts,
     FifoQueue,
     Held,
     IdempotencyKey,
     Item,
+    Minute,
     Page,
     PriorityQueue,
     Push,
@@ -29,7 +31,6 @@ from fdbqueue.service import (
     run,
     transactional,
 )
-from fdbqueue.service.storage.counts import Counts, Minute
 from fdbqueue.service.tools.sweep import sweep
 
 queue: Queue = fdbqueue.queue("quakes")

@@ -9,8 +9,7 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, item_lines
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Item, Queue
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service import End, Item, Queue
 
 #: Read in one transaction; more are read page by page.
 PAGE_ITEMS = 500
@@ -37,7 +36,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        lines = item_lines.formatter(as_json=options["as_json"])
+        lines = item_lines.formatter(queue.codec, as_json=options["as_json"])
         for items in _pages(queue, options["end"], options["limit"]):
             self.console.print_lines(lines(items))
         if not self.console.lines_printed and not options["as_json"]:

@@ -13,8 +13,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import error_text, explain_errors
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Item, Queue
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service import End, Item, Queue
 
 #: At most this many are popped before they are printed: a broken output loses no more.
 BATCH_ITEMS = 100
@@ -40,7 +39,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        lines = item_lines.formatter(as_json=options["as_json"], whole_values=True)
+        lines = item_lines.formatter(queue.codec, as_json=options["as_json"], whole_values=True)
         self._popped = 0
         with explain_errors(self._explain):
             self._pop(queue, options["end"], options["limit"], lines)

@@ -204,14 +204,17 @@ def _job(given: argparse.Namespace) -> str | None:
 def _check_usage(queue: Queue, given: argparse.Namespace) -> None:
     name, field = queue.name, given.priority_field
     message = None
-    if queue.kind == "fifo" and (given.priority is not None or field is not None):
+    if queue.priority_type is None and (given.priority is not None or field is not None):
         message = f"{name!r} is a FIFO queue: --priority and --priority-field cannot be used."
-    elif field is not None and queue.codec.name == "bytes":
+    elif field is not None and queue.codec.holds == "bytes":
         message = f"{name!r} is a queue of bytes, which have no fields for --priority-field."
     elif field is not None and given.form == "items":
         message = "Items have their own priorities: --priority-field cannot be used with --items."
-    elif queue.codec.name == "tuple" and given.form == "items":
-        message = f"{name!r} is a queue of tuples: --items cannot restore all of their values."
+    elif not queue.codec.is_exact_in_json and given.form == "items":
+        message = (
+            f"{name!r} has the codec {queue.codec.name}: its values are not exact in JSON, "
+            "so --items cannot restore them."
+        )
     elif given.resume and _job(given) is None:
         message = "--resume needs a file, or the --job that the first push was given."
     if message:

@@ -11,8 +11,7 @@ from django.core.management.base import CommandParser
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import OutputFailed, command_error
-from fdbqueue.service import Queue
-from fdbqueue.service.storage.counts import Counts
+from fdbqueue.service import Counts, Queue
 
 STATES = tuple(field.name for field in dataclasses.fields(Counts))
 COLUMNS = ("NAME", *(state.upper() for state in STATES))

@@ -12,9 +12,7 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Counts, Minute, Queue
-from fdbqueue.service.items import Priority
-from fdbqueue.service.storage.counts import HISTORY_MINUTES
+from fdbqueue.service import HISTORY_MINUTES, Counts, Minute, Priority, Queue
 
 COLUMNS = ("NAME", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST", "PUSHES/MIN", "POPS/MIN")
 PRIORITY_COLUMNS = ("NAME", "PRIORITY", "READY")
@@ -164,7 +162,7 @@ def _total(history: list[Minute], what: str) -> int:
 
 
 def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:
-    if queue.kind != "priority":
+    if queue.priority_type is None:
         return []
     found: list[tuple[Priority, int]] = []
     after = None

@@ -15,8 +15,8 @@ from fdbqueue.service.consume.round import take
 from fdbqueue.service.parts import QueueParts
 from fdbqueue.service.storage.reader import End
 
-#: No value of the one is a value of the other.
-_STRANGERS = frozenset({("json", "bytes"), ("bytes", "json")})
+#: What codecs hold that have no value in common.
+_STRANGERS = {"json", "bytes"}
 
 
 def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:
@@ -33,7 +33,7 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
         raise InvalidInput(**names, reason="it is the same queue")
     if source.runner.database is not target.runner.database:
         raise InvalidInput(**names, reason="one transaction cannot reach both databases")
-    if (one.codec.name, other.codec.name) in _STRANGERS:
+    if {one.codec.holds, other.codec.holds} == _STRANGERS:
         codecs = f"{one.codec.name} to {other.codec.name}"
         raise InvalidInput(**names, reason=f"values are not converted from {codecs}")
     if not other.keys.has_priorities and priority is not None:
