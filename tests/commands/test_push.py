@@ -111,8 +111,8 @@ def test_bytes_are_base64(call, ndjson, name):
     [
         (b"{", "it is not JSON: Expecting property name enclosed in double quotes, column 2"),
         (b"1 2", "it is not JSON: Extra data, column 3"),
-        (b"NaN", "NaN is no JSON number"),
-        (b"[-Infinity]", "-Infinity is no JSON number"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"[-Infinity]", "-Infinity is not a JSON number"),
         (b"1e999", "1e999 is beyond the range of a float"),
         (b'"\xff"', "it is not UTF-8 at byte 2"),
         (b"[" * 100_000, "the JSON is nested too deeply"),

@@ -1,4 +1,4 @@
-"""Look through a bounded part of a queue for the items that fit."""
+"""Search a bounded part of a queue for matching items."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _READ_AT_ONCE = 1_001
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was found among the items that were looked at.
+    """The result of a search.
 
     Attributes:
-        found: The items, each with how many were passed by before it.
+        found: The matching items, each with the number of items looked at before it.
         looked_at: How many items were looked at.
-        first: The id of the first of them, None where there was none.
-        cursor: The id to go on behind, None where there is nothing more.
+        first: The id of the first of them, None when there was none.
+        cursor: The id to continue after, None when there are no more items.
     """
 
     found: list[tuple[int, Item]]
@@ -49,7 +49,7 @@ class _Reading:
             size += sum(item.size_bytes for item in page.items)
             if page.cursor is None:
                 return
-            is_full = len(page.items) < self._most  # it ended after as many bytes as may be read
+            is_full = len(page.items) < self._most  # the page ended at its limit of bytes
             if is_full or size >= MAX_RETURNED_BYTES:
                 self.is_cut = True
                 return
@@ -67,15 +67,15 @@ def scan(
 ) -> Scan:
     """Look at items in order until enough are found, or enough were looked at.
 
-    It also ends after about 5,000,000 stored bytes. What it costs does not depend on the
+    The search also ends after about 5,000,000 stored bytes. Its cost does not depend on the
     length of the queue.
 
     Args:
         queue: The queue.
-        matches: Tells whether an item is wanted.
+        matches: Tells whether an item matches.
         tr: The transaction to read in.
-        most_found: How many are enough.
-        most_looked_at: The most items to look at.
+        most_found: Find at most this many items.
+        most_looked_at: Look at at most this many items.
         bounds: Which items, as for ``queue.page()``.
 
     Raises:

@@ -1,7 +1,7 @@
-"""A worker: call a function for each item of a queue, and acknowledge what it has done.
+"""Call a function for each item of a queue, and acknowledge the item.
 
-One thread, the caller's, leases for all that are free, in one transaction; the others call the
-function. Another one extends the leases of what takes long.
+The caller's thread leases items for all free threads in one transaction, these threads call the
+function, and one more extends the leases of items that take long.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fdbqueue.service.storage.reader import End
 
 logger = logging.getLogger(__name__)
 
-#: How long to wait for more before looking whether to end. Items that come wake at once.
+#: How long to wait for items before checking for an error. New items end the wait at once.
 _WAIT_SECONDS = 2.0
-#: A signal that comes right before a wait begins is seen when that ends: so waits are short.
+#: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
-#: A lease is extended when so much of it is over.
+#: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
 
@@ -34,26 +34,26 @@ _MIN_PAUSE_SECONDS = 0.05
 class Worker:
     """Work on the items of one queue.
 
-    An item is acknowledged when the function returns, and given up when it raises, or returns
-    what would have to be awaited or iterated over for anything to be done: it comes back after
-    ``retry_delay_seconds``, and after the queue's ``max_attempts`` it is a dead letter. One that
-    cannot be decoded becomes a dead letter at once.
+    An item is acknowledged when the function returns. It is given up when the function raises,
+    or returns an awaitable or a generator, which has not done anything yet: it is requeued
+    after ``retry_delay_seconds``, and after the queue's ``max_attempts`` it is a dead letter.
+    An item that cannot be decoded becomes a dead letter at once.
 
     Args:
         queue: The queue.
-        handler: Called with each :class:`Item`, in any of the threads.
+        handler: The function; called with each :class:`Item`, in any of the threads.
         concurrency: How many threads call it.
-        end: From which end the items come.
-        seconds: For how long they are leased; extended while the function runs, so it says
-            how soon an item comes back whose process has died.
-        retry_delay_seconds: For how long an item is hidden that was given up.
+        end: The end of the queue to take items from.
+        seconds: How long items are leased. Leases are extended while the function runs, so
+            this is how soon the items of a dead process are requeued.
+        retry_delay_seconds: How long an item is hidden after it was given up.
         limit: The most items.
         follow: Whether to wait for more when the queue is empty.
-        let_in: A context in which this thread may be interrupted: it waits then, and no
-            transaction is under way.
+        let_in: A context in which the caller's thread may be interrupted, because it only
+            waits and has no transaction under way.
         on_end: Called with each item, and its error or None, one call at a time.
-        on_stop: Called when something ended the work early, with how many items are waited
-            for.
+        on_stop: Called when an interrupt or an error ends the work early, with the number of
+            items that are still running.
     """
 
     def __init__(
@@ -83,26 +83,25 @@ class Worker:
         self._on_end = on_end
         self._on_stop = on_stop
         self._changed = threading.Condition()
-        #: By the leases' tokens: an item whose lease ran out may be here again.
+        #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
         self._tasks: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
         self._is_over = threading.Event()
         self._error: BaseException | None = None
-        #: How many items were acknowledged, given up, or not held any more at their end.
+        #: How many items were acknowledged, were given up, or had lost their lease at the end.
         self.handled = self.failed = self.lost = 0
-        #: The ids of those that could not be decoded.
+        #: The ids of items that could not be decoded.
         self.buried: list[str] = []
 
     def run(self) -> None:
         """Work until the queue is empty, or the limit is reached.
 
-        What is running when something interrupts the wait, or fails, is finished first.
-        Where that is interrupted too, as soon as it is told of, it is abandoned: its leases
-        run out.
+        After an interrupt or an error, running items are finished first. A second interrupt
+        abandons them: their leases expire.
 
         Raises:
-            FDBError: The engine's own, or whatever else kept it from leasing, acknowledging
-                or giving up.
+            FDBError: An item could not be leased, acknowledged or given up; any other error
+                that prevented this is raised, too.
         """
         threads = [self._started(self._work) for _ in range(self._concurrency)]
         threads.append(self._started(self._extend_all))
@@ -110,7 +109,7 @@ class Worker:
             try:
                 self._dispatch()
             except BaseException:
-                self._tell_of_running()
+                self._report_running()
                 self._wait_for_running()
                 raise
             self._wait_for_running()
@@ -141,13 +140,13 @@ class Worker:
                 return
 
     def _waits_for_more(self) -> bool:
-        """Wait for more items; tell whether there may be any."""
+        """Wait for more items, and tell whether there may be any."""
         running = len(self._running)
         if self._follow:
             self._wait_for_items()
             return True
         with self._let_in():
-            if running:  # what they give up may be back at once
+            if running:  # an item that they give up may be requeued at once
                 self._wait(lambda: len(self._running) < running)
         return bool(running)
 
@@ -171,9 +170,9 @@ class Worker:
             self._remaining -= len(items)
             return items
 
-    def _tell_of_running(self) -> None:
+    def _report_running(self) -> None:
         if self._running:
-            with contextlib.suppress(Exception):  # an interrupt, however, is to abandon them
+            with contextlib.suppress(Exception):  # but not an interrupt: it abandons the items
                 self._on_stop(len(self._running))
 
     def _wait_for_running(self) -> None:
@@ -191,28 +190,28 @@ class Worker:
             error = None
             try:
                 _check_done(self._handler(item))
-            except BaseException as raised:  # noqa: BLE001  # of the handler, whatever it is
+            except BaseException as raised:  # noqa: BLE001  # the handler's error, whatever it is
                 error = raised
             self._finish(item, error)
 
     def _finish(self, item: Item, error: BaseException | None) -> None:
-        """Acknowledge an item or give it up, and tell; the thread lives on, whatever happens."""
+        """Acknowledge an item or give it up, and report it; never raise, so the thread goes on."""
         outcome = "lost"
         try:
-            outcome, error = self._settle(item, error)
+            outcome, error = self._ack_or_nack(item, error)
         except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
         with self._changed:
             setattr(self, outcome, getattr(self, outcome) + 1)
             self._running.pop(item.lease, None)
             self._changed.notify_all()
-            with contextlib.suppress(BaseException):  # telling of it must not stop the work
+            with contextlib.suppress(BaseException):  # a failing report must not stop the work
                 self._on_end(item, error)
 
-    def _settle(
+    def _ack_or_nack(
         self, item: Item, error: BaseException | None
     ) -> tuple[Literal["handled", "failed", "lost"], BaseException | None]:
-        """Acknowledge an item or give it up, and return what became of it, and why."""
+        """Acknowledge an item or give it up, and return the outcome and its error."""
         try:
             if error is None:
                 self._queue.ack(item)
@@ -226,11 +225,11 @@ class Worker:
         return "failed", error
 
     def _facts(self, item: Item) -> dict[str, Any]:
-        """Return what a log may say of an item: neither its value nor its lease."""
+        """Return an item's facts for the log: neither its value nor its lease."""
         return {"queue": self._queue.name, "item": item.id, "attempts": item.attempts}
 
     def _extend_all(self) -> None:
-        """Extend the leases of what runs, again and again."""
+        """Extend the leases of running items until the work ends."""
         known: set[str | None] = set()
         while not self._is_over.wait(max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS)):
             with self._changed:
@@ -238,17 +237,17 @@ class Worker:
             for lease in known & running.keys():
                 try:
                     self._queue.extend(running[lease], self._seconds)
-                except Exception as error:  # noqa: BLE001  # its end will tell
+                except Exception as error:  # noqa: BLE001  # the item's ack reports a lost lease
                     facts = {**self._facts(running[lease]), "error": type(error).__name__}
                     logger.warning("a lease could not be extended", extra=facts)
             known = set(running)
 
 
 def _check_done(result: Any) -> None:
-    """Refuse what a function returned that has not done anything yet.
+    """Refuse the result of a function that has not done anything yet.
 
     Raises:
-        TypeError: It is to be awaited, or iterated over.
+        TypeError: The result is an awaitable or a generator.
     """
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if hasattr(result, "close"):
