@@ -23,7 +23,7 @@ class Measuring(Observer):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         names = ("queue", "operation")
-        #: Looking up a metric by its labels costs several times what counting does.
+        #: A cache: looking up a metric by its labels costs several times as much as counting.
         self._known: dict[tuple[str, str], tuple[Histogram, Counter]] = {}
         self._seconds = Histogram(
             "fdbqueue_operation_seconds",

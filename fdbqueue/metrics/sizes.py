@@ -45,7 +45,7 @@ class SizeCollector(Collector):
         return [*_Sizes().metrics(), _answered(False)]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the sizes; if the engine does not answer, only that."""
+        """Yield the sizes; if the engine does not respond, only a metric that says so."""
         sizes = _Sizes()
         try:
             catalog = deadlines.begin(_TIMEOUT_SECONDS, reads_only=True)
