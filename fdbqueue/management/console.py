@@ -150,7 +150,7 @@ class Console:
         """Refuse to continue when standard output cannot be read by any process.
 
         Raises:
-            OutputFailed: Standard output is closed, or the pipe's reader is gone.
+            OutputFailed: Standard output is closed, or the pipe's reader has closed it.
         """
         if self._is_process and _is_closed(sys.stdout):
             raise OutputFailed(reason="it is closed")

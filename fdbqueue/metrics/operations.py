@@ -14,7 +14,7 @@ OTHER = "other"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
-class Measuring(Observer):
+class OperationMetrics(Observer):
     """Count and time the operations of this process.
 
     Args:

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import InvalidInput, ItemNotFound
+from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Head, TransactionBudget
@@ -15,7 +15,7 @@ from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.items import Item, Page
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.storage.reader import End, Row
-from fdbqueue.service.storage.store import STATES, ItemStore
+from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END
 
 
@@ -94,9 +94,7 @@ class Browser:
             InvalidInput: There is no such state, or ``after`` is not an id of this queue.
             InvalidPriority: A bound does not fit the queue's priority type.
         """
-        if state != "ready" and state not in STATES:
-            states = ", ".join(["ready", *STATES])
-            raise InvalidInput(queue=self._store.queue, state=state, allowed=states)
+        check_state(state, self._store.queue)
         low, high = self._priorities.bound(min_priority), self._priorities.bound(max_priority)
         begin, stop = self._keys.between(low, high)
         if after is not None:

@@ -89,17 +89,17 @@ def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
 
 def engine_error(code: int) -> None:
     """Report an error of a transaction to the observers."""
-    for observer in _observers:
-        try:
-            observer.engine_error(code)
-        except Exception:
-            logger.exception("an observer failed")
+    _notify(lambda observer: observer.engine_error(code))
 
 
 def _report(done: Operation) -> None:
+    _notify(lambda observer: observer.operation(done))
+
+
+def _notify(call: Callable[[Observer], None]) -> None:
     for observer in _observers:
         try:
-            observer.operation(done)
+            call(observer)
         except Exception:
             logger.exception("an observer failed")
 

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from tests.commands.conftest import EARTHQUAKES
+from tests.commands.conftest import EARTHQUAKES, needs_full_device
 
 
 def values(name):
@@ -261,7 +261,7 @@ def test_it_says_that_it_reads_from_a_terminal(processes):
         assert bool(done.stderr) == bool(note)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@needs_full_device
 def test_pushed_without_being_able_to_say_so(processes):
     """Where standard output fails after the push, standard error still tells of it."""
     with open("/dev/full", "wb") as full:

@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import STATES, ItemStore
+from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import JobKeys, State
 from fdbqueue.service.transactions import run
 
@@ -88,9 +87,7 @@ def remove_all(
     Raises:
         InvalidInput: There is no such state.
     """
-    if state != "ready" and state not in STATES:
-        states = ", ".join(["ready", *STATES])
-        raise InvalidInput(queue=store.queue, state=state, allowed=states)
+    check_state(state, store.queue)
     listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state])
     last = run(database, listed.last, read_only=True)
     count = 0

@@ -75,11 +75,11 @@ class DeadLetters:
             if places is not None:
                 some = list(itertools.islice(places, _REDRIVEN_AT_ONCE))
             else:
-                some = self._runner.read(None, functools.partial(self._following, after=after))
+                some = self._runner.read(None, functools.partial(self._next_places, after=after))
             if not some:
                 return
             after = some[-1]
             yield some
 
-    def _following(self, tr: Transaction, after: bytes | None) -> list[bytes]:
+    def _next_places(self, tr: Transaction, after: bytes | None) -> list[bytes]:
         return self._store.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)

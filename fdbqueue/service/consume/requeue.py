@@ -72,7 +72,7 @@ class Requeuer:
     def requeue_popped(self, items: Popped) -> None:
         """Requeue popped items."""
         while items:
-            count = _fitting(items)
+            count = _fitting_count(items)
             self._run(functools.partial(self._restore, loaded=items.loaded[:count]))
             items.loaded = items.loaded[count:]
             del items[:count]
@@ -80,7 +80,7 @@ class Requeuer:
     def requeue_leased(self, items: list[Item]) -> None:
         """Requeue leased items; those whose lease was lost are skipped."""
         while items:
-            count = _fitting(items)
+            count = _fitting_count(items)
             tokens = [token_of(item) for item in items[:count]]
             self._run(functools.partial(self._leases.requeue, tokens=tokens))
             del items[:count]
@@ -99,7 +99,7 @@ class Requeuer:
         )
 
 
-def _fitting(items: Sequence[Item]) -> int:
+def _fitting_count(items: Sequence[Item]) -> int:
     """Return how many items one transaction requeues: at least one."""
     size = 0
     for count, item in enumerate(items[:_MAX_ITEMS]):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
@@ -32,6 +33,16 @@ STATES = {name: state for state, name in _STATE_NAMES.items()}
 #: ``until``, ``attempts``, and ``pushed_at`` or -1; the mark follows.
 _FACTS = struct.Struct(">QIq")
 _KINDS = {State.LEASED: Kind.LEASE, State.DELAYED: Kind.DELAY}
+
+
+def check_state(state: str, queue: str) -> None:
+    """Refuse the name of a state that does not exist.
+
+    Raises:
+        InvalidInput: It is neither ``"ready"`` nor a hidden state.
+    """
+    if state != "ready" and state not in STATES:
+        raise InvalidInput(queue=queue, state=state, allowed=", ".join(["ready", *STATES]))
 
 
 class Hidden(NamedTuple):

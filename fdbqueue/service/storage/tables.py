@@ -155,8 +155,7 @@ class TableKeys:
 
     def handoff_bounds(self, name: bytes) -> Bounds:
         """Return the range of a handoff's pieces."""
-        prefix = self._handoffs + name
-        return prefix, prefix + b"\xff\xff\xff"
+        return _numbered(self._handoffs + name)
 
     def handoffs(self) -> Bounds:
         """Return the range of all handoffs and batches, whatever bytes their names are."""
@@ -175,8 +174,7 @@ class TableKeys:
 
     def response_bounds(self, name: bytes) -> Bounds:
         """Return the range of a response's pieces."""
-        prefix = self._responses + name
-        return prefix, prefix + b"\xff\xff\xff"
+        return _numbered(self._responses + name)
 
     @property
     def all_responses(self) -> Bounds:
@@ -271,8 +269,7 @@ class TableKeys:
 
     def chunks(self, place: bytes) -> Bounds:
         """Return the range of the later chunks of a value."""
-        prefix = self._chunks + place
-        return prefix, prefix + b"\xff\xff\xff"
+        return _numbered(self._chunks + place)
 
 
 class JobKeys:
@@ -315,6 +312,11 @@ _KINDS = frozenset(Kind)
 def chunk_tail(number: int) -> bytes:
     """Return the end of the key of a chunk."""
     return struct.pack(">H", number)
+
+
+def _numbered(prefix: bytes) -> Bounds:
+    """Return the range of the numbered keys under a prefix."""
+    return prefix, prefix + b"\xff\xff\xff"
 
 
 def _moment(microseconds: int) -> bytes:

@@ -31,7 +31,7 @@ class Scan:
     cursor: str | None
 
 
-class _Reading:
+class _BoundedItems:
     """The items of a queue in order; ``is_cut`` says that there are more than it yields."""
 
     def __init__(self, queue: Queue, tr: Transaction, most: int, bounds: dict[str, Any]) -> None:
@@ -81,13 +81,13 @@ def scan(
     Raises:
         InvalidInput: A bound does not fit the queue.
     """
-    reading = _Reading(queue, tr, min(_READ_AT_ONCE, most_looked_at + 1), bounds)
+    items = _BoundedItems(queue, tr, min(_READ_AT_ONCE, most_looked_at + 1), bounds)
     found: list[tuple[int, Item]] = []
     looked_at, first, last = 0, None, None
-    for item in reading:
+    for item in items:
         if len(found) == most_found or looked_at == most_looked_at:
             return Scan(found, looked_at, first, last)
         if matches(item):
             found.append((looked_at, item))
         looked_at, first, last = looked_at + 1, first or item.id, item.id
-    return Scan(found, looked_at, first, last if reading.is_cut else None)
+    return Scan(found, looked_at, first, last if items.is_cut else None)
