@@ -1,5 +1,5 @@
 """The server's settings, with a view beside the API that does nothing."""
 
-from tests.live.server_settings import *  # noqa: F403
+from tests.live.server_settings import *
 
 ROOT_URLCONF = "benchmarks.http_urls"

@@ -36,15 +36,15 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         """Tell whether the user may view a queue, or with None, whether the index has an entry."""
         return may_view_in_admin(request.user, obj)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # nobody may
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # no user may
         """Refuse: queues are named in the settings."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # nobody may
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # no user may
         """Refuse: the pages are read-only."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # nobody may
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # no user may
         """Refuse: the pages are read-only."""
         return False
 

@@ -1,7 +1,7 @@
 """Push when a transaction of Django's ORM commits.
 
-The two databases commit one after the other, and nothing makes them one: what is said here
-of what may come between holds for any message that is sent after a commit.
+The two databases commit one after the other, and nothing makes that one commit. What may happen
+in between is the same for every message that is sent after a commit.
 """
 
 from __future__ import annotations
@@ -31,33 +31,34 @@ def push_on_commit(
 ) -> None:
     """Push a value when the ORM's transaction commits, exactly once.
 
-    A rollback, and that of a savepoint the call was made in, pushes nothing. Outside a
-    transaction it pushes at once. All is checked and encoded at the call: what becomes of
-    the value's object afterwards changes nothing, and a delay is counted from the call.
+    After a rollback of the transaction, or of the savepoint in which the call was made, nothing
+    is pushed. Outside a transaction the value is pushed at once. It is checked and encoded at
+    the call, so later changes of the object have no effect, and a delay counts from the call.
 
-    Several calls in one transaction push in their order, each in a transaction of its own:
-    so each fails alone. What belongs together goes in :func:`push_batch_on_commit`.
+    Several calls in one transaction push in their order, each in a transaction of its own, so
+    each succeeds or fails alone. :func:`push_batch_on_commit` pushes several values together.
 
-    The push comes after the commit, so it may be missing while the rows are there: when the
-    process dies in between, or the engine fails. For what must not be missed, see
-    "When the push must not be missed" in ``docs/django.md``.
+    The push comes after the commit. When the process dies in between, or the engine fails, the
+    rows are there and the item is not: see "When the push must not be missed" in
+    ``docs/django.md``.
 
     Args:
         queue: The queue, or its name in the setting.
-        value: What the queue's codec can encode.
+        value: A value that the queue's codec can encode.
         priority: As for the queue's ``push``.
-        delay: For how many seconds to hide it.
-        not_before: When to show it, with its time zone, in place of a delay.
-        once: An idempotency key: the same call under it pushes once, whichever of several
-            transactions, or outbox workers, makes it.
+        delay: How many seconds to hide the item.
+        not_before: The time, with its zone, until which to hide the item; in place of
+            ``delay``.
+        once: An idempotency key: calls with the same key push once, even from different
+            transactions or workers.
         using: The alias of the ORM's database; None for the default one.
-        robust: True logs an error of the push, and goes on. Otherwise it is raised out of
-            the block whose end commits, which is committed all the same, and functions
-            registered for the commit after it do not run.
+        robust: True logs an error of the push and continues. False raises it at the end of the
+            block that commits: the rows are committed, but functions that were registered for
+            the commit later do not run.
 
     Raises:
         QueueNotFound: The setting has no such queue.
-        InvalidInput: The queue does not take it; nothing is registered.
+        InvalidInput: The queue refuses the value; nothing is registered.
         TransactionManagementError: Autocommit is off, and there is no transaction.
     """
     push = Push(value, priority, delay, not_before)
@@ -72,20 +73,20 @@ def push_batch_on_commit(
     using: str | None = None,
     robust: bool = False,
 ) -> None:
-    """Push values when the ORM's transaction commits: all in one transaction, or none.
+    """Push values when the ORM's transaction commits: in one transaction, so all or none.
 
-    The rest is as for :func:`push_on_commit`.
+    Otherwise the same as :func:`push_on_commit`.
 
     Args:
         queue: The queue, or its name in the setting.
         pushes: The values, as for the queue's ``push_batch``.
         once: An idempotency key.
         using: The alias of the ORM's database; None for the default one.
-        robust: Whether an error is logged, and not raised.
+        robust: Whether an error is logged instead of raised.
 
     Raises:
         QueueNotFound: The setting has no such queue.
-        InvalidInput: The queue does not take one of them; nothing is registered.
+        InvalidInput: The queue refuses one of the values; nothing is registered.
         BatchTooLarge: They are too large together; nothing is registered.
         TransactionManagementError: Autocommit is off, and there is no transaction.
     """

@@ -164,7 +164,7 @@ def _is_kept(database: Database) -> bool:
     """Tell whether the setting as it is now has the same database, or one around it."""
     try:
         new = _open(_setting())
-    except Exception:  # noqa: BLE001  # the setting is wrong, or its engine: whoever uses it is told
+    except Exception:  # noqa: BLE001  # the setting or its engine is wrong: its use raises the error
         return False
     return _innermost(new) is _innermost(database)
 

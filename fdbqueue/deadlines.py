@@ -1,7 +1,7 @@
-"""A database whose transactions give up: no request and no command waits for ever.
+"""Limit the time of transactions, so that no request and no command waits for ever.
 
-A cluster that has gone away is otherwise waited for until it is back. Where a commit times
-out, it is not known whether it took effect: the service then raises ``OutcomeUnknown``.
+Without a limit, a transaction waits until a cluster that does not respond is back. When a commit
+times out, it is not known whether it took effect: the service then raises ``OutcomeUnknown``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded
 from fdbqueue.service import Catalog
 
-#: For how long a transaction may take, and until when one may begin.
+#: How long a transaction may take, until when one may begin, and whether the request only reads.
 _limits: contextvars.ContextVar[tuple[float, float, bool]] = contextvars.ContextVar("limits")
 _UNLIMITED = (5.0, float("inf"), False)
 #: FoundationDB's own limit of a timeout: 24 days.
@@ -25,15 +25,15 @@ _MAX_MILLISECONDS = 2**31 - 1
 
 
 class TimedDatabase:
-    """Any database whose transactions, their retries included, fail with 1031 in time.
+    """Give the transactions of a database a time limit, retries included; then they fail with 1031.
 
     Args:
         database: Anything with ``create_transaction()``.
-        seconds: Called for each transaction; how long that may take.
+        seconds: Called for each transaction; returns how long it may take.
     """
 
     def __init__(self, database: Database, seconds: Callable[[], float]) -> None:
-        #: The same without the limit: what other threads of the process use for all.
+        #: The database without the limit, for work that several threads share.
         self.patient = getattr(database, "patient", database)
         self._database = database
         self.time_limit = seconds
@@ -48,13 +48,13 @@ class TimedDatabase:
 
 
 def _left_of_request() -> float:
-    """Return how long a transaction may take that is begun in this thread.
+    """Return how long a transaction that begins now in this thread may take.
 
-    All of the timeout, for it may serve others who have just come; where a request only
-    reads, what is left of it. What :func:`begin` was last told in this thread decides.
+    That is the whole timeout, because the transaction may take items for other requests, too;
+    for a request that only reads, the rest of it. The last :func:`begin` of the thread counts.
 
     Raises:
-        DeadlineExceeded: It is too late to begin one.
+        DeadlineExceeded: It is too late to begin a transaction.
     """
     timeout_seconds, end, reads_only = _limits.get(_UNLIMITED)
     left = end - time.monotonic()
@@ -64,24 +64,24 @@ def _left_of_request() -> float:
 
 
 def is_half_over() -> bool:
-    """Tell whether half of the time is over that :func:`begin` has given this thread."""
+    """Tell whether half of the time that :func:`begin` gave this thread has passed."""
     timeout_seconds, end, _ = _limits.get(_UNLIMITED)
     return time.monotonic() > end - timeout_seconds / 2
 
 
-_impatient: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()
+_limited: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()
 
 
 def begin(timeout_seconds: float, wait_seconds: float = 0, *, reads_only: bool = False) -> Catalog:
-    """Begin the time that this thread has for a request, and return the setting's queues.
+    """Start the time limit of a request in this thread, and return the setting's queues.
 
-    It holds until the next call. What is begun within it may go on for as long again, unless
-    the request only reads.
+    The limit applies until the next call. A transaction that begins in time may take the whole
+    timeout again, unless the request only reads.
 
     Args:
-        timeout_seconds: How long to begin transactions, and how long each may take.
-        wait_seconds: How long to wait for items besides.
-        reads_only: Whether nothing is taken off the queues, which might be for others too.
+        timeout_seconds: How long transactions may begin, and how long each may take.
+        wait_seconds: How long to wait for items, in addition.
+        reads_only: Whether the request takes no items.
 
     Raises:
         ConfigurationError: The setting is wrong.
@@ -89,6 +89,6 @@ def begin(timeout_seconds: float, wait_seconds: float = 0, *, reads_only: bool =
     end = time.monotonic() + timeout_seconds + wait_seconds
     _limits.set((timeout_seconds, end, reads_only))
     patient = conf.catalog()
-    if patient not in _impatient:
-        _impatient[patient] = patient.over(TimedDatabase(patient.database, _left_of_request))
-    return _impatient[patient]
+    if patient not in _limited:
+        _limited[patient] = patient.over(TimedDatabase(patient.database, _left_of_request))
+    return _limited[patient]

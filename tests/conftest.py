@@ -1,4 +1,4 @@
-"""What every test may ask for: the engines, and a place in them of its own."""
+"""Fixtures for all tests: the engines, and a subspace of each test's own."""
 
 from __future__ import annotations
 

@@ -171,10 +171,10 @@ def _from_drf(error: exceptions.APIException) -> Response:
         message = "The input is not valid; nothing was changed"
         return _respond(400, "invalid_input", message, {"fields": fields})
     headers = {}
-    if getattr(error, "auth_header", None):
-        headers["WWW-Authenticate"] = str(getattr(error, "auth_header"))  # noqa: B009
-    if getattr(error, "wait", None):
-        headers["Retry-After"] = str(getattr(error, "wait"))  # noqa: B009
+    if challenge := getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = str(challenge)
+    if wait := getattr(error, "wait", None):
+        headers["Retry-After"] = str(wait)
     detail = error.detail if isinstance(error.detail, str) else error.default_detail
     code = getattr(detail, "code", None) or error.default_code
     return _respond(error.status_code, code, _clipped(str(detail)), headers=headers)

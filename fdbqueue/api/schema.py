@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.extensions import (
     OpenApiSerializerExtension,
@@ -229,7 +229,7 @@ class _FieldSchema(OpenApiSerializerFieldExtension):
     """The schema of a field of :mod:`fdbqueue.api.fields`."""
 
     match_subclasses = False
-    schema: dict[str, Any]
+    schema: ClassVar[dict[str, Any]]
 
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
         """Return the schema."""
@@ -270,28 +270,28 @@ class PrioritySchema(_FieldSchema):
     """The priority of an item in a response."""
 
     target_class = "fdbqueue.api.fields.PriorityField"
-    schema = {"oneOf": [{"type": "number"}, {"type": "string"}]}  # noqa: RUF012  # as declared
+    schema: ClassVar[dict[str, Any]] = {"oneOf": [{"type": "number"}, {"type": "string"}]}
 
 
 class PriorityInputSchema(_FieldSchema):
     """The priority of an item to push."""
 
     target_class = "fdbqueue.api.fields.PriorityInputField"
-    schema = {"type": "number"}  # noqa: RUF012  # as declared
+    schema: ClassVar[dict[str, Any]] = {"type": "number"}
 
 
 class NumberSchema(_FieldSchema):
     """A number in a query string."""
 
     target_class = "fdbqueue.api.fields.QueryNumberField"
-    schema = {"type": "number"}  # noqa: RUF012  # as declared
+    schema: ClassVar[dict[str, Any]] = {"type": "number"}
 
 
 class SecondsSchema(_FieldSchema):
     """A number of seconds."""
 
     target_class = "fdbqueue.api.fields.SecondsField"
-    schema = {"type": "number", "minimum": 0, "maximum": MAX_SECONDS}  # noqa: RUF012  # as declared
+    schema: ClassVar[dict[str, Any]] = {"type": "number", "minimum": 0, "maximum": MAX_SECONDS}
 
 
 class WaitSchema(_FieldSchema):

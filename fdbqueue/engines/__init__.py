@@ -1,9 +1,9 @@
-"""Where transactions run.
+"""Engines: the databases on which transactions run.
 
-An engine is a module with a function ``open(**options)`` that returns a :class:`Database`:
-anything whose ``create_transaction()`` gives a :class:`Transaction`, with the methods and
-meanings of the FoundationDB Python binding (API version 730). A setting names the module by
-its path, so that it may be yours.
+An engine is a module with a function ``open(**options)`` that returns a :class:`Database`: an
+object whose ``create_transaction()`` returns a :class:`Transaction`, with the methods and
+semantics of the FoundationDB Python binding (API version 730). The setting names the module by
+its path, so an engine of your own works, too.
 """
 
 from __future__ import annotations

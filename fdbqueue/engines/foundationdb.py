@@ -64,10 +64,10 @@ class Database:
             raise _forked(_opened_by, process)
         with _lock:
             load_binding()
-            if _has_lost_its_network():  # the host project had opened a cluster by itself
+            if _has_lost_its_network():  # the project opened a cluster with fdb.open()
                 raise _forked(None, process)
             _opened_by = process
-        database = self._handle()  # without the lock: each thread waits for the cluster by itself
+        database = self._handle()  # without the lock, so that threads wait side by side
         if self._database is None:
             self._database = database
 
@@ -90,12 +90,12 @@ class Database:
 
 
 def _has_lost_its_network() -> bool:
-    """Tell whether the binding's network thread was a parent's: it is not started again.
+    """Tell whether the binding's network thread ran in a parent process; it cannot start again.
 
-    In a child of a fork Python takes all threads but the forking one for ended.
+    In a forked child, Python reports all threads as ended except the one that forked.
     """
     lock = getattr(fdb.impl, "_network_thread_reentrant_lock", contextlib.nullcontext())
-    with lock:  # it is being started
+    with lock:  # another thread may be starting it
         thread = getattr(fdb.impl, "_network_thread", None)
         return thread is not None and not thread.is_alive()
 

@@ -1,7 +1,7 @@
-"""Types of databases and transactions: what every engine's objects have in common.
+"""The types of databases and transactions that all engines share.
 
 They describe the part of FoundationDB's Python binding (API version 730) that the embedded
-engine has too: annotate with them whatever takes part in a transaction.
+engine has too. Use them to annotate functions that take part in a transaction.
 
     from fdbqueue.engines import Transaction
 
@@ -9,8 +9,8 @@ engine has too: annotate with them whatever takes part in a transaction.
         tr[target] = bytes(tr[source])
         del tr[source]
 
-They are structural: a class belongs to them by its methods, without inheriting from them. An
-engine's error is an ``FDBError`` of a class of its own, with FoundationDB's code in ``code``.
+They are structural: a class matches them by its methods, without inheriting from them. Each
+engine has its own class ``FDBError``, with FoundationDB's code in ``code``.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class KeySelector(Protocol):
 
     @property
     def or_equal(self) -> Any:
-        """Whether to count from the last key at or before ``key``, not from the one before it."""
+        """Whether to start at the last key that is at or before ``key``, not strictly before it."""
 
     @property
     def offset(self) -> Any:
-        """How many keys to go on from there."""
+        """How many keys to move forward from there."""
 
 
 Key = bytes | SupportsKey
@@ -119,7 +119,7 @@ class KeyValue(Protocol):
 
 
 class RangeResult(Protocol):
-    """The rows of a range read, in the order asked for; read in parts while iterated."""
+    """The rows of a range read, in the requested order; read in parts while iterated."""
 
     def __iter__(self) -> Iterator[KeyValue]: ...
 
@@ -133,7 +133,7 @@ class TransactionOptions(Protocol):
     def set_timeout(self, milliseconds: int, /) -> None:
         """Fail with 1031 this long after creation, retries included; 0 for never.
 
-        A commit that times out may take effect all the same.
+        A commit that times out may still take effect.
         """
 
     def set_retry_limit(self, retries: int, /) -> None:
@@ -143,7 +143,7 @@ class TransactionOptions(Protocol):
         """Set the longest pause of ``on_error``."""
 
     def set_size_limit(self, size: int, /) -> None:
-        """Set how many bytes the transaction may have at most."""
+        """Set the most bytes that the transaction may have."""
 
     def set_next_write_no_write_conflict_range(self) -> None:
         """Let the next write conflict with no other transaction's reads."""
@@ -219,11 +219,10 @@ class SnapshotTransaction(Protocol):
 class Transaction(SnapshotTransaction, Protocol):
     """One transaction: its writes take effect together at the commit, or not at all.
 
-    A read makes the commit fail with 1020 where another transaction has written what was read
-    since; a write without a read conflicts with no other write. The writes take effect in the
-    order of their calls. A transaction may take five seconds and 10,000,000 bytes, a key have
-    10,000 bytes and a value 100,000. An error of a write is raised at once, by the next read, or
-    by the commit.
+    The commit fails with 1020 when another transaction has meanwhile written what this one read;
+    writes alone never conflict. The writes take effect in the order of their calls. A transaction
+    may take five seconds and 10,000,000 bytes; a key may have 10,000 bytes and a value 100,000.
+    An error of a write is raised at once, by the next read, or by the commit.
     """
 
     @property
@@ -306,47 +305,47 @@ class Transaction(SnapshotTransaction, Protocol):
         """Return a future that is ready once the key's value has changed.
 
         It starts at the commit, and may miss a change that is undone at once. Cancel it when it
-        is not needed any more: a database has at most 10,000.
+        is no longer needed, because a database has at most 10,000.
         """
 
     def commit(self) -> Future[None]:
         """Commit. The writes are durable once :meth:`Future.wait` returns.
 
-        It raises an ``FDBError``: 1020 after a conflict, when nothing happened; 1021 when it is
-        not known whether the commit took effect; or another.
+        :meth:`Future.wait` raises an ``FDBError``: 1020 after a conflict, when nothing was
+        written; 1021 when it is unknown whether the commit took effect; or another code.
         """
 
     def on_error(self, error: Any) -> Future[None]:
         """Reset the transaction to run it again after an error, and pause before that.
 
         Args:
-            error: An engine's error, or its code. The future raises it where running the
-                transaction again would not help.
+            error: An engine's error, or its code. The future raises it when a retry would not
+                help.
         """
 
     def reset(self) -> None:
-        """Start anew: forget all reads, writes and options."""
+        """Discard all reads, writes and options, and start again."""
 
     def cancel(self) -> None:
-        """Let everything that is under way or comes later fail with 1025, until a reset."""
+        """Make every operation of the transaction fail with 1025, until a reset."""
 
     def set_read_version(self, version: int) -> None:
-        """Read at a version that another transaction has got."""
+        """Read at the read version of another transaction."""
 
     def get_committed_version(self) -> int:
-        """Return the version of the commit; -1 where it wrote nothing."""
+        """Return the version of the commit; -1 when it wrote nothing."""
 
     def get_versionstamp(self) -> FutureBytes:
-        """Return the versionstamp of the commit, which must be asked for before it."""
+        """Return the versionstamp of the commit; call it before the commit."""
 
     def get_approximate_size(self) -> Future[int]:
         """Return about how many bytes the commit would send."""
 
 
 class Database(Protocol):
-    """A database: what an engine's ``open()`` returns, or an object around one.
+    """A database, as an engine's ``open()`` returns it, or an object that wraps one.
 
-    The binding's databases and the embedded engine's have more than this.
+    The databases of the binding and of the embedded engine have more methods.
     """
 
     def create_transaction(self) -> Transaction:

@@ -1,4 +1,4 @@
-"""The health checks: the process is alive, and its engine answers.
+"""The health checks: is the process alive, and does its engine respond.
 
 They need no login, so they say nothing else; the reason of a failure is in the log.
 """
@@ -28,33 +28,33 @@ class HealthView(View):
     http_method_names = ["get", "head", "options"]  # noqa: RUF012  # as in the class above
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Answer, and forbid caching."""
+        """Return the response, and forbid caching."""
         response = super().dispatch(request, *args, **kwargs)
         add_never_cache_headers(response)
         return response
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Return 200 if it is well, else 503."""
+        """Return 200 if the check succeeds, else 503."""
         del request
         if self.is_well():
             return JsonResponse({"status": "ok"})
         return JsonResponse({"status": "unavailable"}, status=503)
 
     def is_well(self) -> bool:
-        """Tell whether it is well."""
+        """Tell whether the check succeeds."""
         raise NotImplementedError
 
 
 class LiveView(HealthView):
-    """Check that this process answers; the engine is not asked."""
+    """Check that this process responds; the engine is not used."""
 
     def is_well(self) -> bool:
-        """Return True: the process is answering."""
+        """Return True, because the process responds."""
         return True
 
 
 class ReadyView(HealthView):
-    """Check that the engine answers: one read of one key, within a timeout.
+    """Check that the engine responds: read one key, within a timeout.
 
     For another timeout, use ``ReadyView.as_view(timeout_seconds=0.5)`` in your URLs.
     """

@@ -45,7 +45,7 @@ class QueueCommand(BaseCommand):
     allows_closed_output: ClassVar[bool] = False
     #: Whether it has ``--engine-timeout``.
     has_engine_timeout: ClassVar[bool] = True
-    requires_system_checks: list[str] = []  # noqa: RUF012  # Django's attribute
+    requires_system_checks = ()
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Add to the parser what all commands have: the examples, and ``--engine-timeout``."""

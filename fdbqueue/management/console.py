@@ -1,4 +1,4 @@
-"""What a command prints and asks: results, notes, progress and questions."""
+"""Print the results, notes, progress and questions of a command."""
 
 from __future__ import annotations
 
@@ -147,10 +147,10 @@ class Console:
             yield finish_step
 
     def check_output(self) -> None:
-        """Refuse to go on where it is known that no one will read what is printed.
+        """Refuse to continue when standard output cannot be read by any process.
 
         Raises:
-            OutputFailed: Standard output is closed, or the pipe's reader is gone.
+            OutputFailed: Standard output is closed, or the pipe's reader has closed it.
         """
         if self._is_process and _is_closed(sys.stdout):
             raise OutputFailed(reason="it is closed")

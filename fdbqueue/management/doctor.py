@@ -88,7 +88,7 @@ def check_engine(database: Any) -> Finding:
 
     Raises:
         EngineError: It cannot be used.
-        FDBError: It does not answer.
+        FDBError: It does not respond.
     """
     started = time.monotonic()
     run(database, lambda tr: tr.get_read_version().wait(), read_only=True)

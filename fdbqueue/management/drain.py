@@ -29,7 +29,7 @@ class Sink:
         write: Writes a batch, and flushes it.
     """
 
-    #: How many items are written, but may or may not be acknowledged, and do not come again.
+    #: How many items were written to the file, but are not known to be acknowledged.
     unsure = 0
 
     def __init__(self, queue: Queue, write: Callable[[Batch], None]) -> None:
@@ -122,7 +122,7 @@ def discard(queue: Queue, options: argparse.Namespace, console: Console) -> None
 def begin(queue: Queue, file: ItemsFile) -> int:
     """Finish what a killed drain to this file left behind.
 
-    A file to be overwritten is emptied, once the queue has answered.
+    With ``--force`` the file is emptied, after the first transaction has succeeded.
 
     Returns:
         How many items of the file were still in the queue, and were removed.

@@ -1,4 +1,4 @@
-"""Exit codes: what the shell learns of each error.
+"""Exit codes of the commands, and the errors that they stand for.
 
 0    done
 1    failed
@@ -45,7 +45,7 @@ class OutputFailed(FdbQueueError):
     code = "output_failed"
 
 
-#: What stopped these is their cause, where they have one.
+#: For these errors, the exit code is that of their cause, if they have one.
 _STOPPED = (PushInterrupted, OutputFailed)
 
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -72,10 +72,10 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def command_error(error: BaseException, message: str | None = None) -> CommandError | None:
-    """Return the error a command ends with, None for one that only a bug can raise.
+    """Return the error that ends a command, None for one that only a bug can raise.
 
     Args:
-        error: What went wrong.
+        error: The error.
         message: The text to show in place of the error's own.
     """
     code = exit_code(error)
@@ -86,7 +86,7 @@ def command_error(error: BaseException, message: str | None = None) -> CommandEr
 
 @contextlib.contextmanager
 def explain_errors(explain: Callable[[BaseException], str]) -> Iterator[None]:
-    """End the command with a message about what was done, where something stops it.
+    """End the command with a message about what was done, when an error stops it.
 
     Args:
         explain: Returns the message for an error.
@@ -103,12 +103,12 @@ def explain_errors(explain: Callable[[BaseException], str]) -> Iterator[None]:
 
 
 def usage_error(message: str) -> CommandError:
-    """Return the error of a command that was called wrongly."""
+    """Return the error for wrong arguments."""
     return CommandError(message, returncode=USAGE)
 
 
 def failure(message: str) -> CommandError:
-    """Return the error of a command that did not do all it was asked to."""
+    """Return the error of a command that did not do everything."""
     return CommandError(message, returncode=FAILED)
 
 

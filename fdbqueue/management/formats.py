@@ -1,7 +1,7 @@
-"""Formats of what the commands print: JSON lines for programs, aligned tables for people.
+"""Output formats of the commands: JSON lines for programs, aligned tables for people.
 
-Values in a queue are not to be trusted, because a terminal obeys the control characters it
-is sent. JSON lines are plain ASCII, and tables show such characters as escapes.
+Values in a queue are not trusted, because a terminal obeys control characters in them. JSON
+lines are plain ASCII, and tables show such characters as escapes.
 """
 
 from __future__ import annotations

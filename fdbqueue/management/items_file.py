@@ -53,7 +53,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         force: Whether to overwrite a file that exists; :meth:`cut` empties it.
 
     Raises:
-        FileExists: It exists, and neither was asked for.
+        FileExists: It exists, and neither option is given.
         FileFailed: It cannot be opened, or another process writes to it.
     """
 
@@ -61,10 +61,10 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         self.path = path
         self.is_overwritten = force
         self._is_new = not (resume or force)
-        with self._failing():
+        with self._translated_errors():
             self._descriptor = _opened(path, must_be_new=self._is_new)
         try:
-            with self._failing():
+            with self._translated_errors():
                 if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                     raise ValueError("it is not a regular file; redirect standard output to it")
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +92,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         Raises:
             NotADrain: It does not begin with a drain's line.
         """
-        with self._failing():
+        with self._translated_errors():
             whole = self._end_of_lines()
             start = os.pread(self._descriptor, len(_BEGINNING), 0)
             torn = os.pread(self._descriptor, len(_BEGINNING), whole)
@@ -112,7 +112,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         Raises:
             NotADrain: One of them is not a line of a drain from such a queue.
         """
-        with self._failing():
+        with self._translated_errors():
             for line in self._lines(self._start_of_last(MAX_ITEMS)):
                 record = _checked(line, self.path)
                 if (record["priority"] is not None) != ranked:
@@ -121,7 +121,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
 
     def count_lines(self) -> int:
         """Return how many whole lines there are."""
-        with self._failing():
+        with self._translated_errors():
             blocks = range(0, self.size, _BLOCK_BYTES)
             return sum(os.pread(self._descriptor, _BLOCK_BYTES, at).count(b"\n") for at in blocks)
 
@@ -133,7 +133,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         """
         start, rest = self.size, memoryview(data)
         try:
-            with self._failing():
+            with self._translated_errors():
                 while rest:
                     written = os.pwrite(self._descriptor, rest, self.size)
                     self.size += written
@@ -146,12 +146,12 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
     def cut(self, size: int) -> None:
         """Cut the file to a size in bytes."""
         self.size = size
-        with self._failing():
+        with self._translated_errors():
             os.ftruncate(self._descriptor, size)
             os.fsync(self._descriptor)
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except FileExistsError as error:

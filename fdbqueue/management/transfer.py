@@ -20,7 +20,7 @@ from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, Mover, Queue
 
 T_co = TypeVar("T_co", covariant=True)
 
-#: How long to wait for items before looking whether to end. Items that are pushed wake at once.
+#: How long one wait for items lasts, so that Ctrl-C is noticed. Pushed items end it at once.
 _WAIT_SECONDS = 2.0
 _SHOWN_IDS = 5
 
@@ -86,7 +86,7 @@ def progress_of(
 
 
 def check_buried(queue: Queue, buried: list[str], done: int) -> None:
-    """End the command with 1 where items were moved to the dead letters.
+    """End the command with exit code 1 if items were moved to the dead letters.
 
     Args:
         queue: The queue.
@@ -103,7 +103,7 @@ def check_buried(queue: Queue, buried: list[str], done: int) -> None:
 
 
 def check_target(queue: Queue, target: Queue, priority: Any) -> None:
-    """Refuse a move between two queues that makes no sense, whatever the items are.
+    """Refuse a move between two queues that is impossible for any item.
 
     Raises:
         CommandError: It says why.

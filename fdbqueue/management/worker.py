@@ -87,7 +87,7 @@ def import_handler(path: str) -> Callable[[Item], Any]:
 
 @contextlib.contextmanager
 def redirect_prints(*, as_json: bool) -> Iterator[None]:
-    """Send what a handler prints to standard error, where standard output has JSON."""
+    """Send what a handler prints to standard error, when standard output has JSON."""
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         yield
 

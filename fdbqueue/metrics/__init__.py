@@ -3,7 +3,7 @@
 How a scrape goes
     With ``"fdbqueue.metrics"`` in ``INSTALLED_APPS``, ``apps.py`` calls ``exposition.install()``
     when a process starts. From then on the service reports every operation, and every error of a
-    transaction, to ``operations.Measuring``, which counts and times them in this process.
+    transaction, to ``operations.OperationMetrics``, which counts and times them in this process.
 
     A request to ``urls.py`` reaches ``views.MetricsView``. ``access.py`` checks its token or its
     user. ``exposition.registry()`` collects the metrics of this process, or of all processes that
@@ -13,8 +13,8 @@ How a scrape goes
 
 Where to add something
     A counter of operations
-        One metric in ``operations.Measuring``: made in ``__init__``, counted in ``operation`` or
-        ``engine_error``.
+        One metric in ``operations.OperationMetrics``: made in ``__init__``, counted in
+        ``operation`` or ``engine_error``.
     A size
         Read it in ``sizes._read``, add it up in ``_Sizes._add``, and yield its family in
         ``_Sizes.metrics``.

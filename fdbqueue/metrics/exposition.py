@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
 
-from fdbqueue.metrics.operations import Measuring
+from fdbqueue.metrics.operations import OperationMetrics
 from fdbqueue.metrics.sizes import SizeCollector
 from fdbqueue.service import instrumentation
 
@@ -21,7 +21,7 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 @functools.cache
 def install() -> None:
     """Measure this process from now on, and register the sizes, in the default registry."""
-    instrumentation.add(Measuring(REGISTRY))
+    instrumentation.add(OperationMetrics(REGISTRY))
     REGISTRY.register(SizeCollector())
 
 

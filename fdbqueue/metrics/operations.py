@@ -13,7 +13,7 @@ OTHER = "other"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
-class Measuring(Observer):
+class OperationMetrics(Observer):
     """Count and time the operations of this process.
 
     Args:
@@ -22,7 +22,7 @@ class Measuring(Observer):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         names = ("queue", "operation")
-        #: Looking up a metric by its labels costs several times what counting does.
+        #: A cache: looking up a metric by its labels costs several times as much as counting.
         self._known: dict[tuple[str, str], tuple[Histogram, Counter]] = {}
         self._seconds = Histogram(
             "fdbqueue_operation_seconds",

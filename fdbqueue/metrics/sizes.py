@@ -53,10 +53,10 @@ class SizeCollector(Collector):
 
     def describe(self) -> list[Metric]:
         """Return the metrics without values, for the registry; nothing is read."""
-        return [*_Sizes().metrics(), _answered(False)]
+        return [*_Sizes().metrics(), _engine_up(False)]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the sizes; if the engine does not answer, only that."""
+        """Yield the sizes; if the engine does not respond, only a metric that says so."""
         sizes = _Sizes()
         try:
             catalog = deadlines.begin(_TIMEOUT_SECONDS, reads_only=True)
@@ -65,10 +65,10 @@ class SizeCollector(Collector):
             if not isinstance(error, FdbQueueError) and error_code(error) is None:
                 raise
             logger.warning("the sizes of the queues cannot be read", exc_info=error)
-            yield _answered(False)
+            yield _engine_up(False)
             return
         yield from sizes.metrics()
-        yield _answered(True)
+        yield _engine_up(True)
 
 
 class _Sizes:
@@ -152,7 +152,7 @@ class _Sizes:
         )
 
 
-def _answered(is_so: bool) -> Metric:
+def _engine_up(is_so: bool) -> Metric:
     return GaugeMetricFamily(
         "fdbqueue_engine_up", "1 if the engine answered, else 0.", value=float(is_so)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from django import forms
@@ -40,7 +40,7 @@ class PageForm(forms.Form):
 
     refresh = _hidden([(str(seconds), seconds) for seconds in INTERVALS])
 
-    defaults: dict[str, str] = {"refresh": "5"}  # noqa: RUF012  # as Django declares it
+    defaults: ClassVar[dict[str, str]] = {"refresh": "5"}
     #: The fields that a reader fills in.
     shown: tuple[str, ...] = ()
     #: The fields that the form sends along, hidden.
@@ -96,7 +96,7 @@ class QueuesForm(PageForm):
     after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
     page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
-    defaults = {"refresh": "5", "sort": "name", "page": "1"}  # noqa: RUF012  # as in PageForm
+    defaults: ClassVar[dict[str, str]] = {"refresh": "5", "sort": "name", "page": "1"}
     shown = ("q",)
     hidden = ("sort", "refresh")
 
@@ -145,7 +145,7 @@ class ItemsForm(PageForm):
     )
     start = forms.IntegerField(min_value=_FIRST, max_value=_LAST, widget=forms.HiddenInput)
 
-    defaults = {  # noqa: RUF012  # as in PageForm
+    defaults: ClassVar[dict[str, str]] = {
         "refresh": "5",
         "state": "ready",
         "end": "min",

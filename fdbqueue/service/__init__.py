@@ -12,6 +12,23 @@ For REST, the pages, the commands and the metrics
     The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``histories_of``,
     ``oldest_of``, ``depths``), limits and defaults, and the code of an engine's error
     (``error_code``). What the setting needs is in :mod:`fdbqueue.service.options`.
+
+Where to find, and to change:
+
+- a queue's public methods: :mod:`queues`; their ``await`` twins: :mod:`aio`
+- a queue option: :mod:`options`, which settings, REST and pages read
+- a codec: :mod:`codecs`
+- the limits of items, bytes and seconds: :mod:`limits`
+- the keys and values that are stored, a lease's key among them: :mod:`storage`
+- a push: :mod:`entries` and :mod:`push`
+- a pop, a lease, an ack: :mod:`consume`, whose page tells how a pop goes
+- operations of several threads in one transaction: :mod:`combiner`, and :mod:`writes` for pushes,
+  acks, nacks and extends
+- retries, and the outcome of a commit: :mod:`transactions` and :mod:`receipts`
+- idempotency keys: :mod:`idempotency`
+- many items at a time: :mod:`bulk`; workers, streams and other tools: :mod:`tools`
+- what reads without changing: :mod:`browse` and :mod:`overview`
+- how a queue is put together: :mod:`parts`, :mod:`runner`; by its name: :mod:`catalog`
 """
 
 from __future__ import annotations

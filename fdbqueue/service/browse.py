@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import InvalidInput, ItemNotFound
+from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Head, TransactionBudget
@@ -15,7 +15,7 @@ from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.items import Item, Page
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.storage.reader import End, Row
-from fdbqueue.service.storage.store import STATES, ItemStore
+from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END
 
 #: The names of the states that items may be in.
@@ -27,7 +27,7 @@ class Browser:
 
     Args:
         store: The queue's items.
-        taker: Knows what a pop would take.
+        taker: Reads the state that a pop would read.
         priorities: The queue's type of priorities.
     """
 
@@ -45,14 +45,14 @@ class Browser:
             CorruptItem: One of them cannot be decoded.
         """
         now = now_us()
-        asked = self._taker.ask_state(tr, now)
+        read = self._taker.ask_state(tr, now)
         head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
-        state = self._taker.parse_state(tr, now, asked)
+        state = self._taker.parse_state(tr, now, read)
         preview = functools.partial(expiry.preview, self._store, tr)
         returned, attempts = preview(state.dues, state.expired, self._taker.max_attempts)
         head.add(returned)
         rows = head.take(count)
-        if not rows and state.dues:  # these all die, or are too many: look for one that comes
+        if not rows and state.dues:  # these all die, or are too many: find one that becomes ready
             for entry in self._taker.all_due(tr, now):
                 returned, attempts = preview([entry], [], self._taker.max_attempts)
                 if returned:
@@ -70,14 +70,14 @@ class Browser:
         """Return the item at a place, whatever state it is in.
 
         Raises:
-            ItemNotFound: There is none.
+            ItemNotFound: No item is there.
         """
         ready = tr[self._keys.key(place)]
-        asked = [(state, self._store.ask(tr, state, place)) for state in STATES.values()]
+        reads = [(state, self._store.ask(tr, state, place)) for state in STATES.values()]
         if ready.present():
             return self._reader.shown(tr, [Row(place, bytes(ready))], retried=True)[0]
-        for state, answer in asked:
-            hidden = self._store.parse(state, place, answer)
+        for state, read in reads:
+            hidden = self._store.parse(state, place, read)
             if hidden is not None:
                 return self._store.shown(tr, [hidden])[0]
         raise ItemNotFound(queue=self._store.queue, id=item_id)
@@ -91,15 +91,13 @@ class Browser:
         max_priority: Any,
         state: str,
     ) -> functools.partial[Page] | None:
-        """Return what reads a page in a transaction, None where it can only be empty.
+        """Return a function that reads a page in a transaction, None when it can only be empty.
 
         Raises:
             InvalidInput: There is no such state, or ``after`` is not an id of this queue.
-            InvalidPriority: A bound does not fit.
+            InvalidPriority: A bound does not fit the queue's priority type.
         """
-        if state not in ITEM_STATES:
-            states = ", ".join(ITEM_STATES)
-            raise InvalidInput(queue=self._store.queue, state=state, allowed=states)
+        check_state(state, self._store.queue)
         low, high = self._priorities.bound(min_priority), self._priorities.bound(max_priority)
         begin, stop = self._keys.between(low, high)
         if after is not None:

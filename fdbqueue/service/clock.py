@@ -1,6 +1,6 @@
-"""The clock of this client, for what is hidden until a time and for the history.
+"""The clock of this client, for leases, delays and the history.
 
-Clients' clocks differ by their skew: keep leases and delays long against it.
+Clients' clocks differ by their skew, so leases and delays should be much longer than that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def now_us() -> int:
 
 
 def set_ahead(microseconds: int) -> None:
-    """Set this process's clock ahead by so much more, for tests; negative to set it back."""
+    """Move this process's clock ahead, for tests; a negative number moves it back."""
     global _ahead_us  # noqa: PLW0603  # a process has one clock
     _ahead_us += microseconds
 
@@ -30,7 +30,7 @@ def duration(queue: str, name: str, seconds: Any) -> int:
 
     Args:
         queue: The queue's name, for errors.
-        name: What the number is called.
+        name: The name of the argument, for errors.
         seconds: The number.
 
     Raises:

@@ -1,14 +1,16 @@
-"""Saved responses: a call that is made again under its key has its effect once.
+"""Save the response of a call under its idempotency key, so that the call has its effect once.
 
-A call under an idempotency key leaves what it returned, in the transaction that has its
-effect, and depends on nothing being there yet. Made again, it returns that and changes
-nothing: after a lost response, after the death of its process, and where two make it at the
-same moment. A digest of its arguments is kept too: another call under the key is refused.
+A call with a key saves its response in the transaction that has its effect, and that
+transaction conflicts with any other that saves one under the same key. A repeated call returns
+the saved response and changes nothing: after a lost response, after a crash of the first
+caller, and when two callers make the call at the same moment. A digest of the arguments is
+saved too, so a different call under the same key is refused.
 
-A response is kept for a day unless the call says otherwise, by the clients' clocks. An hour
-later it is removed by later calls with keys on the same queue, some at a time, so that a queue
-in use has never many more than were made in that time; on a queue that is not, by
-``sweep()``. The hour is for the client whose clock is ahead: it removes no response early.
+A response expires after a day by the clients' clocks, unless the call says otherwise. An hour
+after that, later calls with keys on the same queue remove it, some responses at a time, so a
+queue in use never holds many more than were made in that time. On an idle queue, ``sweep()``
+removes them. The hour protects against clients whose clock is ahead: they do not remove a
+response early.
 """
 
 from __future__ import annotations
@@ -33,20 +35,19 @@ from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES
 
 MAX_KEY_CHARACTERS = 1_000
-#: SavedResponses are kept this long at most: a year.
+#: Responses are kept for at most a year.
 MAX_KEPT_SECONDS = 31_536_000
 
 _PIECE_BYTES = 90_000
 _STAMP_BYTES = 10
-#: The versionstamp of the commit, the call's digest, when it is not kept any longer.
+#: The versionstamp of the commit, the call's digest, and when the response expires.
 _HEADER = struct.Struct(f">{_STAMP_BYTES}s16sQ")
-#: Where the values start in the answer of a call that took items.
+#: Where the values start in the response of a call that took items.
 _LENGTH = struct.Struct(">I")
-#: One in so many calls removes responses that have run out: up to so many, and up to so
-#: many bytes of keys.
+#: One call in 100 removes expired responses: at most 200, and at most 400,000 bytes of keys.
 _SWEPT_BY_ONE_IN, _SWEPT_AT_ONCE, _MAX_SWEPT_BYTES = 100, 200, 400_000
 _KEYS_SENT = SENT_BY_READ + 2 * SENT_BY_CLEAR
-#: SavedResponses are removed an hour after they have run out, by the clock of who removes them.
+#: Responses are removed an hour after they expire, by the clock of the client that removes them.
 _SWEPT_LATER_US = 3_600_000_000
 
 
@@ -55,10 +56,10 @@ class IdempotencyKey:
     """An idempotency key: the call that is given it has its effect once.
 
     Attributes:
-        key: Names the call among all on its queue; up to 1,000 characters, and nothing that
-            another caller might choose, too.
-        kept_seconds: For how long the answer is kept, up to a year.
-        replayed: Whether the call returned what was kept, and changed nothing.
+        key: Names the call, unlike any other call on its queue; at most 1,000 characters. Choose
+            one that no other caller can choose.
+        kept_seconds: How long the response is kept; at most a year.
+        replayed: Whether the call returned a saved response and changed nothing.
     """
 
     key: str
@@ -67,7 +68,7 @@ class IdempotencyKey:
 
 
 class Placed(NamedTuple):
-    """Where a push has put an item, when, and when it becomes ready."""
+    """The place of a pushed item, when it was pushed, and when it becomes ready."""
 
     place: Place
     pushed_at: int
@@ -76,9 +77,9 @@ class Placed(NamedTuple):
 
 @dataclass(eq=False)
 class Call:
-    """A call under a key: the name its answer is kept under, and which call it is.
+    """A call under a key: the name of its saved response, and a digest of its arguments.
 
-    ``replayed`` is this call's own; its :class:`IdempotencyKey` may be in use by others.
+    ``replayed`` belongs to this call; other calls may use its :class:`IdempotencyKey` too.
     """
 
     once: IdempotencyKey
@@ -87,14 +88,14 @@ class Call:
     replayed: bool = False
 
     def mark(self, *, replayed: bool) -> None:
-        """Note whether it returns what was kept, as it looks at the moment."""
+        """Note whether the call returns a saved response; a retry may change that."""
         self.replayed = self.once.replayed = replayed
 
 
 class SavedResponses:
-    """Keep the responses of calls on one queue, and find them again.
+    """Save and find the responses of calls on one queue.
 
-    Each takes part in the transaction it is given.
+    Each method takes part in the transaction it is given.
 
     Args:
         store: The queue's items.
@@ -105,14 +106,15 @@ class SavedResponses:
         self._tables = store.tables
 
     def call(self, once: IdempotencyKey | str | None, *arguments: Any) -> Call | None:
-        """Return the call with these arguments, None where it has no key.
+        """Return the call with these arguments, None when it has no key.
 
         Args:
             once: The key.
-            arguments: What the FDB tuple layer can pack.
+            arguments: Values that the FDB tuple layer can pack.
 
         Raises:
-            InvalidInput: The key, or the time, is not acceptable.
+            InvalidInput: The key is not a string of 1 to 1,000 characters, or
+                ``kept_seconds`` is out of range.
         """
         if once is None:
             return None
@@ -132,17 +134,17 @@ class SavedResponses:
         return Call(once, name, _digest(fdb.tuple.pack(arguments)))
 
     def ask(self, tr: Transaction, call: Call) -> Any:
-        """Ask for what is kept, without waiting for it; the transaction depends on it."""
+        """Begin to read the saved response; the transaction depends on it."""
         return tr.get_range(*self._tables.response_bounds(call.name))
 
-    def recall(self, asked: Any, call: Call) -> tuple[bytes, bytes] | None:
-        """Return what is kept and its versionstamp, None where the call was not made yet.
+    def recall(self, rows: Any, call: Call) -> tuple[bytes, bytes] | None:
+        """Return the saved response and its versionstamp, None when there is none.
 
         Raises:
-            IdempotencyKeyReused: What is kept is another call's.
+            IdempotencyKeyReused: The response is that of a different call.
         """
         call.mark(replayed=False)
-        data = b"".join([row.value for row in asked])
+        data = b"".join([row.value for row in rows])
         if len(data) < _HEADER.size:
             return None
         stamp, digest, until = _HEADER.unpack_from(data)
@@ -154,13 +156,13 @@ class SavedResponses:
         return data[_HEADER.size :], stamp
 
     def save(self, tr: Transaction, call: Call, payload: bytes, *, stamped: bool = False) -> None:
-        """Keep an answer; nothing is kept under this name yet, or not any longer.
+        """Save a response in place of none, or of an expired one.
 
         Args:
             tr: The transaction that has the call's effect.
             call: The call.
-            payload: Its answer.
-            stamped: Whether to keep the commit's versionstamp with it.
+            payload: Its response.
+            stamped: Whether to save the commit's versionstamp with it.
         """
         call.mark(replayed=False)
         self._remove_old(tr, call)
@@ -184,28 +186,28 @@ class SavedResponses:
                 tr.clear(self._tables.forget(_HEADER.unpack_from(row.value)[2], call.name))
 
     def sweep(self, tr: Transaction) -> int:
-        """Remove some of the responses that ran out an hour ago, and return how many."""
+        """Remove some of the responses that expired an hour ago, and return how many."""
         sent = _KEYS_SENT * len(self._tables.forget(0, bytes(RESPONSE_NAME_BYTES)))
         limit = max(1, min(_SWEPT_AT_ONCE, _MAX_SWEPT_BYTES // sent))
         bounds = self._tables.forgets(now_us() - _SWEPT_LATER_US)
         rows = list(tr.snapshot.get_range(*bounds, limit=limit))
         for row in rows:
             name = self._tables.forgotten_name(row.key)
-            tr.add_read_conflict_key(self._tables.response(name, 0))  # it may be written anew
+            tr.add_read_conflict_key(self._tables.response(name, 0))  # a call may save a new one
             tr.clear_range(*self._tables.response_bounds(name))
             tr.clear(row.key)
         return len(rows)
 
-    # What responses say
+    # Responses that hold items
 
-    def recalled_items(self, asked: Any, call: Call) -> list[Item] | None:
-        """Return the items that the call took, None where it was not made yet.
+    def recalled_items(self, rows: Any, call: Call) -> list[Item] | None:
+        """Return the items that the call took, None when no response is saved.
 
         Raises:
-            IdempotencyKeyReused: What is kept is another call's.
-            CorruptItem: The queue's codec cannot read them any more.
+            IdempotencyKeyReused: The response is that of a different call.
+            CorruptItem: The queue's codec can no longer read an item.
         """
-        found = self.recall(asked, call)
+        found = self.recall(rows, call)
         if found is None:
             return None
         payload = found[0]
@@ -219,7 +221,7 @@ class SavedResponses:
     def save_items(
         self, tr: Transaction, call: Call, loaded: Sequence[Loaded], items: Sequence[Item]
     ) -> None:
-        """Keep the items that a call took."""
+        """Save the items that a call took."""
         facts = (
             (
                 found.row.place,
@@ -231,7 +233,7 @@ class SavedResponses:
             for found, item in zip(loaded, items, strict=True)
         )
         packed = fdb.tuple.pack(tuple(facts))
-        # The values are not packed: the tuple layer makes two bytes of each that is zero.
+        # The values stay outside the tuple, because it doubles each zero byte.
         start = _LENGTH.pack(_LENGTH.size + len(packed))
         self.save(tr, call, b"".join([start, packed, *[found.data for found in loaded]]))
 
@@ -260,17 +262,17 @@ class SavedResponses:
 
 
 def is_replayed(call: Call | None) -> bool:
-    """Tell whether a call returned the response that was saved of an earlier one."""
+    """Tell whether a call returned a saved response."""
     return call is not None and call.replayed
 
 
 def packed_places(placed: Iterable[Placed]) -> bytes:
-    """Return the answer of a push."""
+    """Return the response of a push, as bytes."""
     return fdb.tuple.pack(tuple((*place, *times) for place, *times in placed))
 
 
 def unpacked_places(payload: bytes) -> list[Placed]:
-    """Return what :func:`packed_places` was given."""
+    """Return the places that :func:`packed_places` packed."""
     return [
         Placed(Place(data, stamp_at), pushed_at, until)
         for data, stamp_at, pushed_at, until in fdb.tuple.unpack(payload)

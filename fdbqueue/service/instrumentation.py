@@ -1,7 +1,7 @@
-"""Hooks for those who measure: what queues did, how long it took, and what the engine answered.
+"""Hooks for measuring: what queues did, how long it took, and the errors of transactions.
 
-Nobody observes unless asked to: then a hook costs a look at an empty tuple. Operations that
-take part in a caller's transaction are not told of, for they are the caller's to commit.
+Without an observer a hook costs a look at an empty tuple. Operations that take part in a
+caller's transaction are not reported, because the caller commits them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Operation(NamedTuple):
-    """An operation on a queue that is over.
+    """An operation on a queue that has ended.
 
     Attributes:
-        verb: What was done, as its method is called: ``"push"``, ``"pop"``, ``"ack"``.
+        verb: The name of its method: ``"push"``, ``"pop"``, ``"ack"``.
         queue: The queue's name.
-        seconds: How long it took, its retries included, and without waiting for items.
-        items: How many items it pushed, took, or changed; 0 where it failed.
-        error: What it raised, None where it succeeded.
+        seconds: How long it took, retries included, the wait for items not.
+        items: How many items it pushed, took or changed; 0 when it failed.
+        error: What it raised, None when it succeeded.
     """
 
     verb: str
@@ -36,33 +36,33 @@ class Operation(NamedTuple):
 
 
 class Observer:
-    """Is told what queues do, in the threads that do it; what it raises is only logged."""
+    """Base class of observers: queues call it in their own threads, and log what it raises."""
 
     def operation(self, done: Operation) -> None:
-        """Take note of an operation that is over."""
+        """Note an operation that has ended."""
 
     def engine_error(self, code: int) -> None:
-        """Take note of an error that a transaction met, by FoundationDB's code.
+        """Note the FoundationDB error code of a failed transaction, whether it is retried or not.
 
-        Retried or not: 1020 is a conflict, 1021 a commit whose outcome is unknown.
+        1020 is a conflict, 1021 a commit with an unknown outcome.
         """
 
 
 _observers: tuple[Observer, ...] = ()
-_changing = threading.Lock()
+_change_lock = threading.Lock()
 
 
 def add(observer: Observer) -> None:
-    """Let an observer be told, in this process, from now on; once, however often it is added."""
+    """Add an observer in this process; adding it again changes nothing."""
     global _observers  # noqa: PLW0603  # read without a lock
-    with _changing:
+    with _change_lock:
         _observers = (*(one for one in _observers if one is not observer), observer)
 
 
 def remove(observer: Observer) -> None:
-    """Let an observer be told no more."""
+    """Remove an observer."""
     global _observers  # noqa: PLW0603  # read without a lock
-    with _changing:
+    with _change_lock:
         _observers = tuple(one for one in _observers if one is not observer)
 
 
@@ -72,13 +72,13 @@ def is_observed() -> bool:
 
 
 def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
-    """Call a function that does something to a queue, and tell the observers.
+    """Call a function that operates on a queue, and report it to the observers.
 
     Args:
-        verb: What it does.
+        verb: The operation's name.
         queue: The queue's name.
-        function: Its result says how many items: a list as many as it has, a number so
-            many, a tuple what its first member says, anything else one.
+        function: Its result says how many items: the length of a list, a number itself, the
+            first member of a tuple by the same rule; one for anything else.
     """
     if not _observers:
         return function()
@@ -86,25 +86,25 @@ def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
     try:
         result = function()
     except BaseException as error:
-        _tell(Operation(verb, queue, time.perf_counter() - began, 0, error))
+        _report(Operation(verb, queue, time.perf_counter() - began, 0, error))
         raise
-    _tell(Operation(verb, queue, time.perf_counter() - began, _items(result), None))
+    _report(Operation(verb, queue, time.perf_counter() - began, _items(result), None))
     return result
 
 
 def engine_error(code: int) -> None:
-    """Tell the observers of an error that a transaction met."""
-    for observer in _observers:
-        try:
-            observer.engine_error(code)
-        except Exception:
-            logger.exception("an observer failed")
+    """Report an error of a transaction to the observers."""
+    _notify(lambda observer: observer.engine_error(code))
 
 
-def _tell(done: Operation) -> None:
+def _report(done: Operation) -> None:
+    _notify(lambda observer: observer.operation(done))
+
+
+def _notify(call: Callable[[Observer], None]) -> None:
     for observer in _observers:
         try:
-            observer.operation(done)
+            call(observer)
         except Exception:
             logger.exception("an observer failed")
 

@@ -1,4 +1,4 @@
-"""What queues hand out."""
+"""Items, pages of items, and the other values that queues take and return."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """The value of an item that the queue's codec cannot read, in a page of items.
+    """The value, in a page of items, of an item that the queue's codec cannot decode.
 
     Attributes:
-        raw: The bytes stored.
-        reason: Why they cannot be read.
+        raw: The stored bytes.
+        reason: Why the codec cannot decode them.
     """
 
     raw: bytes
@@ -30,21 +30,21 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a queue, as it was when it was read.
+    """An item of a queue, as it was when it was read.
 
     Attributes:
-        value: What was pushed.
-        priority: Its priority, of the queue's priority type; None in a FIFO queue.
-        id: Names the item in its queue for as long as it is there. Empty for an item pushed
-            in commit order in the caller's transaction: only the commit decides it.
-        pushed_at: When it was pushed, by the clock of the client that pushed it, in UTC;
-            None where the codec keeps no such record.
-        attempts: How often it was leased and given up.
+        value: The pushed value.
+        priority: The priority, of the queue's priority type; None in a FIFO queue.
+        id: Names the item as long as it is in its queue. Empty for an item pushed in commit
+            order in the caller's transaction, because only the commit decides it.
+        pushed_at: When it was pushed, in UTC, by the clock of the client that pushed it;
+            None when the codec does not store that.
+        attempts: How many leases of it were given up or expired.
         size_bytes: The length of the stored value.
         state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
-        lease: The token to acknowledge, give up or extend the lease with; None but in
-            what a lease returned.
-        until: When the lease runs out, or the delay; None in other states.
+        lease: The token to acknowledge, give up or extend the lease with; None unless a lease
+            returned the item.
+        until: When the lease or the delay expires; None in other states.
         reason: Why it is dead.
     """
 
@@ -61,23 +61,23 @@ class Item:
 
 
 class Held(int):
-    """How many of some leases were still held, when all were acknowledged, given up or extended.
+    """The number of leases that were still held when they were acknowledged, given up or extended.
 
     Attributes:
-        lost: The tokens of those that were not.
+        lost: The tokens of the other leases.
     """
 
     lost: tuple[str, ...]
 
     def __new__(cls, count: int, lost: Iterable[str] = ()) -> Self:
-        """Return a count with the tokens of what it does not count."""
+        """Return a count of held leases, with the tokens of the lost ones."""
         held = super().__new__(cls, count)
         held.lost = tuple(lost)
         return held
 
 
 class _NotGiven:
-    """The priority of a push that was given none: the queue's own."""
+    """The priority of a push that names none; the queue has a default."""
 
     def __repr__(self) -> str:
         return "NOT_GIVEN"
@@ -88,14 +88,14 @@ NOT_GIVEN: Any = _NotGiven()
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """One value to push, with what belongs to it.
+    """A value to push, with its priority and delay.
 
     Attributes:
-        value: What the queue's codec can encode.
-        priority: A number of the queue's priority type; 0 where it is not given, and none
-            in a FIFO queue.
-        delay: For how many seconds to hide it.
-        not_before: When to show it, with its time zone, in place of a delay.
+        value: A value that the queue's codec can encode.
+        priority: A number of the queue's priority type, 0 by default; not for a FIFO queue.
+        delay: How many seconds to hide the item.
+        not_before: The time, with its zone, until which to hide the item; in place of
+            ``delay``.
     """
 
     value: Any
@@ -110,7 +110,7 @@ class Page:
 
     Attributes:
         items: The items; the value of one that cannot be decoded is :class:`Undecodable`.
-        cursor: Where the next page starts, None where there is nothing more.
+        cursor: Where the next page starts, None on the last page.
     """
 
     items: list[Item]

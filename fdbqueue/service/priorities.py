@@ -1,7 +1,7 @@
-"""Priorities: one type a queue, because of how the tuple layer sorts.
+"""Check priorities, and convert them to the one type that a queue has.
 
 The FDB tuple layer sorts every integer before every float, whatever their values: 2 comes
-before 0.31. So a queue keeps its priorities in one type, and coerces to it what fits.
+before 0.31. So all priorities of a queue have one type, and numbers that fit are converted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_INTEGER = 2**63 - 1
 
 
 class NoPriorities:
-    """The priorities of a FIFO queue: it has none.
+    """Refuse priorities, for a FIFO queue.
 
     Args:
         queue: The queue's name, for errors.
@@ -33,7 +33,7 @@ class NoPriorities:
         """Return the priority of a push.
 
         Raises:
-            InvalidPriority: One is given.
+            InvalidPriority: A priority is given.
         """
         return self.bound(None if given is NOT_GIVEN else given)
 
@@ -41,7 +41,7 @@ class NoPriorities:
         """Return a bound of a range of priorities.
 
         Raises:
-            InvalidPriority: One is given.
+            InvalidPriority: A priority is given.
         """
         if given is not None:
             raise InvalidPriority(
@@ -51,7 +51,7 @@ class NoPriorities:
 
 
 class PriorityType:
-    """Coerce the priorities of one queue to ``int`` or ``float``.
+    """Convert the priorities of one queue to ``int`` or ``float``.
 
     Args:
         name: ``"int"`` or ``"float"``, or the type itself.
@@ -63,10 +63,10 @@ class PriorityType:
         self._queue = queue
 
     def of_push(self, given: Any) -> Priority:
-        """Return the priority of a push in the queue's type: 0 where none is given.
+        """Return the priority of a push in the queue's type: 0 when none is given.
 
         Raises:
-            InvalidPriority: It does not fit.
+            InvalidPriority: It does not fit the type, as for :meth:`coerce`.
         """
         return self.coerce(0 if given is NOT_GIVEN else given)
 
@@ -74,7 +74,7 @@ class PriorityType:
         """Return a bound of a range of priorities in the queue's type, None for no bound.
 
         Raises:
-            InvalidPriority: It does not fit.
+            InvalidPriority: It does not fit the type, as for :meth:`coerce`.
         """
         return None if given is None else self.coerce(given)
 
@@ -82,7 +82,7 @@ class PriorityType:
         """Return the priority in the queue's type.
 
         Raises:
-            InvalidPriority: It is not a number, a boolean, not finite, an integer beyond 64
+            InvalidPriority: It is a boolean or not a number, not finite, an integer beyond 64
                 bits, a fraction in an int queue, or an integer that no float equals.
         """
         if type(priority) is int:

@@ -1,4 +1,4 @@
-"""A JSON decoder that takes JSON alone: what ``json`` reads beyond it is refused."""
+"""Decode strict JSON: refuse the extensions that ``json`` accepts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 def decoder(
     object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> json.JSONDecoder:
-    """Return a decoder that refuses NaN, infinities, and numbers that no float can hold.
+    """Return a decoder that refuses NaN, infinities, and numbers beyond the range of a float.
 
-    Integers are exact, of any size up to Python's limit of digits. The decoder raises
-    ``ValueError``; and ``RecursionError`` where the text is nested too deeply.
+    Integers are exact, up to Python's limit of digits. The decoder raises ``ValueError``, and
+    ``RecursionError`` when the text is nested too deeply.
 
     Args:
-        object_pairs_hook: Makes an object of its members, as for ``json``.
+        object_pairs_hook: Makes an object from its members, as for ``json``.
     """
     return json.JSONDecoder(
         parse_constant=_refuse, parse_float=_finite, object_pairs_hook=object_pairs_hook
@@ -25,7 +25,7 @@ def decoder(
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -1,13 +1,13 @@
-"""The threads in which transactions run that event loops await.
+"""Threads that run the transactions of event loops.
 
-There are at most 32 in a process, made as they are needed; what finds none waits for its
-turn, in the order it came. No call that waits for items has one, so as many tasks as one
-likes may wait. Calls see the context variables of their task.
+A process has at most 32, started when they are needed. A call that finds none free waits its
+turn, in order of arrival. A call that waits for items does not occupy one, so any number of
+tasks may wait. Calls see the context variables of their task.
 
-A task cancelled before its call has begun has not made it. One cancelled later waits until
-the call is over, for a commit under way cannot be taken back: then ``CancelledError`` is
-raised. It has an attribute ``outcome_known``: True where nothing was changed for certain,
-False where the call was made, or may have been.
+When a task is cancelled before its call has begun, the call is not made. When it is cancelled
+later, it waits until the call has ended, because a commit under way cannot be undone, and then
+raises ``CancelledError``. That has an attribute ``outcome_known``: True when nothing was
+changed for certain, False when the call was made or may have been.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: Threads that pop share one transaction, and a cluster's commits go on side by side.
+#: This many are enough: threads that pop share one transaction, and commits run side by side.
 THREADS = 32
 
 
@@ -43,12 +43,12 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class Ended(Generic[T]):
-    """A call that is over, or was never begun, and whether its task was cancelled meanwhile.
+    """A call that has ended or was never begun, and whether its task was cancelled meanwhile.
 
     Attributes:
-        begun: Whether it was made.
-        cancelled: What is to be raised, None where the task was not cancelled.
-        error: What it raised, None where it returned.
+        begun: Whether the call was made.
+        cancelled: The error to raise, None when the task was not cancelled.
+        error: What the call raised, None when it returned.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Ended(Generic[T]):
         self._future = future
 
     def result(self) -> T:
-        """Return what it returned, or raise what it raised; not where the task was cancelled."""
+        """Return or raise what the call did; not for a call that was never begun."""
         assert self._future is not None
         return self._future.result()
 
@@ -71,11 +71,11 @@ async def end_of(
     always: bool = False,
     on_cancel: Callable[[], None] = lambda: None,
 ) -> Ended[T]:
-    """Make a call in a thread, and return once it is over, however often the task is cancelled.
+    """Make a call in a thread, and return once it has ended, however often the task is cancelled.
 
     Args:
         call: The call.
-        always: Whether to make it although the task was cancelled before it has begun.
+        always: Whether to make it even when the task is cancelled before it has begun.
         on_cancel: Called in the event loop when the task is cancelled.
     """
     job = _pool.submit(contextvars.copy_context().run, call)
@@ -93,10 +93,10 @@ async def end_of(
 
 
 async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a thread of the pool, and return what it returns.
+    """Call a function in a thread of the pool, and return its result.
 
     Raises:
-        CancelledError: The task was cancelled. The call is over, or was never begun.
+        CancelledError: The task was cancelled. The call has ended, or was never begun.
     """
     ended = await end_of(functools.partial(function, *args, **kwargs))
     if ended.cancelled is not None:
@@ -105,7 +105,7 @@ async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
 
 
 async def read_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that only reads in a thread of the pool, and return what it returns.
+    """Call a function that only reads in a thread of the pool, and return its result.
 
     Raises:
         CancelledError: The task was cancelled; nothing was changed.

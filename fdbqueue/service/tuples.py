@@ -1,4 +1,4 @@
-"""Pack FDB tuples fast, and unpack those that anybody may have written."""
+"""Pack FDB tuples fast, and unpack those that any program may have written."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import Any
 
 import fdb.tuple
 
-#: What the tuple layer raises, depending on which byte it stumbles over.
+#: What the tuple layer raises for bytes that are not a tuple, depending on the byte.
 _ERRORS = (ValueError, IndexError, TypeError, OverflowError, RecursionError, struct.error)
 
-
 _DOUBLE = struct.Struct(">d")
-#: How the tuple layer begins what is packed here.
+#: The tuple layer's type codes for the elements that are packed here.
 _BYTES, _FLOAT = b"\x01", b"\x21"
 _ZERO, _LONGEST = 0x14, 0x1C
-#: From here on the binding gives the length of an integer, too.
+#: From this number on, the tuple layer writes the length of an integer, too.
 _TOO_LARGE = (1 << 64) - 1
 _SIGN = 0x80
 
 
 def packed(element: Any) -> bytes:
-    """Return ``fdb.tuple.pack((element,))``, in a third of the time for what places are made of.
+    """Return ``fdb.tuple.pack((element,))``; for the elements of places in a third of the time.
 
-    What several elements give, one after another, is the tuple of them.
+    The results for several elements, joined, are the packed tuple of these elements.
     """
     kind = type(element)
     if kind is bytes:
@@ -39,10 +38,10 @@ def packed(element: Any) -> bytes:
 
 
 def number_at(data: bytes, at: int) -> tuple[int | float | None, int]:
-    """Return the number that is packed at a place of a tuple, and where it ends.
+    """Return the number that is packed at an offset of a tuple, and the offset of its end.
 
-    None for anything but integers from 0 up to 64 bits and floats from 0 up, and for what
-    is not whole.
+    None for anything but integers from 0 to 64 bits and floats from 0 up, and for a number
+    that is cut off.
     """
     code = data[at] if at < len(data) else 0
     if _ZERO <= code <= _LONGEST:
@@ -60,7 +59,7 @@ def number_at(data: bytes, at: int) -> tuple[int | float | None, int]:
 
 
 def ends_with_bytes(data: bytes, at: int) -> bool:
-    """Tell whether all that is behind a place of a packed tuple is one element of bytes."""
+    """Tell whether the rest of a packed tuple, from an offset on, is one element of bytes."""
     if data[at : at + 1] != _BYTES or len(data) < at + 2 or data[-1]:
         return False
     inside = data[at + 1 : -1]
@@ -71,10 +70,10 @@ def unpack(data: bytes) -> tuple[Any, ...]:
     """Return the elements of a packed tuple.
 
     Raises:
-        ValueError: The bytes are no FDB tuple.
+        ValueError: The bytes are not an FDB tuple.
     """
     try:
         elements: tuple[Any, ...] = fdb.tuple.unpack(data)
     except _ERRORS as error:
-        raise ValueError("the bytes are no FDB tuple") from error
+        raise ValueError("the bytes are not an FDB tuple") from error
     return elements

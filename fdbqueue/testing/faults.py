@@ -13,7 +13,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import EngineUnavailable
 
-#: The client does not know whether the commit took effect; it may ask.
+#: The client does not know whether the commit took effect, but can find out.
 UNKNOWN_RESULT = 1021
 #: The transaction timed out while it was committing, and its outcome cannot be found out.
 TIMED_OUT = 1031
@@ -125,7 +125,7 @@ class FaultyDatabase:
             return fault
 
     def return_fault(self, fault: _Fault) -> None:
-        """Keep the fault for another commit: this one failed by itself."""
+        """Keep the fault for another commit, because this one failed with an error of its own."""
         with self._mutex:
             fault.times += 1
             self.happened -= 1

@@ -82,7 +82,7 @@ class unknown_outcome(_Injection):  # noqa: N801  # as override_settings
         set_up = cls.setUp
 
         def set_up_and_check(case: Any) -> None:
-            case.addCleanup(self._check, self._database)  # this test's, for it has begun
+            case.addCleanup(self._check, self._database)  # the database of this test
             set_up(case)
 
         cls.setUp = set_up_and_check

@@ -83,9 +83,9 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
     def _restore(self) -> None:
         self._reset()
         if self._folder is not None:
-            gone = self._folder.with_name(f"{self._folder.name}-gone")
-            self._folder.rename(gone)  # a thread that has not ended yet makes no file in it now
-            shutil.rmtree(gone)
+            ended = self._folder.with_name(f"{self._folder.name}-ended")
+            self._folder.rename(ended)  # so that a thread that still runs makes no file in it
+            shutil.rmtree(ended)
 
     def _moved(self, setting: Any) -> dict[str, Any]:
         moved = {**setting, "PREFIX": self._prefix, "QUEUES": self._moved_queues(setting)}

@@ -1,4 +1,4 @@
-"""An engine, as a third party may write one, that fails in the way its options say."""
+"""An engine, as a third party may write one, that fails as its options say."""
 
 from __future__ import annotations
 

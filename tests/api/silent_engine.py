@@ -1,4 +1,4 @@
-"""An engine whose cluster never answers, and that keeps what time it was given."""
+"""An engine whose cluster never responds, and that notes the timeouts it is given."""
 
 from __future__ import annotations
 

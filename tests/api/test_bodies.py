@@ -27,7 +27,7 @@ class Unreadable(io.BytesIO):
         """Fail."""
         raise AssertionError("the body was read")
 
-    readline = read1 = read  # type: ignore[assignment]
+    readline = read1 = read
 
 
 def body_of(size: int) -> bytes:

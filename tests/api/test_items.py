@@ -163,7 +163,10 @@ def test_a_value_that_cannot_be_decoded(api: APIClient, queues: service.Catalog)
     api.post("/api/queues/mail/push/", {"value": "fine"})
     bad, good = api.get("/api/queues/mail/items/").json()["items"]
     assert bad["value"] is None
-    assert bad["undecodable"] == {"base64": "//4ganVuaw==", "reason": "the bytes are no FDB tuple"}
+    assert bad["undecodable"] == {
+        "base64": "//4ganVuaw==",
+        "reason": "the bytes are not an FDB tuple",
+    }
     assert good["value"] == "fine"
     assert "undecodable" not in good
     assert api.get(f"/api/queues/mail/items/{bad['id']}/").json() == bad

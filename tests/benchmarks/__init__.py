@@ -1,1 +1,1 @@
-"""The benchmarks run, and their results are what the documentation shows."""
+"""The benchmarks are run, and the documentation's tables compared with their results."""

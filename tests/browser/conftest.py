@@ -1,4 +1,4 @@
-"""A server with 1,707 earthquakes, and pages of a browser that keep to it."""
+"""A server with 1,707 earthquakes, and browser pages that may load from it alone."""
 
 from __future__ import annotations
 

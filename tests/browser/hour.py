@@ -1,4 +1,4 @@
-"""An hour's work with the demo's earthquakes, for pictures that show something."""
+"""An hour's work with the demo's earthquakes, so that pictures have something to show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Then:
 def work() -> None:
     """Push all earthquakes over an hour, work on some, and write and read some mail."""
     then, chance = _Then(), random.Random(7)
-    clock.time = then  # type: ignore[assignment]  # all that the service takes of it
+    clock.time = then  # all that the service takes of it
     try:
         _shake(then, chance)
     finally:

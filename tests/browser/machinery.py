@@ -1,4 +1,4 @@
-"""A server of the demo project, and Debian's Chromium to look at it."""
+"""Run a server of the demo project, and Debian's Chromium."""
 
 from __future__ import annotations
 

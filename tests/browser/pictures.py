@@ -1,6 +1,6 @@
 """Take the documents' pictures: ``python -m tests.browser.pictures [FOLDER]``.
 
-Of the demo's earthquakes, as if an hour's work had been done with them.
+They show the demo's earthquakes, after an hour of work with them.
 """
 
 from __future__ import annotations

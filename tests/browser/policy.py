@@ -1,4 +1,4 @@
-"""A middleware that allows pages nothing but what this server serves."""
+"""A middleware that lets pages load only what this server serves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Serve the demo project on a free port: ``python -m tests.browser.serve [--busy]``.
 
-Prints the port once it answers. ``--busy`` makes the demo's data as if an hour's work had
-been done with it.
+Prints the port once the server responds. With ``--busy`` the demo's data look as after an hour
+of work.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from project.settings import *  # noqa: F403
+from project.settings import *
 from project.settings import DATABASES, FDBQUEUE, MIDDLEWARE
 
 _FOLDER = Path(os.environ["FDBQUEUE_BROWSER_FOLDER"])

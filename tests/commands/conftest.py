@@ -1,4 +1,4 @@
-"""Queues of each test's own, and commands run on them: in this process and in real ones."""
+"""Queues for each test, and commands run on them: in this process and in processes of their own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ from tests.commands.setting import fdbqueue_setting
 ROOT = Path(__file__).resolve().parents[2]
 EARTHQUAKES = ROOT / "project" / "sample_data" / "earthquakes.ndjson"
 DEADLINE_SECONDS = 60
+
+needs_full_device = pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="needs Linux's /dev/full"
+)
 
 
 class Printed(NamedTuple):

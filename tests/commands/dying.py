@@ -1,9 +1,9 @@
 """Let a process kill itself at an exact point of its writing, as the environment says.
 
 ``FDBQUEUE_TEST_DIES`` is a point and a number: ``"write 2"`` is right before the second write
-to a file, ``"torn 2"`` in the middle of it, ``"sync 2"`` before the disk is asked for the second
-time, ``"synced 2"`` after it. At ``"full 2"`` it lives on, but from the second write on the disk is
-full.
+to a file, ``"torn 2"`` in the middle of it, ``"sync 2"`` before the second ``fsync``,
+``"synced 2"`` after it. At ``"full 2"`` the process goes on, but from the second write on the disk
+is full.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class _Death:
 
     def install(self) -> None:
         if self._point in WRITES:
-            os.pwrite = self._write  # type: ignore[assignment]
+            os.pwrite = self._write
         elif self._point in SYNCS:
-            os.fsync = self._sync  # type: ignore[assignment]
+            os.fsync = self._sync
 
     def _is_now(self) -> bool:
         self._left -= 1

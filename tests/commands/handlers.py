@@ -1,4 +1,4 @@
-"""Functions that the tests have ``queue_drain --handler`` call."""
+"""Functions for ``queue_drain --handler`` to call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine that never answers, and does not heed timeouts either."""
+"""An engine that never responds, and ignores timeouts too."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 import os
 
-from project.settings import *  # noqa: F403
+from project.settings import *
 from tests.commands import dying
 from tests.commands.setting import fdbqueue_setting
 

@@ -6,12 +6,11 @@ import json
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import fdbqueue
-from tests.commands.conftest import ROOT
+from tests.commands.conftest import ROOT, needs_full_device
 
 ITEMS = 5_000
 
@@ -66,7 +65,7 @@ def test_into_a_pipe_that_head_closes(processes, mail):
     assert all(item.attempts == 0 for item in mail)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@needs_full_device
 def test_a_full_disk(processes, mail):
     """Nothing is lost where nothing can be written."""
     with open("/dev/full", "wb") as full:

@@ -10,7 +10,6 @@ import os
 import re
 import signal
 from itertools import pairwise
-from pathlib import Path
 
 import fdb.tuple
 import pytest
@@ -19,7 +18,7 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service import run
-from tests.commands.conftest import EARTHQUAKES
+from tests.commands.conftest import EARTHQUAKES, needs_full_device
 
 
 def left(name):
@@ -191,7 +190,7 @@ def test_standard_output_that_is_closed(processes):
     assert left("mail") == 1
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@needs_full_device
 def test_a_full_disk(processes):
     """Items that were popped and could not be written are counted, and no more are popped."""
     fdbqueue.queue("mail").push_many(range(300))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -13,6 +12,7 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service import Counts
+from tests.commands.conftest import needs_full_device
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_in_a_process(processes, mail):
     assert done.stdout == "Removed 1 dead item from 'mail'.\n"
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@needs_full_device
 def test_purged_without_being_able_to_say_so(processes, mail):
     """Where standard output fails, standard error still tells of it."""
     with open("/dev/full", "wb") as full:

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from tests.commands.conftest import EARTHQUAKES
+from tests.commands.conftest import EARTHQUAKES, needs_full_device
 
 
 def values(name):
@@ -111,8 +111,8 @@ def test_bytes_are_base64(call, ndjson, name):
     [
         (b"{", "it is not JSON: Expecting property name enclosed in double quotes, column 2"),
         (b"1 2", "it is not JSON: Extra data, column 3"),
-        (b"NaN", "NaN is no JSON number"),
-        (b"[-Infinity]", "-Infinity is no JSON number"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"[-Infinity]", "-Infinity is not a JSON number"),
         (b"1e999", "1e999 is beyond the range of a float"),
         (b'"\xff"', "it is not UTF-8 at byte 2"),
         (b"[" * 100_000, "the JSON is nested too deeply"),
@@ -261,7 +261,7 @@ def test_it_says_that_it_reads_from_a_terminal(processes):
         assert bool(done.stderr) == bool(note)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@needs_full_device
 def test_pushed_without_being_able_to_say_so(processes):
     """Where standard output fails after the push, standard error still tells of it."""
     with open("/dev/full", "wb") as full:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -13,6 +12,7 @@ from django.core.management.base import CommandError
 import fdbqueue
 from fdbqueue.service import run
 from fdbqueue.service.storage.counts import Counts
+from tests.commands.conftest import needs_full_device
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 NOTHING = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0}
@@ -91,7 +91,7 @@ def test_an_unknown_queue_among_others(call, drift):
     assert fdbqueue.queue("mail").size() == 5
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@needs_full_device
 def test_an_output_that_fails(processes):
     """Where the result cannot be shown, the command stops, and tells how far it came."""
     with open("/dev/full", "wb") as full:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -15,6 +14,7 @@ from fdb.subspace_impl import Subspace
 import fdbqueue
 from fdbqueue import conf
 from fdbqueue.service import IdempotencyKey, run
+from tests.commands.conftest import needs_full_device
 from tests.concurrency.conftest import clock
 
 __all__ = ["clock"]
@@ -91,7 +91,7 @@ def test_the_least_age(call):
     assert json.loads(out.getvalue()) == {"removed": 0, "pushes": 0, "answers": 0}
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@needs_full_device
 def test_swept_without_being_able_to_say_so(processes):
     """Where standard output fails, standard error still tells of it."""
     with open("/dev/full", "wb") as full:

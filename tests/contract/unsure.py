@@ -1,4 +1,4 @@
-"""A database whose commits take effect without saying so."""
+"""A database whose commits take effect, and then fail with an unknown outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A setting of each test's own."""
+"""A setting for each test."""
 
 from __future__ import annotations
 

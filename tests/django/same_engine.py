@@ -1,4 +1,4 @@
-"""An engine that always has the same database object, as that of a cluster does."""
+"""An engine that always returns the same database object, as the cluster engine does."""
 
 from __future__ import annotations
 

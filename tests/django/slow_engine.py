@@ -1,4 +1,4 @@
-"""An engine that takes its time to open, in all threads but the main one."""
+"""An engine that opens slowly in all threads but the main one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The documentation: each of its code blocks is run, and what it says is compared."""
+"""The documentation: its code blocks are run, and its references compared with the code."""

@@ -1,4 +1,4 @@
-"""The fenced code blocks of the documentation, in the order they stand in."""
+"""The fenced code blocks of the documentation, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation shows of an output, and whether an output is that.
+"""Compare an output with what the documentation shows of it.
 
 ``...`` stands for any text, a moment for any moment, an age or a duration for any other, an id
 or token for any other, and one or more spaces for any number of spaces. Progress bars are left out.

@@ -1,10 +1,10 @@
 """The projects that the documentation's blocks run in.
 
-A page says which in a comment, ``<!-- project: KIND -->``:
+A page names its project in a comment, ``<!-- project: KIND -->``:
 
-- ``ready``, unless it says otherwise: what the quickstart leaves behind, with the queues of
-  ``READY`` below, a migrated database and no users;
-- ``new``: what ``django-admin startproject mysite .`` makes, and nothing more;
+- ``ready``, by default: the project that the quickstart makes, with the queues of ``READY``
+  below, a migrated database and no users;
+- ``new``: the project that ``django-admin startproject mysite .`` makes;
 - ``none``: an empty folder;
 - ``demo``: the repository's own demo project.
 """

@@ -1,4 +1,4 @@
-"""Runs the blocks of a page, from its first to its last, in one project."""
+"""Run the blocks of a page, from its first to its last, in one project."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A Python session in a project: runs the blocks it is sent, in one namespace.
 
-A program: it reads a block a line, as JSON, and answers each with a line: what went wrong, or
-an empty text. It is run by its path, and knows nothing of the tests.
+A program: it reads one block per line, as JSON, and writes a line for each: its error, or an
+empty text. It is run by its path and imports nothing from the tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the documentation shows and a test cannot run, each with the reason."""
+"""Blocks of the documentation that a test cannot run, each with the reason."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_the_tree_of_errors_is_that_of_the_code():
     assert [(indent // 4, name) for indent, name in drawn] == depths
 
 
-@pytest.mark.parametrize("number", [1031, 2101, 1036, 1510])
+@pytest.mark.parametrize("number", [1031, 2015, 2101, 1036, 1510])
 def test_foundationdbs_errors_have_the_status_that_is_said(number):
     """Over REST and as an exit code."""
     (row,) = [row for row in table(ERRORS, "code", "name") if row["code"] == str(number)]

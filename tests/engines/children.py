@@ -1,4 +1,4 @@
-"""Processes that a test starts, talks to line by line, and kills."""
+"""Processes that a test starts, exchanges lines with, and kills."""
 
 from __future__ import annotations
 

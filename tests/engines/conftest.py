@@ -1,4 +1,4 @@
-"""A database file of a test's own, on the embedded engine."""
+"""A database file for each test, on the embedded engine."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_databases_defaults(database):
     assert _code(after.on_error(1020)) == 1020
     before.reset()
     before[b"a"] = bytes(60)
-    assert before.snapshot[b"a"] == None  # noqa: E711  # absent, as its writes are unseen
+    assert before.snapshot[b"a"] == None  # absent, as its writes are unseen
     assert _code(before.commit()) == 2101
 
 
@@ -161,7 +161,7 @@ def test_on_error_keeps_nothing_of_the_attempt(transaction, database):
     transaction[b"a"] = b"lost"
     transaction.options.set_read_your_writes_disable()
     transaction.on_error(1020).wait()
-    assert transaction[b"a"] == None  # noqa: E711  # absent
+    assert transaction[b"a"] == None  # absent
     transaction[b"b"] = b"kept"
     assert transaction[b"b"] == b"kept"
     transaction.commit().wait()

@@ -189,7 +189,7 @@ def test_a_killed_writer_gives_up_its_turn(database, start):
     waiting = threading.Thread(target=commit.block_until_ready, daemon=True)
     waiting.start()
     wait_until(lambda: database.committer._leader)
-    assert database.create_transaction()[b"a"] == None  # noqa: E711  # reads need no turn
+    assert database.create_transaction()[b"a"] == None  # reads need no turn
     assert waiting.is_alive()
     victim.kill()
     waiting.join(30)

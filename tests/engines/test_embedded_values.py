@@ -16,7 +16,7 @@ _DEADLINE_SECONDS = 30
 def test_an_absent_value(database):
     """An absent key's value equals None, is not present, and has no bytes."""
     value = database.create_transaction()[b"absent"]
-    assert value == None  # noqa: E711  # what is tested
+    assert value == None  # what is tested
     assert not value.present()
     with pytest.raises(TypeError):
         bool(value)
@@ -43,7 +43,7 @@ def test_a_present_value_acts_as_its_bytes(database, put):
     assert hash(value) == hash(b"12345")
     assert empty.present()
     assert empty == b""
-    assert empty != None  # noqa: E711  # what is tested
+    assert empty != None  # what is tested
 
 
 def test_values_are_ordered_as_bytes(database, put):

@@ -182,7 +182,7 @@ def test_looking_first_leaves_reads_as_they_were(transaction, prefix):
     assert _written(transaction) == []
     transaction.options.set_read_your_writes_disable()
     transaction[prefix + b"a"] = b"mine"
-    assert transaction[prefix + b"a"] == None  # noqa: E711  # a value read
+    assert transaction[prefix + b"a"] == None  # a value read
 
 
 def test_a_reset_forgets_the_ranges(transaction, prefix):

@@ -1,7 +1,7 @@
 """A stand-in for FoundationDB's binding where its library is missing: one embedded file.
 
-Enough of it for the cluster engine, which cannot be told from the real one by what it does
-about processes: each opening is noted with the process that did it.
+It has enough for the cluster engine, and behaves like the real binding when processes fork: each
+opening is noted with its process.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 import os
 
 from tests.live import binding
-from tests.live.server_settings import *  # noqa: F403
+from tests.live.server_settings import *
 from tests.live.server_settings import FDBQUEUE, INSTALLED_APPS
 
 binding.install(os.environ["FDBQUEUE_PATH"], os.environ["FDBQUEUE_TEST_OPENED"])

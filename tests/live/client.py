@@ -1,4 +1,4 @@
-"""Clients of the server under test: over a kept connection, or ones that go away."""
+"""Clients of the server under test: with a kept connection, or that disconnect."""
 
 from __future__ import annotations
 

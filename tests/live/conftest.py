@@ -1,4 +1,4 @@
-"""A server for these tests, clients of it, and its queues seen from this process."""
+"""A server for these tests, clients of it, and its queues opened in this process."""
 
 from __future__ import annotations
 

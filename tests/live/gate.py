@@ -1,4 +1,4 @@
-"""Requests that hold the thread they have until a test lets them go."""
+"""Requests that occupy their thread until a test releases them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The same for a server whose threads a test may hold."""
+"""The server's settings, with requests that a test can hold."""
 
-from tests.live.server_settings import *  # noqa: F403
+from tests.live.server_settings import *
 from tests.live.server_settings import MIDDLEWARE
 
 MIDDLEWARE = ["tests.live.gate.hold", *MIDDLEWARE]

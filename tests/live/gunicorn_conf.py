@@ -1,4 +1,4 @@
-"""Gunicorn's own settings, for a server that tests start."""
+"""Gunicorn's settings for a server that tests start."""
 
 from __future__ import annotations
 

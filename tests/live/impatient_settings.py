@@ -1,8 +1,8 @@
-"""The same for a server that never keeps its clients waiting long."""
+"""The server's settings, with short waits and timeouts."""
 
 import os
 
-from tests.live.server_settings import *  # noqa: F403
+from tests.live.server_settings import *
 from tests.live.setting import fdbqueue_setting
 
 FDBQUEUE = fdbqueue_setting(

@@ -1,4 +1,4 @@
-"""A hook of schemathesis: what asks for a lease is often given one that is held.
+"""A hook of schemathesis that often fills in a held lease, where a request needs one.
 
 A schema cannot say which texts are leases, so ``nack`` and ``extend`` would never succeed.
 """

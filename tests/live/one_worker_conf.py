@@ -1,5 +1,5 @@
-"""Gunicorn's settings for a server of one worker, whose memory tests look at."""
+"""Gunicorn's settings for a server of one worker, whose memory tests measure."""
 
-from tests.live.gunicorn_conf import *  # noqa: F403
+from tests.live.gunicorn_conf import *
 
 workers = 1

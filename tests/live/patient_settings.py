@@ -1,6 +1,6 @@
-"""The same for a server that works on a request for as long as that takes."""
+"""The server's settings, with a long timeout."""
 
-from tests.live.server_settings import *  # noqa: F403
+from tests.live.server_settings import *
 from tests.live.server_settings import FDBQUEUE
 
 FDBQUEUE = {**FDBQUEUE, "API": {**FDBQUEUE["API"], "TIMEOUT_SECONDS": 300}}

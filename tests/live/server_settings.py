@@ -2,7 +2,7 @@
 
 import os
 
-from project.settings import *  # noqa: F403
+from project.settings import *
 from project.settings import DATABASES, MIDDLEWARE
 from tests.live.setting import fdbqueue_setting
 

@@ -1,4 +1,4 @@
-"""Which worker of the server answered."""
+"""Tell which worker of the server responded."""
 
 from __future__ import annotations
 

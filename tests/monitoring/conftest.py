@@ -1,4 +1,4 @@
-"""Queues in a place of their own, and somebody who observes them."""
+"""Queues for each test, and an observer of them."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_what_the_dead_took_is_told_when_it_goes_back(fifo, clock, caplog):
     assert len(fifo.lease_batch(2, seconds=1)) == 2
     clock.advance(2)
     assert fifo.pop().value == "a"
-    text = "items that were taken and never collected were put back"
+    text = "items that were taken and never collected were requeued"
     logged = said(caplog, "fdbqueue.service.consume.expiry")
     assert logged == [(text, {"queue": "fifo", "handoffs": 1})]
 

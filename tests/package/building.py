@@ -1,4 +1,4 @@
-"""Build what is released, and install it where nothing else is but what it needs."""
+"""Build the package, and install it with nothing but its requirements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is released, built once, and installed once."""
+"""The package, built once and installed once."""
 
 from __future__ import annotations
 

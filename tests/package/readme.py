@@ -1,4 +1,4 @@
-"""The blocks of README.md, as somebody would copy them."""
+"""The blocks of README.md, as a reader would copy them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses of the pages, and what to find in them."""
+"""The addresses of the pages, and helpers to find things in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues of the test's own, and people who may and may not look at them."""
+"""Queues for each test, and users who may and may not see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An authorizer, as a project may name one: it lets everybody see some queues."""
+"""An authorizer, as a project may name one: it lets every user see some queues."""
 
 from __future__ import annotations
 

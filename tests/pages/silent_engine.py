@@ -1,4 +1,4 @@
-"""An engine whose cluster never answers: each use of a transaction ends in a time-out."""
+"""An engine whose cluster never responds: each use of a transaction times out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine around the one under test that notes every read and every write."""
+"""An engine that wraps the one under test and notes every read and write."""
 
 from __future__ import annotations
 

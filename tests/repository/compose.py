@@ -1,4 +1,4 @@
-"""docker-compose.yml and the Dockerfile, read."""
+"""Read docker-compose.yml and the Dockerfile."""
 
 from __future__ import annotations
 

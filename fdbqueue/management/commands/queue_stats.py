@@ -96,7 +96,7 @@ class QueueStats:
         age_seconds: How long ago that was.
         pushes_a_minute: How many items were pushed.
         pops_a_minute: How many items were popped, or leased and acknowledged.
-        by_priority: The number of ready items of each priority, if it was asked for.
+        by_priority: The number of ready items of each priority, if requested.
     """
 
     queue: str

@@ -45,10 +45,10 @@ examples:
         removed = sweep(self.catalog.database, older_than_seconds=older_than_seconds)
         queues = [self.catalog.queue(name) for name in self.catalog.names(with_responses=True)]
         pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
-        answers = sum(queue.sweep() for queue in queues)
+        responses = sum(queue.sweep() for queue in queues)
         self.console.report(
-            {"removed": removed, "pushes": pushes, "answers": answers},
+            {"removed": removed, "pushes": pushes, "answers": responses},
             f"Removed {counted(removed, 'receipt')}, {counted(pushes, 'push record')} and "
-            f"{counted(answers, 'saved response')}.",
+            f"{counted(responses, 'saved response')}.",
             as_json=options["as_json"],
         )

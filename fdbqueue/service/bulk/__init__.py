@@ -1,9 +1,11 @@
-"""Many items at a time, in as many transactions as that takes.
+"""Operations on many items at a time, in as many transactions as that takes.
 
-- :mod:`batches`: many items leased under one token, for a drain.
-- :mod:`move`: items taken from one queue and written to another, in one transaction.
-- :mod:`remove`: items removed by their ids, or by their state.
-- :mod:`recount`: the counts of a queue corrected, which other programs write to.
+- :mod:`batches`: lease many items under one token, for a drain.
+- :mod:`move`: move items from one queue to another, in one transaction.
+- :mod:`remove`: remove items by their ids, or by their state.
+- :mod:`recount`: correct the counts of a queue that other programs write to.
 
-What takes one batch after the other is built over queues: :mod:`fdbqueue.service.tools.streams`.
+Elsewhere: one batch after the other in :mod:`fdbqueue.service.tools.streams`; many acks, nacks
+and extensions of one caller in :mod:`fdbqueue.service.consume.acks`; operations of several
+threads that share a transaction in :mod:`fdbqueue.service.consume.combiner`.
 """

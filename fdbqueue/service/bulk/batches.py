@@ -1,12 +1,12 @@
-"""Batches: many items leased at once under one token, for whoever moves them elsewhere.
+"""Lease many items at once under one token, for callers that bring them elsewhere.
 
-A batch is stored as a handoff is: its items are off the ready ones, whole, in a few rows, and
-go back to their places unchanged when it is given up or expires. That costs a small part of
-what as many leases would, and counts no attempt, because no worker has tried the items. Until
-they are acknowledged they count as ready.
+A batch is stored as a handoff is: its items leave the ready ones and are written whole into a
+few rows. They return to their places unchanged when the batch is requeued or expires. That
+costs a small part of as many leases, and counts no attempt, because no worker has tried the
+items. Until they are acknowledged they count as ready.
 
 A row of its own names the batch that an owner holds, so that a process started after a crash
-finds what the one before it held.
+finds the batch of the process before it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ OWNER_BYTES = 16
 
 
 class Batch(list[Item]):
-    """Items that are leased together, in their order; ``size_bytes`` is that of their values.
-
-    Made by ``Queue.lease_batch``.
-    """
+    """Items that are leased together, in their order, by ``Queue.lease_batch``."""
 
     def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded], hold: Hold) -> None:
         super().__init__(items)
@@ -54,12 +51,12 @@ class Batch(list[Item]):
 
     @classmethod
     def empty(cls) -> Batch:
-        """Return the batch of no items, which nobody holds."""
+        """Return a batch of no items, which has no lease."""
         return cls([], (), Hold(b"", b"", 0))
 
     @property
     def size_bytes(self) -> int:
-        """How long the stored values are together."""
+        """The total length of the stored values."""
         return sum([item.size_bytes for item in self])
 
 
@@ -77,7 +74,7 @@ class Batches:
         self._jobs = JobKeys(parts.store.tables)
 
     def lease(self, count: int, end: End, seconds: float, owner: bytes | None) -> Batch:
-        """Lease items from one end under one token: an empty batch where there are none."""
+        """Lease items from one end under one token; return an empty batch when there are none."""
         queue = self._store.queue
         lasting = duration(queue, "seconds", seconds)
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
@@ -95,7 +92,7 @@ class Batches:
         """Remove a batch's items for good.
 
         Raises:
-            LeaseLost: It is not held any more.
+            LeaseLost: The batch has expired, or was acknowledged or requeued before.
         """
         if batch:
             self._runner.write("ack_batch", tr, functools.partial(self._ack, batch=batch))
@@ -104,24 +101,28 @@ class Batches:
         """Return a batch's items to their places.
 
         Raises:
-            LeaseLost: It is not held any more.
+            LeaseLost: The batch has expired, or was acknowledged or requeued before.
         """
         if batch:
             self._runner.write("return_batch", tr, functools.partial(self._requeue, batch=batch))
 
     def settle(self, owner: bytes, done_ids: Iterable[str]) -> int:
-        """Finish an owner's batch: remove what is done, requeue the rest; return how many."""
+        """Remove the done items of an owner's batch, in any state, and requeue the others.
+
+        Returns:
+            How many were removed.
+        """
         place_named = self._store.keys.place_named
         done = dict.fromkeys(place_named(item_id) for item_id in done_ids)
-        settle = functools.partial(self._settle, owner=owner, done=done.keys())
-        return run(self._runner.database, settle) + remove_places(
+        finish = functools.partial(self._finish, owner=owner, done=done.keys())
+        return run(self._runner.database, finish) + remove_places(
             self._runner.database, self._store, done
         )
 
     # In a transaction
 
     def _effect(self, owner: bytes, lasting_us: int) -> Effect:
-        """Return what leases items that were taken, all together."""
+        """Return the effect of a take request that leases the taken items as one batch."""
         hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
         def lease(
@@ -151,17 +152,8 @@ class Batches:
         self._store.requeue(tr, [loaded.row for loaded in batch.loaded])
         return len(batch)
 
-    def _settle(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
-        """Remove those of an owner's items for good that are done, and put the others back.
-
-        Args:
-            tr: The transaction.
-            owner: Whose.
-            done: The places of items that are done.
-
-        Returns:
-            How many were removed.
-        """
+    def _finish(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
+        """Remove the items of an owner's batch at some places, requeue the others; count those."""
         stored = tr[self._jobs.batch(owner)]
         hold = read_hold(owner, bytes(stored)) if stored.present() else None
         if hold is None:
@@ -178,7 +170,7 @@ class Batches:
         return len(removed)
 
     def _release(self, tr: Transaction, hold: Hold) -> None:
-        """Remove the batch, if it is as it was made."""
+        """Remove the batch's rows, if its owner still holds it."""
         stored = tr[self._jobs.batch(hold.owner)]
         piece = tr[self._store.tables.handoff(hold.name, 0)]
         if not piece.present() or not stored.present() or bytes(stored) != hold.packed():

@@ -1,8 +1,8 @@
 """Move items from one queue to another: in one transaction, so exactly once.
 
-What goes over: the value, its order, and where the target has them its priority, when it was
-pushed and its attempts. A FIFO queue has no priorities, so an item that moves there keeps its
-order alone; an item that moves from there to a priority queue needs a priority.
+An item keeps its value and its order and, when the target stores them, its priority, the time
+of its push and its attempts. A FIFO queue has no priorities: an item that moves there keeps
+only its order, and an item that moves from there to a priority queue needs a priority.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from fdbqueue.service.consume.round import take
 from fdbqueue.service.parts import QueueParts
 from fdbqueue.service.storage.reader import End
 
-#: What codecs hold that have no value in common.
-_STRANGERS = {"json", "bytes"}
+#: What two codecs hold that have no values in common.
+_INCOMPATIBLE_CODECS = {"json", "bytes"}
 
 
 def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:
-    """Refuse a move that makes no sense, whatever the items are.
+    """Refuse a move that is impossible for any item.
 
     Raises:
-        InvalidInput: It is one queue, or two of different databases; the codecs have no
-            value in common; or the priority is missing, or too much.
+        InvalidInput: Both are one queue, or their databases differ; the codecs have no values
+            in common; or a priority is missing, or given for a FIFO queue.
         InvalidPriority: The target cannot have that priority.
     """
     one, other = source.store, target.store
@@ -33,7 +33,7 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
         raise InvalidInput(**names, reason="it is the same queue")
     if source.runner.database is not target.runner.database:
         raise InvalidInput(**names, reason="one transaction cannot reach both databases")
-    if {one.codec.holds, other.codec.holds} == _STRANGERS:
+    if {one.codec.holds, other.codec.holds} == _INCOMPATIBLE_CODECS:
         codecs = f"{one.codec.name} to {other.codec.name}"
         raise InvalidInput(**names, reason=f"values are not converted from {codecs}")
     if not other.keys.has_priorities and priority is not None:
@@ -46,15 +46,15 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
 def move(
     tr: Transaction, source: QueueParts, target: QueueParts, count: int, end: End, priority: Any
 ) -> tuple[int, int]:
-    """Move items from one end, and return how many and how long their values are.
+    """Move items from one end, and return their number and the length of their values.
 
     Args:
         tr: The transaction.
         source: The queue they come from.
         target: The queue they go to.
-        count: The most items.
+        count: Move at most this many.
         end: Which end.
-        priority: The priority of all of them; None for their own.
+        priority: The priority they get; None to keep their own.
 
     Raises:
         CorruptItem: One of them cannot be decoded; all stay where they are.

@@ -1,8 +1,8 @@
-"""Put the counts right, in bounded transactions, while others push and pop.
+"""Correct the counts of a queue, in bounded transactions, while others push and pop.
 
-What is counted and what the counts say are read at one version, and the difference is added
-to the counts: whatever others change meanwhile changes both alike. Ready items are counted a
-priority at a time, so that is exact for each priority that one transaction can read.
+The items and the counts are read at one version, and the difference is added to the counts, so
+concurrent changes do not matter: they change both alike. Ready items are counted a priority at a
+time, so the result is exact for each priority that one transaction can read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
-#: One transaction counts for so long; FoundationDB ends it after five seconds.
+#: How long one transaction counts; FoundationDB ends it after five seconds.
 _SECONDS = 2.0
 _ROWS_AT_ONCE = 5_000
 _AGES_AT_ONCE = 500
@@ -32,11 +32,11 @@ class _Reach(NamedTuple):
     """How far the ready items have been counted.
 
     Attributes:
-        key: Where to go on.
+        key: Where to continue.
         low: The priority that key is in, as the key of its count; None at the beginning,
             and in FIFO queues.
-        carried: How many of that priority were counted by earlier transactions.
-        foreign: How many rows were found that are no items.
+        carried: How many items of that priority were counted by earlier transactions.
+        foreign: How many rows were found that are not items.
         is_done: Whether all were counted.
     """
 
@@ -48,7 +48,7 @@ class _Reach(NamedTuple):
 
 
 def recount(database: Database, store: ItemStore) -> None:
-    """Count everything in a queue, and add to its counts what they lack."""
+    """Count everything in a queue, and correct its counts."""
     for state in State:
         _recount_hidden(database, store, state)
     reach = _Reach(store.keys.bounds()[0], None, 0, 0, False)
@@ -84,7 +84,7 @@ def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
 
 
 def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
-    """Count on, and correct the priorities that were counted to their end."""
+    """Continue to count, and correct the priorities that were counted to their end."""
     found: Counter[bytes | None] = Counter()
     foreign = reach.foreign
     if reach.carried:
@@ -110,7 +110,7 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
         _correct(tr, store, found, foreign, reach.low, None)
         return _Reach(reach.key, None, 0, foreign, True)
     carried = found.pop(last)
-    if found or last != reach.low:  # it is counted anew, with all the time there is
+    if found or last != reach.low:  # the next transaction counts it anew, with all its time
         return _corrected(tr, store, found, reach, begins_at, last, reach.foreign)
     return _Reach(row.key + b"\x00", last, carried, foreign, False)
 
@@ -124,7 +124,7 @@ def _corrected(
     high: bytes | None,
     foreign: int,
 ) -> _Reach:
-    """Correct the priorities below one, and go on from there."""
+    """Correct the priorities below ``high``, and continue from there."""
     _correct(tr, store, found, foreign, reach.low, high)
     return _Reach(key, high, 0, foreign, False)
 
@@ -141,7 +141,7 @@ def _correct(
     low: bytes | None,
     high: bytes | None,
 ) -> None:
-    """Correct the counts of the priorities from ``low`` up to ``high``, or all of them."""
+    """Correct the counts of the priorities from ``low`` to below ``high``; None for no bound."""
     for place in _handed(tr, store):
         position = store.position(place)
         if position is None:
@@ -176,7 +176,7 @@ def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
 
 
 def _guarded(tr: Transaction, store: ItemStore, changes: Any) -> Any:
-    """Return an account that two recounts at once do not both write."""
+    """Return a change of the counts; two recounts that write one at once conflict."""
     tr.add_read_conflict_key(store.tables.recounted)
     if changes:
         tr[store.tables.recounted] = b""
@@ -191,8 +191,8 @@ def _remove_ghosts(database: Database, store: ItemStore) -> None:
         rows = list(tr.snapshot.get_range(begin, store.tables.ages()[1], limit=_AGES_AT_ONCE))
         handed = set(_handed(tr, store))
         places = [store.tables.parse_age(row.key)[1] for row in rows]
-        there = [tr[store.keys.key(place)] for place in places]
-        for row, place, value in zip(rows, places, there, strict=True):
+        reads = [tr[store.keys.key(place)] for place in places]
+        for row, place, value in zip(rows, places, reads, strict=True):
             if not value.present() and place not in handed:
                 tr.clear(row.key)
         return rows[-1].key + b"\x00" if len(rows) == _AGES_AT_ONCE else None
@@ -202,7 +202,7 @@ def _remove_ghosts(database: Database, store: ItemStore) -> None:
 
 
 def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
-    """Let poppers know when no attempts are kept apart from their items any more."""
+    """Clear the mark that attempts are stored in rows of their own, when there are none."""
     marked = tr.snapshot[store.tables.retried]
     if marked.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts())):
         tr.clear(store.tables.retried)
@@ -218,6 +218,6 @@ def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:
 
 
 def _handed(tr: Transaction, store: ItemStore) -> Iterator[bytes]:
-    """Yield the places of what was taken for poppers who have not collected it yet."""
+    """Yield the places of the items in handoffs and batches."""
     for _, handoff in all_handoffs(tr, store.tables):
         yield from (row.place for row in handoff.rows)

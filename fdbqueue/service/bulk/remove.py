@@ -1,4 +1,4 @@
-"""Remove items for good, whatever state they are in: by their ids, or all in one state."""
+"""Remove items for good: by their ids, in whatever state, or all in one state."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import STATES, ItemStore
+from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import JobKeys, State
 from fdbqueue.service.transactions import run
 
-#: One transaction looks for no more items than this.
+#: The most items that one transaction removes.
 _REMOVED_AT_ONCE = 500
-#: Long values are read on the way; so many of them at most.
+#: The most long values that one transaction reads on the way.
 _LONG_AT_ONCE = 20
 
 
 def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
-    """Remove the items at some places, wherever they are now, and return how many.
+    """Remove the items at some places, in whatever state, and return how many.
 
-    An item that a popper was handed but has not collected is taken from it again; a batch
-    that holds one is broken up, so that its owner learns of it.
+    An item is removed from a handoff that was not collected yet, too. A batch that holds one
+    is broken up: its owner's next use of it raises ``LeaseLost``.
 
     Args:
         tr: The transaction.
         store: The queue's items.
-        places: Where they are.
+        places: Their places.
     """
     count_change = store.count_change()
     places = list(dict.fromkeys(places))
@@ -79,8 +78,8 @@ def remove_all(
     Args:
         database: Anything with ``create_transaction()``.
         store: The queue's items.
-        state: Which.
-        on_removed: Called after each transaction, with how many it removed.
+        state: The state.
+        on_removed: Called after each transaction, with the number of items it removed.
 
     Returns:
         How many were removed.
@@ -88,9 +87,7 @@ def remove_all(
     Raises:
         InvalidInput: There is no such state.
     """
-    if state != "ready" and state not in STATES:
-        states = ", ".join(["ready", *STATES])
-        raise InvalidInput(queue=store.queue, state=state, allowed=states)
+    check_state(state, store.queue)
     listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state])
     last = run(database, listed.last, read_only=True)
     count = 0
@@ -118,10 +115,7 @@ def _removed(
 def _remove_handed(
     tr: Transaction, store: ItemStore, count_change: CountChange, places: Collection[bytes]
 ) -> int:
-    """Remove the items that handoffs and batches hold.
-
-    An item that is nowhere comes back nowhere, so only those that hold one matter.
-    """
+    """Remove items from the handoffs and batches that hold them."""
     held = None
     count = 0
     for name, handoff in all_handoffs(tr, store.tables):
@@ -133,7 +127,7 @@ def _remove_handed(
 
 
 class _Handed(NamedTuple):
-    """A handoff, and the key of the owner who holds it as a batch."""
+    """A handoff, or a batch with the key of its owner."""
 
     name: bytes
     handoff: Handoff
@@ -161,7 +155,7 @@ def _take_out(
 
 
 def _holds(tr: Transaction, store: ItemStore) -> dict[bytes, bytes]:
-    """Return the keys of those who hold batches, by the batches' names."""
+    """Return the keys of the owners of batches, by the batches' names."""
     found = {}
     for row in tr.get_range(*JobKeys(store.tables).batches()):
         hold = read_hold(b"", bytes(row.value))
@@ -200,12 +194,12 @@ class _Ready:
         return found
 
     def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
-        """Remove those that are still ready."""
+        """Remove the items at these places that are still ready."""
         count_change = self._store.count_change()
-        asked = [tr[self._store.keys.key(place)] for place in places]
+        reads = [tr[self._store.keys.key(place)] for place in places]
         rows = [
             Row(place, bytes(value))
-            for place, value in zip(places, asked, strict=True)
+            for place, value in zip(places, reads, strict=True)
             if value.present()
         ]
         for row in rows:
@@ -236,7 +230,7 @@ class _Hidden:
         return [place for place in found if place <= last]
 
     def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
-        """Remove those that are still in that state."""
+        """Remove the items at these places that are still in the state."""
         count_change = self._store.count_change()
         found = [hidden for hidden in self._store.facts(tr, self._state, places) if hidden]
         for hidden in found:

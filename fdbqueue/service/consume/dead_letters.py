@@ -1,4 +1,4 @@
-"""Dead letters: put items away by hand, and return them to the queue."""
+"""Bury items, which makes them dead letters, and redrive dead letters to the queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REDRIVEN_AT_ONCE = 200
 
 
 class DeadLetters:
-    """The dead letters of one queue.
+    """Bury and redrive the items of one queue.
 
     Args:
         runner: Runs its operations.
@@ -42,7 +42,7 @@ class DeadLetters:
         self._runner.write("bury", tr, bury)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
-        """Move the item that an error names; tell whether it was still there."""
+        """Move the item that an error names to the dead letters; tell whether it was there."""
         try:
             self.bury(error.context["id"], f"undecodable: {error.context['reason']}", None)
         except ItemNotFound:
@@ -52,7 +52,7 @@ class DeadLetters:
         return True
 
     def redrive(self, item_ids: Iterable[str] | None, limit: int | None) -> int:
-        """Return dead letters to their places, in transactions of up to 200."""
+        """Requeue dead letters at their places, in transactions of at most 200; count them."""
         places = None
         if item_ids is not None:
             place_named = self._store.keys.place_named
@@ -75,11 +75,11 @@ class DeadLetters:
             if places is not None:
                 some = list(itertools.islice(places, _REDRIVEN_AT_ONCE))
             else:
-                some = self._runner.read(None, functools.partial(self._following, after=after))
+                some = self._runner.read(None, functools.partial(self._next_places, after=after))
             if not some:
                 return
             after = some[-1]
             yield some
 
-    def _following(self, tr: Transaction, after: bytes | None) -> list[bytes]:
+    def _next_places(self, tr: Transaction, after: bytes | None) -> list[bytes]:
         return self._store.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)

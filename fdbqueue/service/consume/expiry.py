@@ -1,9 +1,9 @@
-"""Expiry: put back what has expired, a bounded number of items in a transaction.
+"""Requeue what has expired: leases, delays, batches and handoffs.
 
 Leases, delays and batches expire by the clock; help requests and handoffs by the database's
-versions. There is no daemon: the next popper does it, in the transaction in which it takes
-items. An item comes back to its own place. Until then it is not ready, so no pop passes it
-over. What one transaction puts back is bounded by the bytes that it sends for it.
+versions. There is no daemon: the next popper requeues the items, in the transaction in which it
+takes its own. An item returns to its own place, and a popper looks at expired items before it
+takes any, so none is passed over. One transaction requeues a bounded number of items and bytes.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from fdbqueue.service.storage.tables import Due, Kind, State
 
 logger = logging.getLogger(__name__)
 
-#: One transaction puts back no more leased and delayed items than this.
+#: The most leased and delayed items that one transaction requeues.
 MAX_EXPIRED = 100
-#: Nor does it send more bytes for it, but for one item, or one handoff: by what it was
-#: bounded when it was written, that fits into a transaction.
+#: The most bytes that it sends to requeue items. A single item or handoff may be larger: it was
+#: bounded when it was written, so it fits into a transaction.
 _MAX_SENT_BYTES = 2_000_000
 #: Requeuing a leased item clears three keys, sets up to four, and reads two, as leasing one does;
 #: requeuing a row of a handoff sets its key.
 LEASE_KEYS_SENT = 3 * SENT_BY_CLEAR + 4 * SENT_BY_SET + 2 * SENT_BY_READ
 ROW_KEYS_SENT = SENT_BY_SET
-_ASKED_AT_ONCE = 25
+_READS_AT_ONCE = 25
 
 _STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
 
 
 class Expired(NamedTuple):
-    """A hidden item whose time is over, and the attempts it has then."""
+    """An item whose lease or delay has expired, and its attempts from now on."""
 
     hidden: Hidden
     attempts: int
 
 
 class ExpiredBatch(NamedTuple):
-    """A handoff, or a batch, whose time is over: its rows, and the keys that go with it."""
+    """An expired handoff or batch: its rows, and its key in the table DUE when it is a batch."""
 
     name: bytes
     rows: list[Row]
@@ -61,9 +61,9 @@ class ExpiredBatch(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What has expired: hidden items, handoffs, and keys that stand for nothing.
+    """What has expired: items, handoffs and batches, and keys without an item.
 
-    ``is_cut`` says that there may be more: it is too much for one transaction.
+    ``is_cut`` says that there is more than one transaction requeues.
     """
 
     items: list[Expired]
@@ -73,7 +73,7 @@ class Found(NamedTuple):
 
 
 class ExpiredCounts(NamedTuple):
-    """How many leases expired, how many of their items died, how many handoffs went back."""
+    """How many leases expired, how many of their items died, how many handoffs were requeued."""
 
     leases: int
     dead: int
@@ -81,39 +81,39 @@ class ExpiredCounts(NamedTuple):
 
 
 class _Budget:
-    """The bytes that may yet be sent; the first that are asked for are always granted."""
+    """The bytes that may still be sent; the first request is always granted."""
 
     def __init__(self, store: ItemStore) -> None:
         self._key_bytes = store.keys.size_bytes
         self._sent = 0
-        self.is_over = False
+        self.is_spent = False
 
     def spend(self, values: int, keys: int) -> bool:
         sent = values + keys * self._key_bytes
-        self.is_over = self.is_over or (self._sent > 0 and self._sent + sent > _MAX_SENT_BYTES)
-        if not self.is_over:
+        self.is_spent = self.is_spent or (self._sent > 0 and self._sent + sent > _MAX_SENT_BYTES)
+        if not self.is_spent:
             self._sent += sent
-        return not self.is_over
+        return not self.is_spent
 
 
 def examine(
     store: ItemStore, tr: Transaction, dues: Sequence[Due], requests: Sequence[HelpRequest] = ()
 ) -> Found:
-    """Read what has expired; the transaction then depends on it.
+    """Read what has expired; the transaction depends on it.
 
-    Some at a time are asked for before any is waited for.
+    The reads of 25 items are sent before the first is awaited.
 
     Args:
         store: The queue's items.
         tr: The transaction.
-        dues: What has expired by the clock.
+        dues: The leases, delays and batches that have expired.
         requests: The help requests that have expired, handed over or not.
     """
     found = Found([], [], [])
     budget = _Budget(store)
     _examine_batches(store, tr, dues, requests, found, budget)
     _examine_items(store, tr, [due for due in dues if due.kind is not Kind.BATCH], found, budget)
-    return found._replace(is_cut=budget.is_over)
+    return found._replace(is_cut=budget.is_spent)
 
 
 def _examine_batches(
@@ -128,10 +128,10 @@ def _examine_batches(
         *((request.name, None) for request in requests),
         *((due.rest, due) for due in dues if due.kind is Kind.BATCH),
     ]
-    while batches and not budget.is_over:
-        some, batches = batches[:_ASKED_AT_ONCE], batches[_ASKED_AT_ONCE:]
-        asked = [ask_handoff(tr, store.tables, name) for name, _ in some]
-        for (name, due), pieces in zip(some, asked, strict=True):
+    while batches and not budget.is_spent:
+        some, batches = batches[:_READS_AT_ONCE], batches[_READS_AT_ONCE:]
+        reads = [ask_handoff(tr, store.tables, name) for name, _ in some]
+        for (name, due), pieces in zip(some, reads, strict=True):
             handoff = parse_handoff(pieces)
             rows = [] if handoff is None else handoff.rows
             values = sum([len(row.value) for row in rows])
@@ -144,10 +144,10 @@ def _examine_items(
     store: ItemStore, tr: Transaction, dues: Sequence[Due], found: Found, budget: _Budget
 ) -> None:
     rest = iter(dues)
-    while not budget.is_over and (some := list(itertools.islice(rest, _ASKED_AT_ONCE))):
-        asked = [store.ask(tr, _STATES[due.kind], due.rest) for due in some]
-        for due, answer in zip(some, asked, strict=True):
-            item = store.parse(_STATES[due.kind], due.rest, answer)
+    while not budget.is_spent and (some := list(itertools.islice(rest, _READS_AT_ONCE))):
+        reads = [store.ask(tr, _STATES[due.kind], due.rest) for due in some]
+        for due, read in zip(some, reads, strict=True):
+            item = store.parse(_STATES[due.kind], due.rest, read)
             if item is None or item.until != due.moment:
                 found.stale.append(store.tables.due(*due))
                 continue
@@ -164,7 +164,7 @@ def apply(
     found: Found,
     max_attempts: int | None,
 ) -> list[Row]:
-    """Take what has expired out of its tables, and return the rows that are to be put back."""
+    """Remove what has expired from its tables, and return the rows to requeue."""
     rows = []
     for key in found.stale:
         tr.clear(key)
@@ -183,24 +183,24 @@ def apply(
 
 
 def counted(found: Found, max_attempts: int | None) -> ExpiredCounts:
-    """Return how much of what :func:`apply` does is worth a line in the log."""
+    """Count the expired leases and handoffs, for :func:`log`."""
     leases = [one for one in found.items if one.hidden.state is State.LEASED]
     dead = sum([dies(hidden, attempts, max_attempts) for hidden, attempts in leases])
     return ExpiredCounts(len(leases), dead, sum([bool(batch.rows) for batch in found.batches]))
 
 
 def log(queue: str, expired: ExpiredCounts) -> None:
-    """Log what was put back, once that is committed."""
+    """Log what has expired, after the commit that requeues it."""
     if expired.leases:
         facts = {"queue": queue, "leases": expired.leases, "dead": expired.dead}
         logger.warning("leases expired", extra=facts)
     if expired.handoffs:
         facts = {"queue": queue, "handoffs": expired.handoffs}
-        logger.warning("items that were taken and never collected were put back", extra=facts)
+        logger.warning("items that were taken and never collected were requeued", extra=facts)
 
 
 def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
-    """Tell whether a lease that is given up with this number of attempts was the last."""
+    """Tell whether an item dies, because its lease was the last of its attempts."""
     is_leased = hidden.state is State.LEASED
     return is_leased and max_attempts is not None and attempts >= max_attempts
 
@@ -214,10 +214,10 @@ def release(
     max_attempts: int | None,
     reason: str,
 ) -> Row | None:
-    """Take an item out of hiding: to the dead letters when it was given up too often.
+    """Remove an item from the hidden ones; to the dead letters after its last attempt.
 
     Returns:
-        The row to put back, None when it is dead.
+        The row to requeue, None when the item is dead.
     """
     store.reveal(tr, count_change, hidden)
     if dies(hidden, attempts, max_attempts):
@@ -242,7 +242,7 @@ def preview(
     requests: Sequence[HelpRequest],
     max_attempts: int | None,
 ) -> tuple[list[Row], dict[bytes, int]]:
-    """Return the rows that :func:`apply` would put back, and their attempts."""
+    """Return the rows that :func:`apply` would requeue, and their attempts."""
     found = examine(store, tr, dues, requests)
     rows = [row for batch in found.batches for row in batch.rows]
     attempts = {}
@@ -256,7 +256,7 @@ def preview(
 def chosen(dues: Iterable[Due], relaxed: bool) -> list[Due]:
     """Return the entries that one transaction looks at.
 
-    In a relaxed queue several consumers work at once: each takes some at random.
+    In a relaxed queue several poppers commit at once, so each takes some entries at random.
     """
     found = list(dues)
     if relaxed and len(found) > MAX_EXPIRED // 4:

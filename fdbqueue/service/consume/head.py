@@ -1,7 +1,7 @@
 """The rows at one end of a queue, for one transaction to take.
 
-They are read by snapshot reads, a window at a time, and the transaction is made to depend on
-exactly what decided which rows were the first: so pushes behind them never conflict.
+They are read by snapshot reads, a window at a time. The transaction then depends on exactly the
+keys that decide which rows are the first, so pushes behind them never conflict.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_
 from fdbqueue.service.storage.keys import ItemKeys
 from fdbqueue.service.storage.reader import End, ItemReader, Row
 
-#: From how many items at the head a relaxed queue takes at random, at least.
+#: A relaxed queue takes at random from at least this many items at the head.
 RELAXED_ITEMS = 100
 
 #: Popping an item clears up to three keys.
@@ -28,10 +28,10 @@ _POP_KEYS_SENT = 3 * SENT_BY_CLEAR
 class Order(enum.Enum):
     """What a transaction depends on, besides the rows that it takes.
 
-    STRICT: on what made them the first when it commits, and on there being no more.
-    AS_SEEN: at the min end on what made them the first when it commits; there may be more by
-        then. At the max end on nothing else: they were the last at its read version.
-    RELAXED: on nothing else; they are some of the first, at random.
+    STRICT: the rows are the first when it commits; when it found too few, there are no more.
+    AS_SEEN: at the min end, the rows are the first when it commits, but there may be more by
+        then. At the max end, nothing else: the rows were the last at its read version.
+    RELAXED: nothing else; the rows are some of the first, at random.
     """
 
     STRICT = enum.auto()
@@ -40,10 +40,10 @@ class Order(enum.Enum):
 
 
 class TransactionBudget:
-    """What one transaction has taken so far.
+    """The items that a transaction has taken so far, and how many more fit.
 
     Args:
-        key_bytes: About how long the keys are that each item costs.
+        key_bytes: The approximate length of an item's key.
     """
 
     def __init__(self, key_bytes: int) -> None:
@@ -51,17 +51,17 @@ class TransactionBudget:
         self._key_bytes = key_bytes
         self._size = 0
         self._written = 0
-        #: Whether as much was taken as one transaction should: 5,000,000 stored bytes.
+        #: Whether the transaction has taken all that it should: 5,000,000 stored bytes.
         self.is_full = False
 
     def add(self, row: Row, size_bytes: int, *, leased: bool, kept: bool) -> bool:
-        """Take a row, unless that would be too much; tell whether it was taken.
+        """Take a row if it fits, and tell whether it does.
 
         Args:
             row: The row.
-            size_bytes: How long its value is, all chunks of it.
-            leased: Whether it is written to another table.
-            kept: Whether the transaction keeps a copy of its value.
+            size_bytes: The length of its value, all chunks of it.
+            leased: Whether it is written to the table of leases.
+            kept: Whether the transaction writes a copy of its value.
         """
         keys = (LEASE_KEYS_SENT if leased else _POP_KEYS_SENT) * self._key_bytes
         written = keys + len(row.value) + size_bytes * kept
@@ -75,23 +75,23 @@ class TransactionBudget:
         return True
 
     def reserve(self, rows: Iterable[Row]) -> None:
-        """Note rows that the transaction puts back: they are written, too."""
+        """Count rows that the transaction requeues, because it writes them, too."""
         for row in rows:
             self._size += len(row.value)
             self._written += len(row.value) + ROW_KEYS_SENT * self._key_bytes
 
 
 class Head:
-    """The rows at one end, in order, those included that the transaction puts back.
+    """The rows at one end, in order, including those that the transaction requeues.
 
     Args:
         tr: The transaction.
         keys: The keys of the ready items.
-        reader: Reads them.
+        reader: Reads the ready items.
         end: Which end.
-        limit: How many to ask for; more are asked for when they are needed.
+        limit: How many rows to read at first; more are read when they are needed.
         budget: What the transaction has taken already.
-        order: What the transaction is to depend on.
+        order: What the transaction depends on.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Head:
         self._limit = max(RELAXED_ITEMS, 2 * limit) if order is Order.RELAXED else limit
         self._budget = budget
         self._order = order
-        #: Whether the transaction depends on all that lies before the rows it takes.
+        #: Whether the transaction depends on everything before the rows it takes.
         self._in_order = order is Order.STRICT or (order is Order.AS_SEEN and end == "min")
         self._begin, self._stop = keys.bounds()
-        #: What was not read yet, and the rows of it that were asked for already.
+        #: The range that was not read yet, and the read of its next rows that is under way.
         self._rest = self._begin, self._stop
-        self._asked: Any = reader.rows(tr.snapshot, *self._rest, self._limit, end)
+        self._next_rows: Any = reader.rows(tr.snapshot, *self._rest, self._limit, end)
         self._window: deque[Row] = deque()
         self._returned: deque[Row] = deque()
         self._exhausted = False
@@ -124,21 +124,21 @@ class Head:
         self._ran_dry = False
 
     def add(self, rows: list[Row]) -> None:
-        """Offer rows that the transaction puts back, at their places."""
+        """Add rows that the transaction requeues, at their places."""
         self._returned.extend(sorted(rows, reverse=self._end == "max"))
 
     def preload(self) -> None:
-        """Wait for the rows that were asked for."""
+        """Wait for the read that is under way."""
         if not self._window and not self._exhausted:
             self._read()
 
     def take(self, count: int, *, leased: bool = False, kept: bool = False) -> list[Row]:
-        """Return the next rows: fewer when there are no more, or the transaction is full.
+        """Return the next rows; fewer when there are no more, or the transaction is full.
 
         Args:
             count: How many.
-            leased: Whether they are to be leased.
-            kept: Whether the transaction keeps a copy of their values.
+            leased: Whether they will be leased.
+            kept: Whether the transaction writes a copy of their values.
         """
         rows: list[Row] = []
         while len(rows) < count and not self._budget.is_full:
@@ -154,7 +154,7 @@ class Head:
         return rows
 
     def depend(self) -> None:
-        """Let the transaction depend on what made the rows the first that were taken."""
+        """Add the read conflicts that the order demands for the rows taken."""
         if self._ran_dry and self._order is not Order.AS_SEEN:
             self._tr.add_read_conflict_range(self._begin, self._stop)
         elif not self._in_order:
@@ -168,10 +168,10 @@ class Head:
                 self._tr.add_read_conflict_range(last, self._stop)
 
     def finish(self) -> None:
-        """Remove the rows taken since it was last called, and depend on what made them the first.
+        """Clear the rows taken since the last call, after :meth:`depend`.
 
-        Only where the transaction depends on all that lies between them may it clear that,
-        too: another may have pushed something there.
+        It clears them as one range only when the transaction depends on that whole range,
+        because another transaction may have pushed an item there.
         """
         self.depend()
         if not self._in_order:
@@ -195,14 +195,14 @@ class Head:
                 return row
 
     def _nearest(self) -> deque[Row] | None:
-        """Return what holds the next row: those in the database, or those put back."""
+        """Return the source of the next row: the rows in the database, or the requeued ones."""
         if not self._window or not self._returned:
             return self._window or self._returned or None
         in_order = self._window[0].place < self._returned[0].place
         return self._window if in_order is (self._end == "min") else self._returned
 
     def _read(self) -> None:
-        rows, self._asked = self._asked, None
+        rows, self._next_rows = self._next_rows, None
         if rows is None:
             rows = self._reader.rows(self._tr.snapshot, *self._rest, self._limit, self._end)
         count = 0

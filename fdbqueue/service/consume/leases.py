@@ -1,8 +1,14 @@
-"""Leases: items that are hidden while somebody works on them, until they are acknowledged.
+"""Lease items: hide them while a worker processes them, until it acknowledges them.
 
-A lease's token names the item and holds a secret of its own. It is valid for as long as the
-lease is held: until it is acknowledged, given up, or taken back by whoever consumes after it
-has run out. Moments are by the clients' clocks: keep leases long against their skew.
+A lease's token holds the item's place and a random secret. It is valid as long as the lease is
+held: until the worker acknowledges it or gives it up, or the next popper requeues the item after
+the lease has expired. Leases expire by the clients' clocks, so they should be much longer than
+the clocks' skew.
+
+The key of a lease is built in :mod:`fdbqueue.service.storage.tables` (``hidden_keys`` of
+``State.LEASED``, ``due`` of ``Kind.LEASE``), and its value in
+:mod:`fdbqueue.service.storage.store`. :mod:`fdbqueue.service.consume.expiry` requeues what has
+expired.
 """
 
 from __future__ import annotations
@@ -39,9 +45,9 @@ class Token(NamedTuple):
 
 
 class Leases:
-    """Lease, acknowledge, give up, extend; and the dead letters.
+    """Lease, acknowledge, give up and extend the items of one queue; bury and redrive them.
 
-    Each takes part in the transaction it is given.
+    Each method takes part in the transaction it is given.
 
     Args:
         store: The queue's items.
@@ -53,7 +59,7 @@ class Leases:
         self._max_attempts = max_attempts
 
     def effect(self, seconds: float) -> Any:
-        """Return what leases items that were taken."""
+        """Return the effect of a take request that leases the taken items."""
         lasting = duration(self._store.queue, "seconds", seconds)
 
         def lease(
@@ -89,7 +95,7 @@ class Leases:
         )
 
     def ack(self, tr: Transaction, tokens: Sequence[str]) -> list[str]:
-        """Remove leased items for good, and return the tokens of those not held any more.
+        """Remove leased items for good, and return the tokens of leases that were lost.
 
         Raises:
             BatchTooLarge: They are more than one transaction can remove.
@@ -145,7 +151,7 @@ class Leases:
     def give_up(
         self, tr: Transaction, count_change: CountChange, held: Hidden, delay_us: int, reason: str
     ) -> None:
-        """Put a leased item back to its place, at once or after a delay, as tried once more."""
+        """Requeue a leased item at its place, at once or after a delay, with one more attempt."""
         attempts = held.attempts + 1
         if delay_us and not expiry.dies(held, attempts, self._max_attempts):
             self._store.reveal(tr, count_change, held)
@@ -180,7 +186,7 @@ class Leases:
         return replace(item, lease=token.text, until=moment(held.until))
 
     def requeue(self, tr: Transaction, tokens: Sequence[str]) -> None:
-        """Put leased items back to their places as they were, those that are still held."""
+        """Requeue leased items as they were; those whose lease was lost are skipped."""
         count_change = self._store.count_change()
         parsed = [self.parse(token) for token in tokens]
         asked = [self.ask(tr, token) for token in parsed]
@@ -211,12 +217,12 @@ class Leases:
         count_change.write(tr)
 
     def redrive(self, tr: Transaction, places: Sequence[bytes], most: float) -> tuple[int, int]:
-        """Put dead letters back to their places, as if never tried.
+        """Requeue dead letters at their places, without attempts.
 
-        Places without one are passed by. Stops after about 1,000,000 bytes.
+        Places without a dead letter are skipped. Stops after about 1,000,000 bytes.
 
         Returns:
-            How many were put back, and how many of the places were looked at.
+            How many were requeued, and how many of the places were looked at.
         """
         count_change = self._store.count_change()
         count = looked = size = 0
@@ -287,7 +293,7 @@ def reason_of(queue: str, reason: Any) -> str:
     """Return a reason, clipped at 1,000 characters.
 
     Raises:
-        InvalidInput: It is no text.
+        InvalidInput: It is not a string.
     """
     if not isinstance(reason, str):
         raise InvalidInput(queue=queue, reason=f"a text is needed, not {type(reason).__name__}")

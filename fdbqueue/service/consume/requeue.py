@@ -1,7 +1,7 @@
-"""Requeue: put items back that were taken for a thread, or a task, that has gone.
+"""Requeue items that were taken for a thread or a task that no longer waits for them.
 
-They come back to their own places as they were, and no attempt is counted. More than 500, or
-1,000,000 bytes, are put back in several transactions.
+They return to their own places as they were, and no attempt is counted. More than 500 items or
+1,000,000 bytes take several transactions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_ITEMS = 500
 
 
 class Popped(list[Item]):
-    """Items that were popped, with what it takes to put them back."""
+    """Popped items, with the stored rows that requeue them."""
 
     def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded]) -> None:
         super().__init__(items)
@@ -35,7 +35,7 @@ class Popped(list[Item]):
 def pop(
     store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
 ) -> Popped:
-    """Remove items for good: what a pop does to what it takes."""
+    """Remove items for good: the effect of a pop."""
     items = []
     for one in loaded:
         store.remove(tr, count_change, one)
@@ -47,22 +47,21 @@ def pop(
 def pop_for_a_task(
     store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
 ) -> Popped:
-    """Remove items that may come back, for a task that may be cancelled."""
-    for one in loaded:  # later pushes go behind what may come back
+    """Remove items that may be requeued, because the task that pops may be cancelled."""
+    for one in loaded:  # later pushes go behind items that may be requeued
         store.note_hidden(count_change, one.position)
     return pop(store, tr, count_change, loaded)
 
 
 class Requeuer:
-    """Put back the items of one queue, in transactions without a time limit.
+    """Requeue the items of one queue, in transactions without a time limit.
 
-    What is put back is removed from the list that was given, so that after an error it holds
-    what is not back.
+    Requeued items are removed from the given list, so after an error it holds the others.
 
     Args:
         database: Anything with ``create_transaction()``.
         store: The queue's items.
-        leases: Its leases.
+        leases: The queue's leases.
     """
 
     def __init__(self, database: Database, store: ItemStore, leases: Leases) -> None:
@@ -71,17 +70,17 @@ class Requeuer:
         self._leases = leases
 
     def requeue_popped(self, items: Popped) -> None:
-        """Put popped items back."""
+        """Requeue popped items."""
         while items:
-            count = _fitting(items)
+            count = _fitting_count(items)
             self._run(functools.partial(self._restore, loaded=items.loaded[:count]))
             items.loaded = items.loaded[count:]
             del items[:count]
 
     def requeue_leased(self, items: list[Item]) -> None:
-        """Give leases back, those that are still held."""
+        """Requeue leased items; those whose lease was lost are skipped."""
         while items:
-            count = _fitting(items)
+            count = _fitting_count(items)
             tokens = [token_of(item) for item in items[:count]]
             self._run(functools.partial(self._leases.requeue, tokens=tokens))
             del items[:count]
@@ -100,8 +99,8 @@ class Requeuer:
         )
 
 
-def _fitting(items: Sequence[Item]) -> int:
-    """Return how many items one transaction puts back: at least one."""
+def _fitting_count(items: Sequence[Item]) -> int:
+    """Return how many items one transaction requeues: at least one."""
     size = 0
     for count, item in enumerate(items[:_MAX_ITEMS]):
         size += item.size_bytes

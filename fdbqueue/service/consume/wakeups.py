@@ -1,13 +1,13 @@
-"""Wake those who wait for items, without asking for them again and again.
+"""Wake the threads and tasks that wait for items, without polling.
 
-One watch a queue and process, on the count of ready items, wakes all threads and tasks that
-wait for one; when the last of them leaves, it is cancelled. What is hidden until a time wakes
-them too. Foreign writers (the recipes) do not change the count: an item of theirs is noticed
-within five seconds.
+One watch for each queue and process, on the count of ready items, wakes all waiting threads and
+tasks; when the last of them leaves, it is cancelled. They also wake when the next lease, delay
+or handoff expires. Foreign writers (the recipes) do not change the count: their items are
+noticed within five seconds.
 
-A signal handler may raise in a waiting thread at any line. No other waiter depends on it: the
-mutex is held by ``with`` alone, and a thread that was setting the watch and has gone is not
-trusted with that for longer than until the next look.
+A signal handler may raise in a waiting thread at any line. Other waiters are not affected: the
+mutex is only held by ``with``, and when a thread fails while it sets the watch, another thread
+sets it at the next look.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
 
-#: Foreign pushes, and changes that a watch has missed, are noticed after this time.
+#: Foreign pushes, and changes that a watch misses, are noticed after this time.
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
-#: No more help requests than this are looked at for when a handoff expires.
+#: The most help requests that are read to find out when a handoff expires.
 _REQUESTS = 200
-#: How often those who wait are asked whether they still want to.
-_ASKED_SECONDS = 1.0
+#: How often ``waits_while`` of a waiting thread is called.
+_CHECK_SECONDS = 1.0
 
 
 class ItemWatch:
-    """Wakes those who wait for the items of one queue, in this process.
+    """Wake the threads and tasks of this process that wait for items of one queue.
 
     Args:
         database: Anything with ``create_transaction()``.
@@ -53,25 +53,25 @@ class ItemWatch:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew, in a forked process."""
-        #: A signal handler may come to it in the thread that holds it.
+        """Forget all waiters and the watch, in a forked process."""
+        #: Reentrant, because a signal handler may run in the thread that holds it.
         self._mutex = threading.RLock()
-        #: What wakes each of those who wait; called under the mutex.
+        #: Functions that wake one waiter each; called under the mutex.
         self._wakes: set[Callable[[], None]] = set()
         self._generation = 0
         self._watch: Any = None
-        #: Until when the thread is trusted that is setting the watch; 0 where none is.
+        #: Until when to rely on the thread that is setting the watch; 0 when none is.
         self._arming_until = 0.0
         self._look_at = 0.0
 
     @property
     def generation(self) -> int:
-        """How often it has woken all; ask before looking whether the queue is empty."""
+        """How often all waiters were woken; read it before looking whether the queue is empty."""
         return self._generation
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many threads and tasks wait."""
         return len(self._wakes)
 
     def until(
@@ -81,17 +81,18 @@ class ItemWatch:
         waits_while: Callable[[], bool] | None = None,
         database: Database | None = None,
     ) -> T | None:
-        """Call a function, and again when there may be an item, until it finds something.
+        """Call a function, and again whenever there may be an item, until it finds something.
 
         Args:
-            look: Returns something true where it has found something.
-            deadline: When to give up, by :func:`time.monotonic`; it is called once more then.
-            waits_while: Asked each time before it is called, and about once a second while
-                nothing happens; False ends it.
+            look: The function; its result is true when it has found something.
+            deadline: When to give up, by :func:`time.monotonic`; ``look`` is called once more
+                then.
+            waits_while: Called before each call of ``look``, and about once a second in
+                between; False ends the wait.
             database: Where to set the watch; its transactions may have a time limit.
 
         Returns:
-            What the function returned last; None where ``waits_while`` has ended it.
+            What ``look`` returned last; None when ``waits_while`` ended the wait.
         """
         while waits_while is None or waits_while():
             seen = self._generation
@@ -103,9 +104,10 @@ class ItemWatch:
         return None
 
     async def until_in_loop(self, look: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Do as :meth:`until` does, in an event loop; waiting takes no thread.
+        """Do what :meth:`until` does in an event loop; waiting occupies no thread.
 
-        A task cancelled while it waits has ``CancelledError.outcome_known``: nothing was done.
+        When the task is cancelled while it waits, ``CancelledError.outcome_known`` is True,
+        because nothing was done.
         """
         while True:
             seen = self._generation
@@ -126,16 +128,16 @@ class ItemWatch:
         *,
         database: Database | None = None,
     ) -> bool:
-        """Return once all were woken since ``seen``, or may have missed something.
+        """Wait until all waiters are woken after ``seen``, or may have missed a change.
 
         Args:
-            seen: What :attr:`generation` was before the queue was found to be empty.
+            seen: The :attr:`generation` before the queue was found to be empty.
             deadline: When to give up, by :func:`time.monotonic`.
-            waits_while: Asked about once a second; False gives up, too.
+            waits_while: Called about once a second; False ends the wait.
             database: Where to set the watch; its transactions may have a time limit.
 
         Returns:
-            Whether it is worth looking at the queue again: not so when it was given up.
+            Whether to look at the queue again; False when ``waits_while`` ended the wait.
         """
         gate = threading.Lock()
         gate.acquire()
@@ -149,9 +151,9 @@ class ItemWatch:
             self._leave(wake)
 
     async def wait_in_loop(self, seen: int, deadline: float) -> None:
-        """Do as :meth:`wait` does, in an event loop and without a thread.
+        """Do what :meth:`wait` does in an event loop, without a thread.
 
-        A cancelled wait ends at once, unless it is setting the watch that all share.
+        A cancelled wait ends at once, unless it is setting the watch that all waiters share.
         """
         woken = asyncio.Event()
         wake = functools.partial(_wake, asyncio.get_running_loop(), woken)
@@ -167,7 +169,7 @@ class ItemWatch:
                     return
                 timer = asyncio.get_running_loop().call_later(remaining, woken.set)
                 try:
-                    if self._generation == seen:  # it wakes none who has not cleared the event
+                    if self._generation == seen:  # it may have changed before the event was cleared
                         await woken.wait()
                 finally:
                     timer.cancel()
@@ -189,7 +191,7 @@ class ItemWatch:
         waits_while: Callable[[], bool] | None,
     ) -> bool:
         while waits_while is None or waits_while():
-            asked_at = math.inf if waits_while is None else time.monotonic() + _ASKED_SECONDS
+            check_at = math.inf if waits_while is None else time.monotonic() + _CHECK_SECONDS
             while True:
                 if self._generation != seen:
                     return True
@@ -197,16 +199,16 @@ class ItemWatch:
                 remaining = min(deadline, self._look_at) - now
                 if remaining <= 0:
                     return True
-                if now >= asked_at:
+                if now >= check_at:
                     break
-                gate.acquire(timeout=min(remaining, asked_at - now))
+                gate.acquire(timeout=min(remaining, check_at - now))
         return False
 
     def _is_watched(self) -> bool:
         return self._watch is not None or time.monotonic() < self._arming_until
 
     def _arm(self, database: Database | None) -> None:
-        """Watch the count, unless that is done or there is an item already."""
+        """Set the watch, unless it is set or there is an item already."""
         with self._mutex:
             if self._is_watched():
                 return
@@ -225,7 +227,7 @@ class ItemWatch:
             watch.on_ready(functools.partial(self._fire, watch))
 
     def _look(self, tr: Transaction) -> tuple[Any, float]:
-        """Return a watch, None when there is an item; and in how many seconds one may come back."""
+        """Return a watch, None when there is an item, and the seconds until something expires."""
         store, tables = self._store, self._store.tables
         head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
         first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
@@ -242,11 +244,11 @@ class ItemWatch:
         return tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000
 
     def _fire(self, watch: Any, _: Any) -> None:
-        """Wake all, when the watch says that something has changed; called by any thread."""
+        """Wake all waiters when the watch reports a change; called in any thread."""
         try:
             watch.wait()
             changed = True
-        except Exception:  # noqa: BLE001  # cancelled or lost: then look again soon
+        except Exception:  # noqa: BLE001  # cancelled or lost: look again soon
             changed = False
         with self._mutex:
             if self._watch is not watch:
@@ -281,5 +283,5 @@ def _open(gate: threading.Lock) -> None:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop was closed with a task waiting
+    with contextlib.suppress(RuntimeError):  # the loop was closed while a task waited
         loop.call_soon_threadsafe(woken.set)

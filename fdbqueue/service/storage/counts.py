@@ -1,8 +1,8 @@
-"""Counts and history: kept by atomic operations in the transaction that changes them.
+"""Keep the counts and the history of a queue, by atomic operations.
 
-So they are exact, and never make anything conflict. An item that a popper has been handed
-but has not collected yet counts as ready. Foreign writers (the recipes) keep no counts;
-:mod:`fdbqueue.service.bulk.recount` puts right what they change.
+They are part of the transaction that changes the items, so they are exact and never cause a
+conflict. An item that was handed over to a popper counts as ready until the popper collects it.
+Foreign writers (the recipes) keep no counts; :mod:`fdbqueue.service.bulk.recount` corrects them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fdbqueue.service.storage.keys import Place
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import State, TableKeys
 
-#: History is kept this long.
+#: How long the history is kept.
 HISTORY_MINUTES = 24 * 60
 
 _MINUTE_US = 60_000_000
@@ -31,11 +31,11 @@ _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 _FIELD = 64
 _HALF = _FIELD // 2
 _MASK = (1 << _FIELD) - 1
-#: This share of the transactions that count removes the history that is too old.
+#: The share of counting transactions that also remove old history.
 _TRIMMED_SHARE = 0.01
 
 _STATES = (State.LEASED, State.DELAYED, State.DEAD)
-#: What one item of a state adds to the number that holds a field for each.
+#: What one item in a state adds to the number that has a field for each state.
 _ONE_HIDDEN = {state: 1 << _FIELD * i for i, state in enumerate(_STATES)}
 
 
@@ -44,10 +44,12 @@ class Counts:
     """How many items a queue holds.
 
     Attributes:
-        ready: Those that can be popped now.
-        leased: Those that somebody works on, or did until the lease ran out.
-        delayed: Those that are hidden until a time, or were until nobody has looked since.
-        dead: Those that were given up too often.
+        ready: Items that can be popped now.
+        leased: Items that workers hold; items of expired leases too, until the next pop or
+            lease requeues them.
+        delayed: Items that are hidden until a time; those of expired delays too, until the
+            next pop or lease requeues them.
+        dead: Dead letters.
     """
 
     ready: int
@@ -58,12 +60,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What was pushed and taken in one minute.
+    """The pushes and pops of one minute.
 
     Attributes:
         at: When the minute began, in UTC.
         pushes: Items pushed, those with a delay included.
-        pops: Items taken for good: popped, or acknowledged.
+        pops: Items removed for good: popped or acknowledged.
     """
 
     at: datetime.datetime
@@ -72,25 +74,25 @@ class Minute:
 
 
 class CountChange:
-    """What one transaction changes in the counts of a queue; written at its end.
+    """What a transaction changes in the counts of a queue; written at its end.
 
     Attributes:
         ready: How many more items are ready.
-        taken: How many were taken off the ready ones at the min end, and in the upper half
-            of the number at the max end: what tells a popper that others pop there, too.
-        delays: How many were given a time to come back at: what wakes those who wait, so
-            that they know of it.
-        pushes: How many were pushed.
-        pops: How many were taken for good.
-        high: The highest count or index that was hidden: those of later pushes must be
-            higher, for what is hidden may come back.
+        taken: How many ready items were taken at the min end, and in the upper half of the
+            number at the max end. It shows a popper that others pop at that end, too.
+        delays: How many items got a time at which they become ready. It wakes the waiting
+            poppers, so that they know the time.
+        pushes: How many items were pushed.
+        pops: How many items were removed for good.
+        high: The highest count or index of a hidden item. Later pushes get a higher one,
+            because the hidden item may be requeued.
     """
 
     def __init__(self, tables: TableKeys) -> None:
         self._tables = tables
         self._levels: defaultdict[bytes, int] = defaultdict(int)  # by key: 2 and 2.0 are two
         self._keys: dict[tuple[type, Priority], bytes] = {}
-        self._hidden = 0  # as one number, as it is written
+        self._hidden = 0  # all states in one number, as it is stored
         self.ready = 0
         self.taken = 0
         self.delays = 0
@@ -112,7 +114,7 @@ class CountChange:
     def leave(
         self, tr: Transaction, place: bytes, priority: Priority | None, pushed_at: Any
     ) -> None:
-        """Count an item that is ready no more."""
+        """Count an item that is no longer ready."""
         self.ready -= 1
         if priority is not None:
             self._levels[self._level(priority)] -= 1
@@ -124,16 +126,16 @@ class CountChange:
         self.taken += count << (_HALF if end == "max" else 0)
 
     def correct(self, level: bytes, change: int) -> None:
-        """Count ready items of a priority, given as its key, that were not counted."""
+        """Correct the count of a priority, given as its key."""
         self._levels[level] += change
         self._corrects = True
 
     def hide(self, state: State, count: int) -> None:
-        """Count items that come to a hidden state, or leave it when negative."""
+        """Count items that enter a hidden state; a negative number leaves it."""
         self._hidden += count * _ONE_HIDDEN[state]
 
     def write(self, tr: Transaction) -> None:
-        """Add it all to the queue's counts."""
+        """Add the changes to the queue's counts."""
         total = self.ready + (self.taken << _FIELD) + (self.delays << 2 * _FIELD)
         if total:
             tr.add(self._tables.ready, _packed(total, 3))
@@ -152,7 +154,7 @@ class CountChange:
                 tr.clear_range(self._tables.minute(0), self._tables.minute(oldest))
 
     def _level(self, priority: Priority) -> bytes:
-        """Return the key of a priority's count; many items have the same few."""
+        """Return the key of a priority's count, cached because many items share few priorities."""
         kind = (type(priority), priority)
         found = self._keys.get(kind)
         if found is None:
@@ -183,14 +185,14 @@ class Counters:
         return ready_and_taken(_bytes(tr.snapshot[self._tables.ready]))[0]
 
     def ask(self, tr: Transaction) -> Callable[[], Counts]:
-        """Ask how many items are in each state; what is returned waits for the answer."""
-        asked, hidden = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
+        """Begin to read the counts by state; call the returned function for the result."""
+        ready, hidden = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
 
-        def answer() -> Counts:
-            ready, _ = ready_and_taken(_bytes(asked))
-            return Counts(ready, *_fields(_bytes(hidden), len(_STATES)))
+        def result() -> Counts:
+            size, _ = ready_and_taken(_bytes(ready))
+            return Counts(size, *_fields(_bytes(hidden), len(_STATES)))
 
-        return answer
+        return result
 
     def hidden(self, tr: Transaction) -> dict[State, int]:
         """Return how many items are in each hidden state."""
@@ -200,13 +202,13 @@ class Counters:
     def by_priority(
         self, tr: Transaction, after: Priority | None, limit: int
     ) -> list[tuple[Priority, int]]:
-        """Return the priorities and how many items of each are ready, in order."""
+        """Return priorities in order, each with its number of ready items."""
         return self.some_by_priority(tr, after, limit)[0]
 
     def some_by_priority(
         self, tr: Transaction, after: Priority | None, limit: int
     ) -> tuple[list[tuple[Priority, int]], bool]:
-        """Return what :meth:`by_priority` does, and whether there may be more behind it."""
+        """Return what :meth:`by_priority` does, and whether there may be more priorities."""
         begin, end = self._tables.levels()
         if after is not None:
             begin = self._tables.level(after) + b"\x00"
@@ -215,38 +217,38 @@ class Counters:
         return [(priority, count) for priority, count in counted if count], len(rows) == limit
 
     def levels(self, tr: Transaction, low: bytes | None, high: bytes | None) -> Counter[bytes]:
-        """Return the counts by priority, by their keys, from ``low`` up to ``high``."""
+        """Return the counts by priority, by their keys, from ``low`` to below ``high``."""
         begin, end = self._tables.levels()
         rows = tr.snapshot.get_range(low or begin, high or end)
         return Counter({bytes(row.key): _fields(row.value, 1)[0] for row in rows})
 
     def history(self, tr: Transaction, minutes: int) -> list[Minute]:
-        """Return the last minutes, the present one last, those without any work included."""
+        """Return the last minutes, idle ones included; the current one is the last."""
         return self.ask_history(tr, minutes)()
 
     def ask_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
-        """Ask for :meth:`history`; what is returned waits for the answer."""
+        """Begin to read :meth:`history`; call the returned function for the result."""
         present = now_us() // _MINUTE_US
         first = present - minutes + 1
         begin, end = self._tables.minute(first), self._tables.minute(present + 1)
         rows = tr.snapshot.get_range(begin, end, streaming_mode=_WANT_ALL)
 
-        def answer() -> list[Minute]:
+        def result() -> list[Minute]:
             found = {self._tables.minute_of(row.key): _fields(row.value, 2) for row in rows}
             return [
                 Minute(moment(number * _MINUTE_US), *found.get(number, (0, 0)))
                 for number in range(first, present + 1)
             ]
 
-        return answer
+        return result
 
 
-#: The place in :attr:`CountChange.high` of items in commit order, which sort behind all counts.
+#: :attr:`CountChange.high` for items in commit order, which sort behind all counts.
 HIGHEST = _MASK
 
 
 def high_of(value: Any) -> int:
-    """Return the highest count or index ever hidden, from the value read; -1 for none."""
+    """Return the highest count or index ever hidden, from the stored value; -1 for none."""
     return int.from_bytes(bytes(value), "little") if value.present() else -1
 
 
@@ -256,7 +258,7 @@ def taken_at(end: End, taken: int) -> int:
 
 
 def ready_and_taken(data: bytes) -> tuple[int, int]:
-    """Return how many are ready, and how many were ever taken, for :func:`taken_at`."""
+    """Return how many items are ready, and how many were ever taken, for :func:`taken_at`."""
     ready, taken = _fields(data, 2)
     return ready, taken
 
@@ -271,7 +273,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _fields(data: bytes, count: int) -> tuple[int, ...]:
-    """Return the signed fields of what :func:`_packed` and atomic adds have made."""
+    """Return the signed fields of a number that :func:`_packed` and atomic adds made."""
     number = int.from_bytes(data, "little")
     found = []
     for _ in range(count):

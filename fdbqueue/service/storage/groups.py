@@ -1,8 +1,8 @@
 """Find the first elements of the keys in a range, many at a time.
 
-FoundationDB lists no prefixes: each name costs a read that skips to the next. One after the
-other that is a round trip a name. Here the gaps between the names that are known are halved,
-and all the reads of a round go out before any is waited for.
+FoundationDB cannot list prefixes: each name costs a read that skips to the next, and one after
+the other that is a round trip for each name. Here the gaps between the known names are halved,
+and all reads of a round are sent before the first is awaited.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction
 
-#: So many gaps are halved in one round, the first ones first.
+#: How many gaps are halved in one round, in the order of their keys.
 _GAPS_AT_ONCE = 64
-#: So many bytes behind what two keys have in common are halved.
+#: How many bytes after the common prefix of two keys are halved.
 _HALVED_BYTES = 8
 
 Group = tuple[bytes, bytes]
 
 
 class _Gap(NamedTuple):
-    """A range of keys in which there may be more, its last key excluded."""
+    """A range of keys that may hold more groups; its last key is excluded."""
 
     begin: bytes
     end: bytes
@@ -53,16 +53,16 @@ def groups(
 def _look(
     tr: SnapshotTransaction, gaps: list[_Gap], group_of: Callable[[bytes], Group]
 ) -> tuple[list[Group], list[_Gap]]:
-    """Look into the middle of each gap, both ways; return what is there and what is left."""
-    asked = []
+    """Read from the middle of each gap in both directions; return the groups and the new gaps."""
+    reads = []
     for gap in gaps:
         middle = _middle(gap)
         below = tr.get_range(gap.begin, middle, limit=1, reverse=True)
         above = tr.get_range(middle, gap.end, limit=1)
-        asked.append((gap, below, above))
+        reads.append((gap, below, above))
     found: list[Group] = []
     rest: list[_Gap] = []
-    for gap, below, above in asked:
+    for gap, below, above in reads:
         lower, upper = (_group(rows, group_of) for rows in (below, above))
         found += [group for group in (lower, upper) if group is not None]
         if lower is not None and gap.begin < lower[0]:
@@ -79,7 +79,7 @@ def _group(rows: Any, group_of: Callable[[bytes], Group]) -> Group | None:
 
 
 def _middle(gap: _Gap) -> bytes:
-    """Return a key in the middle of a gap, its beginning where nothing is between."""
+    """Return a key in the middle of a gap, or its beginning when no key is in between."""
     shared = next(
         (n for n, (a, b) in enumerate(zip(gap.begin, gap.end, strict=False)) if a != b),
         min(len(gap.begin), len(gap.end)),

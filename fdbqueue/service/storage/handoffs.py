@@ -1,14 +1,14 @@
 """Help requests and handoffs: how one process takes items for another.
 
-A help request is one row: which end, how many items, and for how long it holds. The process
-that takes items next moves as many off the ready ones into a handoff under the request's name,
-whole: places and values; the row then says that it is handed over. The asker collects the
+A help request is one row: which end, how many items, and how long it is valid. The next process
+that takes items moves that many ready items, with their places and values, into a handoff under
+the request's name, and marks the row as handed over. The requesting process collects the
 handoff in a transaction of its own, which removes both.
 
-The row holds the versionstamp of the commit that wrote it, so its age is told in the
-database's versions and by no clock: about a million are a second. Versions may jump ahead,
-when a cluster recovers. Then a request or a handoff expires early, which is harmless: the
-items go back to their places, and the asker asks again.
+The row holds the versionstamp of the commit that wrote it, so its age is measured in the
+database's versions, about a million a second, and not by a clock. Versions jump ahead when a
+cluster recovers. Then a request or a handoff expires early, which is harmless: the items are
+requeued, and the process writes a new request.
 
 A batch, leased under one token, is stored in the same pieces; it expires by the clock, as
 every lease does.
@@ -27,23 +27,23 @@ from fdbqueue.service import tuples
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
 
-#: The pieces are cut to what FoundationDB takes as values.
+#: The length of a piece; FoundationDB allows values of 100,000 bytes.
 _PIECE_BYTES = 90_000
 
 _LENGTHS = struct.Struct(">II")
 _STAMP_BYTES = 10
-#: Whether it is handed over, which end, how many items, and for how many versions it holds.
+#: Whether it is handed over, which end, how many items, and for how many versions it is valid.
 _FACTS = struct.Struct(">BBIQ")
 
 
 class HelpRequest(NamedTuple):
-    """What a process asks others to take for it.
+    """A request of one process that others take items for it.
 
     Attributes:
-        name: Tells it from all others.
-        end: Which end of the queue.
-        wanted: How many items.
-        timeout_us: For how many versions the request holds, and after it the handoff.
+        name: Its random name.
+        end: The end of the queue to take from.
+        wanted: How many items to take.
+        timeout_us: For how many versions the request is valid, and after it the handoff.
         version: The version that wrote the row; 0 before that.
         is_handed: Whether the items are in a handoff.
     """
@@ -56,21 +56,21 @@ class HelpRequest(NamedTuple):
     is_handed: bool = False
 
     def left(self, version: int) -> int:
-        """Return for how many versions it still holds at a read version."""
+        """Return for how many more versions it is valid at a read version."""
         return self.version + self.timeout_us - version
 
     def is_expired(self, version: int) -> bool:
-        """Tell whether its time is over at a read version, or it is of another database."""
+        """Tell whether it has expired at a read version, or was written by another database."""
         return self.left(version) < 0 or self.version > version
 
 
 class Handoff(NamedTuple):
-    """What was taken for a request, or is held as a batch.
+    """The items that were taken for a request, or are leased as a batch.
 
     Attributes:
-        rows: The rows, in the order in which they were taken.
+        rows: Their rows, in the order in which they were taken.
         empty: Whether the queue held no more at that moment.
-        retried: Whether attempts may be in rows of their own.
+        retried: Whether attempts may be stored in rows of their own.
     """
 
     rows: list[Row]
@@ -88,7 +88,7 @@ def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> N
 
 
 def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | None:
-    """Return the request of a row, None where the row is of another form."""
+    """Return the request of a row, None when the row has another format."""
     name = tables.request_name(key)
     if len(name) != HANDOFF_NAME_BYTES or len(value) != _STAMP_BYTES + _FACTS.size:
         return None
@@ -100,44 +100,44 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
 
 
 def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
-    """Remove a request; of two who remove or answer it, one has to try again."""
+    """Remove a request; of two transactions that remove it or hand it over, one conflicts."""
     key = tables.request(name)
     tr.add_read_conflict_key(key)
     tr.clear(key)
 
 
 def hand_over(tr: Transaction, tables: TableKeys, request: HelpRequest, handoff: Handoff) -> None:
-    """Answer a request with what was taken for it."""
+    """Write a handoff for a request."""
     tr.add_read_conflict_key(tables.request(request.name))
     write_request(tr, tables, request._replace(is_handed=True))
     write_pieces(tr, tables, request.name, handoff)
 
 
 def write_pieces(tr: Transaction, tables: TableKeys, name: bytes, handoff: Handoff) -> None:
-    """Write what a handoff or a batch holds, in as many pieces as that takes."""
+    """Write the pieces of a handoff or a batch."""
     data = _packed(handoff)
     for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
         tr[tables.handoff(name, piece)] = data[start : start + _PIECE_BYTES]
 
 
 def remove_pieces(tr: Transaction, tables: TableKeys, name: bytes) -> None:
-    """Remove what a handoff or a batch holds; what becomes of its items is the caller's."""
+    """Remove the pieces of a handoff or a batch; the caller decides what happens to its items."""
     tr.clear_range(*tables.handoff_bounds(name))
 
 
 def ask_handoff(tr: Transaction, tables: TableKeys, name: bytes) -> Any:
-    """Ask for a handoff or a batch, without waiting for it; the transaction depends on it."""
+    """Begin to read a handoff or a batch; the transaction depends on it."""
     return tr.get_range(*tables.handoff_bounds(name))
 
 
-def parse_handoff(asked: Any) -> Handoff | None:
-    """Return the handoff that was asked for, None where there is none."""
-    data = b"".join([row.value for row in asked])
+def parse_handoff(pieces: Any) -> Handoff | None:
+    """Return the handoff that :func:`ask_handoff` began to read, None when there is none."""
+    data = b"".join([row.value for row in pieces])
     return _unpacked(data) if data else None
 
 
 def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Handoff]]:
-    """Yield the names of all handoffs and batches, and what they hold; by snapshot reads."""
+    """Yield all handoffs and batches with their names, by snapshot reads."""
     pieces: dict[bytes, list[Any]] = {}
     for row in tr.snapshot.get_range(*tables.handoffs()):
         pieces.setdefault(tables.handoff_name(row.key), []).append(row)
@@ -151,7 +151,7 @@ def _packed(handoff: Handoff) -> bytes:
     parts = [bytes((handoff.empty, handoff.retried)), len(handoff.rows).to_bytes(4, "big")]
     for place, value in handoff.rows:
         parts += (_LENGTHS.pack(len(place), len(value)), place, value)
-    parts.append(bytes(4))  # of the other end: what was stored before had rows of both
+    parts.append(bytes(4))  # no rows of the other end: older formats had rows of both
     return b"".join(parts)
 
 
@@ -171,19 +171,19 @@ def _unpacked(data: bytes) -> Handoff:
 
 
 class Hold(NamedTuple):
-    """Which batch an owner holds, and until when, in microseconds."""
+    """The name of the batch that an owner holds, and when it expires, in microseconds."""
 
     owner: bytes
     name: bytes
     deadline: int
 
     def packed(self) -> bytes:
-        """Return what is stored under the owner."""
+        """Return the value stored under the owner."""
         return fdb.tuple.pack((self.name, self.deadline))
 
 
 def read_hold(owner: bytes, stored: bytes) -> Hold | None:
-    """Return what is stored under an owner, None where that is no hold."""
+    """Return the hold stored under an owner, None when the value is not a hold."""
     try:
         name, deadline = tuples.unpack(stored)
     except ValueError:

@@ -1,4 +1,4 @@
-r"""The keys of items that are ready to be taken.
+r"""The keys of ready items.
 
 The layouts are those of FoundationDB's recipes, byte for byte, directly under the queue's
 subspace, so that a queue written by a recipe is a queue here:
@@ -7,15 +7,16 @@ subspace, so that a queue written by a recipe is a queue here:
     FIFO queue       subspace[index][random] = value               recipe "Queues"
 
 ``count`` starts at 0 for each priority, ``index`` at 1, and ``random`` is 20 bytes; all as
-in the recipes. In commit order the second to last is the commit's versionstamp, which sorts
-behind all numbers, and the last a number that grows with each push of a process.
+in the recipes. In commit order the count or index is the commit's versionstamp, which sorts
+behind all numbers, and in place of ``random`` stands a number that grows with each push of a
+process.
 
-A value longer than FoundationDB allows has the number of its chunks at the end of its key,
-and its first chunk under it; the others are elsewhere (:mod:`fdbqueue.service.storage.tables`).
+The key of a value longer than FoundationDB allows ends with the number of its chunks and holds
+the first; the others are in a table (:mod:`fdbqueue.service.storage.tables`).
 
-What follows the subspace's prefix is the item's *place*. It stays the same wherever the item
-goes: leased, delayed, dead. The item's id is its place in URL-safe base64: a place in this
-queue, meaningless in any other.
+The part of the key after the subspace's prefix is the item's *place*. It stays the same when
+the item is leased, delayed or dead. The item's id is its place in URL-safe base64: a place in
+this queue, meaningless in any other.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from fdbqueue.service.limits import MAX_KEY_BYTES
 
 RANDOM_BYTES = 20
 
-#: A number, a count, and the random bytes with what encodes them.
+#: A priority, a count and the random bytes, as the tuple layer encodes them.
 _SUFFIX_BYTES = 48
-#: Starts the id of a key that is no item's, so that what is shown can be looked at.
+#: Starts the id of a foreign key, which is not an item's, so that it can be inspected, too.
 FOREIGN = "~"
 
 Bounds = tuple[bytes, bytes]
 
 
 class Position(NamedTuple):
-    """What a place says: the priority (None in a FIFO queue), then the order among equals.
+    """The parts of a place: the priority (None in a FIFO queue), and the order among equals.
 
-    ``sequence`` is the recipes' count or index, a versionstamp in commit order. ``chunks``
-    is how many keys hold the value.
+    ``sequence`` is the recipes' count or index, or a versionstamp in commit order. ``chunks``
+    is the number of keys that hold the value.
     """
 
     priority: Priority | None
@@ -60,7 +61,7 @@ class Position(NamedTuple):
 class Place(NamedTuple):
     """A place to write an item at; in commit order the commit fills in the stamp.
 
-    ``stamp_at`` is where in ``data`` the ten bytes of the stamp go, None where there are
+    ``stamp_at`` is the offset in ``data`` of the ten bytes of the stamp, None when there is
     none.
     """
 
@@ -85,16 +86,16 @@ class Place(NamedTuple):
         return self.data[: self.stamp_at] + stamp + self.data[end:]
 
 
-#: How the tuple layer writes a versionstamp: its packing of one needs the client library.
+#: The tuple layer's code of a versionstamp, here because packing one needs the client library.
 _STAMP_CODE = b"\x33"
 _NO_STAMP = b"\xff" * 10 + b"\x00\x00"
 
-#: Tells the pushes of one transaction apart, in their order.
+#: Distinguishes and orders the pushes of one transaction.
 _pushes = itertools.count()
 
 
 def random_suffix() -> bytes:
-    """Return the bytes that tell items pushed at the same moment apart."""
+    """Return random bytes, which distinguish items pushed at the same moment."""
     return os.urandom(RANDOM_BYTES)
 
 
@@ -122,7 +123,7 @@ class ItemKeys:
         return self._bounds
 
     def level(self, priority: Priority | None) -> Bounds:
-        """Return the range of the items that a push of this priority is put behind."""
+        """Return the range of the items that a push of this priority goes behind."""
         raise NotImplementedError
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
@@ -151,13 +152,13 @@ class ItemKeys:
         return key[len(self._prefix) :]
 
     def position(self, place: bytes) -> Position:
-        """Return what a place says.
+        """Return the parts of a place.
 
         Raises:
             ValueError: It is not the place of an item.
             TypeError: It is not the place of an item.
         """
-        if found := self._usual(place):
+        if found := self._usual_position(place):
             return found
         elements = tuples.unpack(place)
         skipped = len(self._level(0))
@@ -174,10 +175,10 @@ class ItemKeys:
             raise TypeError("the key does not end with a number of chunks")
         return Position(cast("Priority | None", priority), sequence, chunks)
 
-    def _usual(self, place: bytes) -> Position | None:
-        """Return what a place says that is made as most are, None for any other.
+    def _usual_position(self, place: bytes) -> Position | None:
+        """Return the parts of a place in the usual format, None for any other.
 
-        In a third of the time: a pop and a drain ask for each item.
+        Takes a third of the time, which counts because a pop and a drain parse every item's.
         """
         priority, at = tuples.number_at(place, 0) if self.has_priorities else (None, 0)
         sequence, at = tuples.number_at(place, at)
@@ -192,7 +193,7 @@ class ItemKeys:
         raise NotImplementedError
 
     def id_of(self, place: bytes) -> str:
-        """Return the id of the item at a place; one of a foreign key says that it is."""
+        """Return the id of the item at a place; that of a foreign key starts with ``~``."""
         try:
             self.position(place)
         except (ValueError, TypeError):
@@ -200,14 +201,14 @@ class ItemKeys:
         return self.item_id(place)
 
     def item_id(self, place: bytes) -> str:
-        """Return the id of the item at a place that is known to be an item's."""
+        """Return the id of the item at a place that is known to be valid."""
         return base64.b64encode(place, b"-_").rstrip(b"=").decode()
 
     def place_named(self, item_id: str) -> bytes:
         """Return the place of the item with an id, which need not exist.
 
         Raises:
-            InvalidInput: It is the id of no item of such a queue.
+            InvalidInput: It is not an id of this kind of queue.
         """
         if not isinstance(item_id, str):
             raise InvalidInput(id=item_id, reason="an item's id is a string")
@@ -218,11 +219,11 @@ class ItemKeys:
             if not foreign:
                 self.position(place)
         except (ValueError, TypeError) as error:
-            raise InvalidInput(id=item_id, reason="it is no item's id in this queue") from error
+            raise InvalidInput(id=item_id, reason="it is not an item's id in this queue") from error
         begin, end = self.bounds()
         key = self.key(place)
         if not begin <= key < end or len(key) > MAX_KEY_BYTES:
-            raise InvalidInput(id=item_id, reason="it is no place in this queue")
+            raise InvalidInput(id=item_id, reason="it is not a place in this queue")
         return place
 
 

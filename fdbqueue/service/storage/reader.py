@@ -1,4 +1,4 @@
-"""Read items: turn rows, wherever they are, into items."""
+"""Read rows from any table, and decode them into items."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NOWHERE = Position(None, 0, 1)
 
 
 class Row(NamedTuple):
-    """An item as it is stored: its place, and its value or the first chunk of it."""
+    """A stored item: its place, and its value or the first chunk of it."""
 
     place: bytes
     value: bytes
 
 
 class Loaded(NamedTuple):
-    """An item, or what is wrong with it, and what its removal must remove besides its row.
+    """A decoded item, or the error of decoding it, and what its removal needs to know.
 
-    ``pushed_at`` is as stored, in microseconds. ``has_attempts`` says that the attempts
-    are in a row of their own. ``data`` is the whole value as stored, all chunks of it.
+    ``pushed_at`` is the stored time, in microseconds. ``has_attempts`` says that the attempts
+    are in a row of their own. ``data`` is the whole stored value, all chunks of it.
     """
 
     row: Row
@@ -46,7 +46,7 @@ class Loaded(NamedTuple):
 
 
 class ItemReader:
-    """Turn the rows of one queue into items.
+    """Read and decode the rows of one queue.
 
     Args:
         keys: The keys of its items.
@@ -64,7 +64,7 @@ class ItemReader:
     def rows(
         self, tr: SnapshotTransaction, begin: bytes, stop: bytes, limit: int, end: End
     ) -> Iterable[Any]:
-        """Ask for the rows of a range of keys from one end, without waiting for them."""
+        """Begin to read the rows of a range of keys, from one end."""
         if end not in {"min", "max"}:
             raise InvalidInput(queue=self._queue, end=end, allowed="min, max")
         found: Iterable[Any] = tr.get_range(
@@ -73,7 +73,7 @@ class ItemReader:
         return found
 
     def size_of(self, row: Row) -> int:
-        """Return about how long the value of a row is, all its chunks included."""
+        """Return about how long a row's value is, all chunks included."""
         size = len(row.value)
         if size < MAX_VALUE_BYTES:
             return size
@@ -81,14 +81,14 @@ class ItemReader:
         return size * (1 if isinstance(position, CorruptItem) else position.chunks)
 
     def load(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Loaded]:
-        """Return the items of rows, what is stored apart from them included.
+        """Return the items of rows, with the chunks and attempts that are stored apart.
 
-        All that is needed is asked for before any of it is waited for.
+        All reads are sent before the first is awaited.
 
         Args:
             tr: The transaction.
             rows: The rows.
-            retried: Whether attempts may be in rows of their own.
+            retried: Whether attempts may be stored in rows of their own.
         """
         positions = [self._position(row.place) for row in rows]
         chunks = [

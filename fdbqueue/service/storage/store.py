@@ -1,7 +1,7 @@
-"""The items of one queue in all their states, and their moves between them.
+"""Move the items of one queue between their states: ready, leased, delayed and dead.
 
-Each move is a few writes in the caller's transaction, together with what it changes in the
-counts. An item keeps its place wherever it goes, so it comes back where it was.
+Each move is a few writes in the caller's transaction, which also change the counts. An item
+keeps its place in every state, so it is requeued where it was.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
@@ -29,21 +30,31 @@ from fdbqueue.service.storage.tables import (
 
 _STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
 STATES = {name: state for state, name in _STATE_NAMES.items()}
-#: Until, attempts, pushed_at or -1; the mark follows.
+#: ``until``, ``attempts``, and ``pushed_at`` or -1; the mark follows.
 _FACTS = struct.Struct(">QIq")
 _KINDS = {State.LEASED: Kind.LEASE, State.DELAYED: Kind.DELAY}
 
 
+def check_state(state: str, queue: str) -> None:
+    """Refuse the name of a state that does not exist.
+
+    Raises:
+        InvalidInput: It is neither ``"ready"`` nor a hidden state.
+    """
+    if state != "ready" and state not in STATES:
+        raise InvalidInput(queue=queue, state=state, allowed=", ".join(["ready", *STATES]))
+
+
 class Hidden(NamedTuple):
-    """An item that cannot be popped now.
+    """A leased, delayed or dead item.
 
     Attributes:
         state: Which table it is in.
         row: Its place and its stored value.
-        until: When the lease or the delay ends, when it died; in microseconds.
-        attempts: How often it was leased and given up.
+        until: When the lease or the delay expires, or when it died; in microseconds.
+        attempts: How many leases of it were given up or expired.
         pushed_at: When it was pushed, in microseconds, or None.
-        mark: A lease's secret, or the reason of a death in UTF-8.
+        mark: The lease's secret, or the reason why it is dead in UTF-8.
     """
 
     state: State
@@ -55,7 +66,7 @@ class Hidden(NamedTuple):
 
 
 class ItemStore:
-    """Move the items of one queue.
+    """Move the items of one queue between their states.
 
     Args:
         keys: The keys of its ready items.
@@ -72,20 +83,20 @@ class ItemStore:
         self.reader = ItemReader(keys, tables, codec, queue)
 
     def count_change(self) -> CountChange:
-        """Return an empty account of what a transaction changes."""
+        """Return an empty change of the queue's counts, for one transaction."""
         return CountChange(self.tables)
 
-    # Out of the ready items; their rows are removed by who found them
+    # Out of the ready items; the caller removes their rows
 
     def remove(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
-        """Remove what belongs to a popped item besides its row."""
+        """Remove the chunks and attempts of a popped item; the caller removes its row."""
         self._leave(tr, count_change, loaded)
         if loaded.position.chunks > 1:
             tr.clear_range(*self.tables.chunks(loaded.row.place))
         count_change.pops += 1
 
     def restore(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
-        """Put a popped item back as it was. The history counts it as taken all the same."""
+        """Requeue a popped item as it was; the history still counts it as popped."""
         place = Place(loaded.row.place)
         place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
         if loaded.has_attempts:
@@ -94,7 +105,7 @@ class ItemStore:
         count_change.enter(tr, place, loaded.position.priority, loaded.pushed_at)
 
     def write_chunks(self, tr: Transaction, place: Place, data: bytes) -> bytes:
-        """Write the chunks of a value but the first, and return that."""
+        """Write the chunks of a value except the first, and return the first."""
         rest = data[MAX_VALUE_BYTES:]
         for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
             piece = rest[start : start + MAX_VALUE_BYTES]
@@ -104,7 +115,7 @@ class ItemStore:
     def lease(
         self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int, mark: bytes
     ) -> None:
-        """Hide a ready item for as long as it is leased."""
+        """Move a ready item to the leased ones."""
         assert isinstance(loaded.item, Item)
         self._leave(tr, count_change, loaded)
         attempts = loaded.item.attempts
@@ -118,7 +129,7 @@ class ItemStore:
     def bury(
         self, tr: Transaction, count_change: CountChange, loaded: Loaded, now: int, reason: str
     ) -> None:
-        """Move a ready item, or what is no item, to the dead letters."""
+        """Move a ready item, or a row that is not an item, to the dead letters."""
         attempts = loaded.item.attempts if isinstance(loaded.item, Item) else 0
         self._leave(tr, count_change, loaded)
         self.hide(
@@ -154,10 +165,10 @@ class ItemStore:
 
         Args:
             tr: The transaction.
-            count_change: Its account.
+            count_change: What the transaction changes in the counts.
             hidden: The item.
-            place: Its place, where the commit decides it.
-            position: What its place says, where that is known.
+            place: Its place, when the commit decides it.
+            position: The parts of its place, when they are known.
         """
         place = place or Place(hidden.row.place)
         prefix = self.tables.state_prefix(hidden.state)
@@ -175,7 +186,7 @@ class ItemStore:
             count_change.high = HIGHEST
 
     def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
-        """Note a place that may come back, so that later pushes go behind it."""
+        """Note the place of an item that may be requeued, so that later pushes go behind it."""
         if position is not None:
             in_commit_order = not isinstance(position.sequence, int)
             count_change.high = max(
@@ -183,7 +194,7 @@ class ItemStore:
             )
 
     def reveal(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
-        """Remove a hidden item from its table; what becomes of it is the caller's."""
+        """Remove a hidden item from its table; the caller writes it elsewhere, or not."""
         for key in self.tables.hidden_keys(hidden.state, hidden.row.place):
             tr.clear(key)
         kind = _KINDS.get(hidden.state)
@@ -192,9 +203,9 @@ class ItemStore:
         count_change.hide(hidden.state, -1)
 
     def returned(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
-        """Return the row to put back for a hidden item, with so many attempts.
+        """Return the row that requeues a hidden item with this number of attempts.
 
-        Where the stored value cannot hold them, they are written to a row of their own.
+        When the stored value cannot hold the attempts, they are written to a row of their own.
         """
         if attempts == hidden.attempts == 0:
             return hidden.row
@@ -208,18 +219,18 @@ class ItemStore:
         tr[self.tables.retried] = b""
 
     def with_attempts(self, row: Row, attempts: int) -> Row | None:
-        """Return a row whose value holds the attempts, None where it cannot."""
+        """Return the row with the attempts in its value, None when the value cannot hold them."""
         position = self.position(row.place)
         if not self.codec.keeps_metadata or position is None or position.chunks > 1:
             return None
         try:
             changed = self.codec.with_attempts(row.value, attempts)
-        except (ValueError, TypeError):  # what was buried need not be an item
+        except (ValueError, TypeError):  # a buried row need not be an item
             return None
         return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
 
     def requeue(self, tr: Transaction, rows: Iterable[Row]) -> None:
-        """Put rows back to their places that were taken off the ready ones, and still count."""
+        """Requeue rows that still count as ready: those of handoffs and batches."""
         for row in rows:
             tr[self.keys.key(row.place)] = row.value
 
@@ -246,7 +257,7 @@ class ItemStore:
     # Reading the hidden items
 
     def ask(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, Any]:
-        """Ask for a hidden item, without waiting for it; the transaction depends on it."""
+        """Begin to read a hidden item; the transaction depends on it."""
         facts, value = self.tables.hidden_keys(state, place)
         return tr[facts], tr[value]
 
@@ -260,7 +271,7 @@ class ItemStore:
         return self._hidden(state, place, bytes(facts), bytes(value)) if value.present() else None
 
     def find(self, tr: Transaction, state: State, place: bytes) -> Hidden | None:
-        """Return the hidden item at a place, None where there is none."""
+        """Return the hidden item at a place, None when there is none."""
         return self.parse(state, place, self.ask(tr, state, place))
 
     def ask_facts(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, None]:
@@ -320,7 +331,7 @@ class ItemStore:
         )
 
     def position(self, place: bytes) -> Position | None:
-        """Return what a place says, None where it is not that of an item."""
+        """Return the parts of a place, None when it is not an item's."""
         try:
             return self.keys.position(place)
         except (ValueError, TypeError):

@@ -1,32 +1,32 @@
-r"""The keys of what a queue keeps besides its ready items.
+r"""The keys of everything that a queue stores besides its ready items.
 
 All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
-reaches. A byte for each table follows:
+reaches. Then follows a byte for each table:
 
     01  READY                                   items ready, and how many were ever taken
-    02  RETRIED                                 there are rows in table 09
+    02  RETRIED                                 set while table 09 may have rows
     03  REQUEST   name                          a help request, open or handed over
-    04  DUE       moment, kind, place or name   what expires at a time
+    04  DUE       moment, kind, place or name   what expires at that moment
     05  HIDDEN                                  how many are leased, delayed, dead
     06  LEVEL     tuple(priority)               items ready of that priority
     07  MINUTE    minute                        pushes and pops of that minute
     08  AGE       moment, place                 ready items by when they were pushed
-    09  ATTEMPTS  place                         those that the stored value cannot hold
-    0a  LEASED    place, part                   0: what is known of the lease; 1: the value
+    09  ATTEMPTS  place                         attempts that the stored value cannot hold
+    0a  LEASED    place, part                   0: the lease's facts; 1: the item's value
     0b  DELAYED   place, part
     0c  DEAD      place, part
     0d  CHUNK     place, number                 the second and later chunks of a long value
-    0e  RECOUNTED                               written by whoever corrects counts
+    0e  RECOUNTED                               written by each recount that corrects counts
     0f  HIGH                                    the highest count or index ever hidden
-    10  HANDOFF   name, number                  what was taken for a request, or a batch, whole
-    11  RESPONSE  name, number                  what a call under an idempotency key returned
+    10  HANDOFF   name, number                  the items of a handoff or a batch
+    11  RESPONSE  name, number                  the saved response of an idempotency key
     12  FORGET    moment, name                  when a response expires
     20  BATCH     owner                         which batch a drain holds, and until when
     21  PROGRESS  name                          how far a push has come
 
-One range read from READY to the present moment in DUE tells a popper all it must know
-besides the items: who else pops, who waits for help, and what has fallen due. Moments are
-microseconds since the Unix epoch, in eight bytes that sort.
+One range read from READY to the present moment in DUE returns all that a popper must know
+besides the items: how many others have popped, the help requests, and what has expired. Moments
+are microseconds since the Unix epoch, in eight big-endian bytes.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _PART_META, _PART_VALUE = b"\x00", b"\x01"
 _BATCH, _PROGRESS, _END = b"\x20", b"\x21", b"\x22"
 _LATEST = 2**63
 
-#: The names of help requests, handoffs and batches are this long.
+#: The length of the names of help requests, handoffs and batches.
 HANDOFF_NAME_BYTES = 8
-#: Those of responses.
+#: The length of the names of responses.
 RESPONSE_NAME_BYTES = 16
 
 
 class State(enum.Enum):
-    """Where a hidden item is, by the table it is in."""
+    """The state of a hidden item: the byte of its table."""
 
     LEASED = b"\x0a"
     DELAYED = b"\x0b"
     DEAD = b"\x0c"
 
-    __hash__ = object.__hash__  # in C: each member is one of its kind
+    __hash__ = object.__hash__  # Enum's own hash is a Python function, and slow
 
 
 class Kind(enum.IntEnum):
-    """What happens when a moment has come."""
+    """What expires at a moment."""
 
     BATCH = 0
     LEASE = 1
@@ -71,7 +71,7 @@ class Kind(enum.IntEnum):
 
 
 class Due(NamedTuple):
-    """A key of the table DUE: when, what, and of which place or batch."""
+    """A key of the table DUE: when, what, and which place or batch."""
 
     moment: int
     kind: Kind
@@ -105,10 +105,10 @@ class TableKeys:
         self._states = {state: tables + state.value for state in State}
         self.bounds: Bounds = (tables, tables + b"\xff")
 
-    # What a popper must know
+    # The queue's state, read by poppers
 
     def present(self, moment: int) -> Bounds:
-        """Return the range from the count of ready items to what is due at a moment."""
+        """Return the range from the count of ready items to what expires by a moment."""
         return self.ready, self._due + _moment(moment + 1)
 
     def request(self, name: bytes) -> bytes:
@@ -124,25 +124,25 @@ class TableKeys:
         return self._requests, self._due
 
     def is_request(self, key: bytes) -> bool:
-        """Tell whether a key of the present is a request's."""
+        """Tell whether a key in the range of :meth:`present` is that of a request."""
         return key.startswith(self._requests)
 
-    # What happens at a time
+    # What expires
 
     def due(self, moment: int, kind: Kind, rest: bytes) -> bytes:
-        """Return the key of what happens to a place, or a batch, at a moment."""
+        """Return the key that says that a place or a batch expires at a moment."""
         return self.due_prefix(moment, kind) + rest
 
     def due_prefix(self, moment: int, kind: Kind) -> bytes:
-        """Return what :meth:`due` puts before the place."""
+        """Return the part of such a key before the place."""
         return self._due + _moment(moment) + bytes((kind,))
 
     def due_bounds(self) -> Bounds:
-        """Return the range of all that happens at a time."""
+        """Return the range of everything that expires."""
         return self._due, self._due + b"\xff"
 
     def parse_due(self, key: bytes) -> Due | None:
-        """Return what a key of the present says, None for one of another table."""
+        """Return the parts of a key of the table DUE, None for a key of another table."""
         start = len(self._due)
         if not key.startswith(self._due) or len(key) < start + 9:
             return None
@@ -150,13 +150,12 @@ class TableKeys:
         return Due(moment, Kind(kind), key[start + 9 :]) if kind in _KINDS else None
 
     def handoff(self, name: bytes, piece: int) -> bytes:
-        """Return the key of a piece of a handoff, or of a batch."""
+        """Return the key of a piece of a handoff or a batch."""
         return self._handoffs + name + struct.pack(">H", piece)
 
     def handoff_bounds(self, name: bytes) -> Bounds:
         """Return the range of a handoff's pieces."""
-        prefix = self._handoffs + name
-        return prefix, prefix + b"\xff\xff\xff"
+        return _numbered(self._handoffs + name)
 
     def handoffs(self) -> Bounds:
         """Return the range of all handoffs and batches, whatever bytes their names are."""
@@ -175,12 +174,11 @@ class TableKeys:
 
     def response_bounds(self, name: bytes) -> Bounds:
         """Return the range of a response's pieces."""
-        prefix = self._responses + name
-        return prefix, prefix + b"\xff\xff\xff"
+        return _numbered(self._responses + name)
 
     @property
     def all_responses(self) -> Bounds:
-        """The range of all responses, and of when they are not kept any longer."""
+        """The range of all responses, and of the moments at which they expire."""
         return self._responses, self._forgets[:-1] + b"\x13"
 
     def forget(self, moment: int, name: bytes) -> bytes:
@@ -188,11 +186,11 @@ class TableKeys:
         return self._forgets + _moment(moment) + name
 
     def forgets(self, moment: int) -> Bounds:
-        """Return the range of the responses that are not kept after a moment."""
+        """Return the range of the responses that expire before a moment."""
         return self._forgets, self._forgets + _moment(moment)
 
     def forgotten_name(self, key: bytes) -> bytes:
-        """Return the name of the response that has expired."""
+        """Return the name of the response that such a key is about."""
         return key[len(self._forgets) + 8 :]
 
     # Counts and history
@@ -206,12 +204,12 @@ class TableKeys:
         return self._levels, self._minutes
 
     def priority_of(self, key: bytes) -> Priority:
-        """Return the priority a count is of."""
+        """Return the priority of a count's key."""
         priority: Priority = fdb.tuple.unpack(key[len(self._levels) :])[0]
         return priority
 
     def minute(self, number: int) -> bytes:
-        """Return the key of a minute's history; minutes are numbered from the epoch."""
+        """Return the key of a minute's history; minutes are numbered from the Unix epoch."""
         return self._minutes + struct.pack(">I", number)
 
     def minute_of(self, key: bytes) -> int:
@@ -220,7 +218,7 @@ class TableKeys:
         return number
 
     def age_prefix(self, pushed_at: int) -> bytes:
-        """Return what comes before a place in the table of ages."""
+        """Return the part of a key in the table of ages before the place."""
         return self._ages + _moment(pushed_at)
 
     def ages(self) -> Bounds:
@@ -243,7 +241,7 @@ class TableKeys:
     # Hidden items
 
     def state_prefix(self, state: State) -> bytes:
-        """Return what the keys of hidden items in a state start with."""
+        """Return the prefix of the keys of hidden items in a state."""
         return self._states[state]
 
     def state_bounds(self, state: State) -> Bounds:
@@ -252,7 +250,10 @@ class TableKeys:
         return prefix, prefix + b"\xff"
 
     def hidden_keys(self, state: State, place: bytes) -> tuple[bytes, bytes]:
-        """Return the keys of what is known of a hidden item, and of its value."""
+        """Return the key of a hidden item's facts, and that of its value.
+
+        For the state LEASED these are the keys of a lease.
+        """
         prefix = self._states[state] + place
         return prefix + _PART_META, prefix + _PART_VALUE
 
@@ -263,13 +264,12 @@ class TableKeys:
     # Long values
 
     def chunk_prefix(self) -> bytes:
-        """Return what the keys of chunks start with."""
+        """Return the prefix of the keys of chunks."""
         return self._chunks
 
     def chunks(self, place: bytes) -> Bounds:
         """Return the range of the later chunks of a value."""
-        prefix = self._chunks + place
-        return prefix, prefix + b"\xff\xff\xff"
+        return _numbered(self._chunks + place)
 
 
 class JobKeys:
@@ -286,11 +286,11 @@ class JobKeys:
         self._end = begin + _END
 
     def batch(self, owner: bytes) -> bytes:
-        """Return the key that says what a drain holds."""
+        """Return the key that names the batch of a drain."""
         return self._batches + owner
 
     def batches(self) -> Bounds:
-        """Return the range of what all drains hold."""
+        """Return the range of the batches of all drains."""
         return self._batches, self._progress
 
     def progress(self, name: bytes) -> bytes:
@@ -298,13 +298,13 @@ class JobKeys:
         return self._progress + name
 
     def progresses(self) -> Bounds:
-        """Return the range of how far all pushes have come."""
+        """Return the range of the progress of all pushes."""
         return self._progress, self._end
 
 
 #: The ends of a hidden item's keys.
 META_TAIL, VALUE_TAIL = _PART_META, _PART_VALUE
-#: Put behind a hidden item's place, sorts behind its keys.
+#: After a hidden item's place, it sorts behind the item's keys.
 HIDDEN_END = b"\x02"
 _KINDS = frozenset(Kind)
 
@@ -312,6 +312,11 @@ _KINDS = frozenset(Kind)
 def chunk_tail(number: int) -> bytes:
     """Return the end of the key of a chunk."""
     return struct.pack(">H", number)
+
+
+def _numbered(prefix: bytes) -> Bounds:
+    """Return the range of the numbered keys under a prefix."""
+    return prefix, prefix + b"\xff\xff\xff"
 
 
 def _moment(microseconds: int) -> bytes:

@@ -1,10 +1,10 @@
-"""Tools over a queue: what workers, commands and pages do with its verbs.
+"""Tools for workers, commands and pages, built from the public methods of a queue.
 
-- :mod:`worker`: calls a function for each item.
-- :mod:`streams`: takes one batch after the other off a queue, or moves them to another.
-- :mod:`pace`: how many items the next transaction should take.
-- :mod:`load`: pushes from a source that may be interrupted, and goes on where it was.
-- :mod:`scan`: searches the items of a queue, within a time limit.
-- :mod:`sweep`: removes the receipts of clients that have ended.
-- :mod:`census`: counts a queue item by item, finds what has expired, and requeues it.
+- :mod:`worker`: call a function for each item, and acknowledge it.
+- :mod:`streams`: lease one batch after the other, or move them to another queue.
+- :mod:`pace`: choose how many items the next transaction takes.
+- :mod:`load`: push from a source, and resume after an interruption.
+- :mod:`scan`: search the items of a queue, up to a number of items and bytes.
+- :mod:`sweep`: remove the receipts of clients that no longer write.
+- :mod:`census`: count a queue item by item, find what has expired, and requeue it.
 """

@@ -1,4 +1,4 @@
-"""Examine a queue: count it in full, look for what cannot be decoded and what is overdue."""
+"""Examine a queue: count it item by item, find undecodable and overdue items, requeue them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fdbqueue.service.storage.store import STATES
 from fdbqueue.service.storage.tables import JobKeys, Kind
 from fdbqueue.service.transactions import run
 
-#: What is due is counted up to this.
+#: Overdue items are counted up to this number.
 MAX_OVERDUE = 10_000
 _KEPT_IDS = 1_000
 _HOLDS_AT_ONCE = 1_000
@@ -26,15 +26,15 @@ _HOLDS_AT_ONCE = 1_000
 
 @dataclass
 class Census:
-    """What is in a queue, item by item.
+    """The number of items in a queue, counted one by one.
 
     Attributes:
         found: How many items are in each state.
-        levels: How many ready ones have each priority.
-        undecodable: How many of the ready ones cannot be decoded.
-        ids: The first of their ids.
-        is_whole: Whether there was the time to look at all.
-        is_exact: Whether nobody changed anything meanwhile.
+        levels: How many ready items have each priority.
+        undecodable: How many ready items cannot be decoded.
+        ids: The ids of the first of those.
+        is_whole: Whether all items were counted before the deadline.
+        is_exact: Whether the queue did not change meanwhile.
     """
 
     found: Counter[str] = field(default_factory=Counter)
@@ -46,7 +46,7 @@ class Census:
 
     @property
     def counts(self) -> Counts:
-        """Return how many items are in each state."""
+        """The number of items in each state."""
         return Counts(*(self.found[state] for state in ("ready", *STATES)))
 
     def add(self, item: Item) -> None:
@@ -63,13 +63,13 @@ class Census:
 
 @dataclass(frozen=True)
 class Overdue:
-    """What has expired, and waits for the next popper.
+    """The number of things that have expired and wait for the next popper.
 
     Attributes:
-        leases: Leases.
-        delays: Delays.
-        handoffs: What was taken for poppers, or held in batches, by those who died.
-        requests: Help requests of poppers who died.
+        leases: Expired leases.
+        delays: Expired delays.
+        handoffs: Expired handoffs and batches, left by processes that died.
+        requests: Expired help requests, left by processes that died.
     """
 
     leases: int
@@ -79,12 +79,12 @@ class Overdue:
 
     @property
     def total(self) -> int:
-        """How many there are of all kinds."""
+        """The number of all of them."""
         return self.leases + self.delays + self.handoffs + self.requests
 
 
 class Examiner:
-    """Examine a queue, and correct what has been left behind in it.
+    """Examine a queue, and clean up what dead processes left in it.
 
     Args:
         queue: The queue.
@@ -99,7 +99,7 @@ class Examiner:
         self._taker = queue.parts.taker
 
     def census(self, deadline: float) -> Census:
-        """Look at each item, in as many transactions as that takes.
+        """Count the items one by one, in as many transactions as that takes.
 
         Args:
             deadline: When to stop, by :func:`time.monotonic`.
@@ -117,25 +117,25 @@ class Examiner:
         return census
 
     def overdue(self) -> Overdue:
-        """Return what is overdue, counted up to 10,000."""
+        """Count what is overdue, up to 10,000."""
         return self._runner.read(None, self._overdue)
 
     def requeue_expired(self) -> int:
-        """Put back what has expired, as the next popper would, up to 100 items a transaction.
+        """Requeue what has expired, as the next popper would, at most 100 items a transaction.
 
         Returns:
-            How much of it was done.
+            How many items, batches and keys were handled.
         """
-        settled = 0
+        total = 0
         while done := run(self._database, self._requeue, wrote=bool):
-            settled += done
-        return settled
+            total += done
+        return total
 
     def stale_holds(self, *, forget: bool = False) -> int:
-        """Return how many drains are noted as holding a batch that has gone back.
+        """Count the records of drains whose batch was requeued.
 
         Args:
-            forget: Whether to remove these notes.
+            forget: Whether to remove these records.
         """
         begin, stop = JobKeys(self._tables).batches()
         total = 0
@@ -148,13 +148,13 @@ class Examiner:
             begin = last + b"\x00"
 
     def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
-        """Return what changes with every item that comes, goes or moves."""
-        asked = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
-        count_change, hidden = (bytes(value) if value.present() else b"" for value in asked)
-        return count_change, hidden
+        """Return the stored counts, which change with every item that enters, leaves or moves."""
+        reads = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
+        ready, hidden = (bytes(value) if value.present() else b"" for value in reads)
+        return ready, hidden
 
     def _add_handed(self, tr: Transaction, census: Census) -> None:
-        """Count what is on its way to a popper: the counts say that it is ready."""
+        """Count the items in handoffs and batches as ready, as the counts do."""
         for _, handoff in all_handoffs(tr, self._tables):
             for row in handoff.rows:
                 census.found["ready"] += 1
@@ -180,7 +180,7 @@ class Examiner:
         )
 
     def _requeue(self, tr: Transaction) -> int:
-        """Do some of what is due, and return how much of it that was."""
+        """Requeue some of what has expired, and return how many items, batches and keys."""
         now = now_us()
         state = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now))
         count_change = self._store.count_change()
@@ -194,14 +194,14 @@ class Examiner:
     def _stale_holds(
         self, tr: Transaction, *, begin: bytes, stop: bytes, forget: bool
     ) -> tuple[int, bytes | None]:
-        """Return how many of the next there are, and the last key read; None at the end."""
+        """Count stale records on one page, and return the last key read; None at the end."""
         rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))
         holds = [read_hold(b"", bytes(row.value)) for row in rows]
-        asked = [None if hold is None else tr[self._tables.handoff(hold.name, 0)] for hold in holds]
+        reads = [None if hold is None else tr[self._tables.handoff(hold.name, 0)] for hold in holds]
         stale = [
             row.key
-            for row, claim in zip(rows, asked, strict=True)
-            if claim is None or not claim.present()
+            for row, batch in zip(rows, reads, strict=True)
+            if batch is None or not batch.present()
         ]
         for key in stale if forget else []:
             tr.add_read_conflict_key(key)

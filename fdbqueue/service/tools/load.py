@@ -1,9 +1,9 @@
-"""Push from a source that may be interrupted, and go on where it was.
+"""Push from a source, and resume after an interruption.
 
-How far a push has come is written in the same transaction as the items, under a name: so what
-the record says was pushed is in the queue, and nothing else of that source is. The record says
-how much of the source was read and what that looked like, so that another source is not taken
-for it. It stays when all is pushed: started again, the push then finds nothing to do.
+The progress of a push is recorded under a name in the transactions that write its items. So
+exactly the items of the record are in the queue. The record says how much of the source was
+read and holds a digest of that, so that another source is not mistaken for it. It stays after
+the last item: when the push is started again, it finds nothing to do.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Mark(NamedTuple):
     """How far a source was read.
 
     Attributes:
-        size_bytes: How many bytes.
-        lines: How many lines.
-        digest: Of these bytes.
-        pushed: How many items they gave.
+        size_bytes: How many bytes were read.
+        lines: How many lines were read.
+        digest: The digest of these bytes.
+        pushed: How many items were pushed from them.
     """
 
     size_bytes: int
@@ -50,11 +50,11 @@ class Mark(NamedTuple):
 
 
 class Load:
-    """One push of a source, from its beginning or from where another process stopped.
+    """Push one source, from its beginning or from where another process stopped.
 
     Args:
         queue: The queue.
-        name: What the source is known by; None keeps no record.
+        name: The name of the source, for the record; None keeps no record.
     """
 
     def __init__(self, queue: Queue, name: str | None) -> None:
@@ -63,12 +63,12 @@ class Load:
         self._run = os.urandom(_RUN_BYTES)
         self._key = b"" if name is None else _keys(queue).progress(_digest(name))
         self._stored = run(queue.database, self._read, read_only=True)
-        #: The last two entries that were read: one of them ends the batch under way.
+        #: The last two entries that were read: one of them ends the current batch.
         self._latest: deque[tuple[Entry, Callable[[], Mark]]] = deque(maxlen=2)
 
     @property
     def begun(self) -> Mark | None:
-        """How far the source was pushed before; None where that is not known."""
+        """How far the source was pushed before; None when there is no record."""
         return None if self._stored is None else _mark(self._stored)
 
     def push_all(
@@ -77,20 +77,19 @@ class Load:
         *,
         pushed: Callable[[int], None] = lambda _: None,
     ) -> int:
-        """Push entries, each with what tells how far the source is read with it.
-
-        In transactions as those of ``push_many``.
+        """Push entries, in transactions like those of ``push_many``.
 
         Args:
-            entries: The entries.
-            pushed: Called after each transaction, with how many it pushed.
+            entries: The entries, each with a function that returns how far the source was
+                read with it.
+            pushed: Called after each transaction, with the number of items it pushed.
 
         Returns:
-            How many were pushed.
+            How many items were pushed.
 
         Raises:
-            PushInterrupted: As for ``push_many``; where another process pushes under the
-                same name, its cause is :class:`PushTaken`.
+            PushInterrupted: As for ``push_many``; when another process pushes under the same
+                name, its cause is :class:`PushTaken`.
         """
         beside = functools.partial(self._beside, pushed=pushed)
         return self._queue.parts.writer.put_all(self._noted(entries), beside)
@@ -103,7 +102,7 @@ class Load:
     def _beside(
         self, tr: Transaction, batch: Sequence[Entry], pushed: Callable[[int], None]
     ) -> Callable[[], None]:
-        """Write how far the batch comes; return what to do once that is committed."""
+        """Write the record of a batch; return a function to call after the commit."""
         stored = None if self._name is None else self._record(tr, batch, self._name)
 
         def committed() -> None:
@@ -128,7 +127,7 @@ class Load:
 
 
 class Stopped(NamedTuple):
-    """A push on record: of which source, how far it came, and when."""
+    """The record of a push: its source, how far it came, and when."""
 
     key: bytes
     source: str
@@ -137,7 +136,7 @@ class Stopped(NamedTuple):
 
 
 def recorded(queue: Queue, *, older_than_seconds: float = -math.inf) -> list[Stopped]:
-    """Return the pushes on record, read some at a time; what is no record is passed by."""
+    """Return the records of pushes, read some at a time; rows that are not records are skipped."""
     latest = now_us() - older_than_seconds * 1_000_000
     return [one for page in _pages(queue, latest, forget=False) for one in page]
 
@@ -153,7 +152,7 @@ def sweep(queue: Queue, *, older_than_seconds: float) -> int:
 
 
 def _pages(queue: Queue, latest: float, *, forget: bool) -> Iterator[list[Stopped]]:
-    """Yield the pushes that wrote last before a moment, in the order of their keys."""
+    """Yield the records that were last written before a moment, in the order of their keys."""
     begin, stop = _keys(queue).progresses()
     while True:
         read = functools.partial(_page, begin=begin, stop=stop, latest=latest, forget=forget)
@@ -167,18 +166,18 @@ def _pages(queue: Queue, latest: float, *, forget: bool) -> Iterator[list[Stoppe
 def _page(
     tr: Transaction, begin: bytes, stop: bytes, latest: float, forget: bool
 ) -> tuple[list[Stopped], bytes | None]:
-    """Return the next of them, and the last key that was read; None at the end."""
+    """Return the next records, and the last key that was read; None at the end."""
     rows = list(tr.snapshot.get_range(begin, stop, limit=_SWEPT_AT_ONCE))
     stopped = [_stopped(bytes(row.key), bytes(row.value)) for row in rows]
     found = [one for one in stopped if one is not None and one.moment < latest]
     for one in found if forget else []:
-        tr.add_read_conflict_key(one.key)  # it may just be going on
+        tr.add_read_conflict_key(one.key)  # the push may be resumed right now
         tr.clear(one.key)
     return found, bytes(rows[-1].key) if len(rows) == _SWEPT_AT_ONCE else None
 
 
 def _stopped(key: bytes, stored: bytes) -> Stopped | None:
-    """Return what a row says, None where it is no record of a push."""
+    """Return the record in a row, None when the row is not the record of a push."""
     try:
         _, moment, source, *_ = tuples.unpack(stored)
         mark = _mark(stored)

@@ -1,21 +1,21 @@
-"""How many items to take in the next transaction, from what the last ones took."""
+"""Choose how many items the next transaction takes, from the sizes of the last ones."""
 
 from __future__ import annotations
 
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.transactions import error_code
 
-#: Nothing is known yet of how long the values are.
+#: The first batch, before the length of the values is known.
 _FIRST_ITEMS = 200
-#: transaction_too_large and transaction_too_old: fewer items may do.
+#: transaction_too_large and transaction_too_old: fewer items may succeed.
 _TOO_MUCH = frozenset({2101, 1007})
 
 
 class Pace:
-    """The number of items of the next batch: so many that they take about a megabyte.
+    """The number of items in the next batch, chosen so that they take about a megabyte.
 
     Args:
-        most: It is never more.
+        most: The most items in a batch.
     """
 
     def __init__(self, most: int) -> None:
@@ -23,12 +23,12 @@ class Pace:
         self.count = min(most, _FIRST_ITEMS)
 
     def took(self, count: int, size_bytes: int) -> None:
-        """Note how long the stored values were that a batch took."""
+        """Note the number of items in a batch, and the length of their stored values."""
         average = max(1, size_bytes // max(1, count))
         self.count = max(1, min(self._most, BATCH_BYTES // average, 10 * self.count))
 
     def slow_down(self, error: Exception) -> bool:
-        """Take fewer after an error that fewer items may avoid; tell whether that is so."""
+        """Halve the number after an error that fewer items may avoid; tell whether it is one."""
         if self.count == 1 or error_code(error) not in _TOO_MUCH:
             return False
         self.count //= 2

@@ -1,4 +1,4 @@
-"""Look through a bounded part of a queue for the items that fit."""
+"""Search a bounded part of a queue for matching items."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _READ_AT_ONCE = 1_001
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was found among the items that were looked at.
+    """The result of a search.
 
     Attributes:
-        found: The items, each with how many were passed by before it.
+        found: The matching items, each with the number of items looked at before it.
         looked_at: How many items were looked at.
-        first: The id of the first of them, None where there was none.
-        cursor: The id to go on behind, None where there is nothing more.
+        first: The id of the first of them, None when there was none.
+        cursor: The id to continue after, None when there are no more items.
     """
 
     found: list[tuple[int, Item]]
@@ -31,7 +31,7 @@ class Scan:
     cursor: str | None
 
 
-class _Reading:
+class _BoundedItems:
     """The items of a queue in order; ``is_cut`` says that there are more than it yields."""
 
     def __init__(self, queue: Queue, tr: Transaction, most: int, bounds: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class _Reading:
             size += sum(item.size_bytes for item in page.items)
             if page.cursor is None:
                 return
-            is_full = len(page.items) < self._most  # it ended after as many bytes as may be read
+            is_full = len(page.items) < self._most  # the page ended at its limit of bytes
             if is_full or size >= MAX_RETURNED_BYTES:
                 self.is_cut = True
                 return
@@ -67,27 +67,27 @@ def scan(
 ) -> Scan:
     """Look at items in order until enough are found, or enough were looked at.
 
-    It also ends after about 5,000,000 stored bytes. What it costs does not depend on the
+    The search also ends after about 5,000,000 stored bytes. Its cost does not depend on the
     length of the queue.
 
     Args:
         queue: The queue.
-        matches: Tells whether an item is wanted.
+        matches: Tells whether an item matches.
         tr: The transaction to read in.
-        most_found: How many are enough.
-        most_looked_at: The most items to look at.
+        most_found: Find at most this many items.
+        most_looked_at: Look at at most this many items.
         bounds: Which items, as for ``queue.page()``.
 
     Raises:
         InvalidInput: A bound does not fit the queue.
     """
-    reading = _Reading(queue, tr, min(_READ_AT_ONCE, most_looked_at + 1), bounds)
+    items = _BoundedItems(queue, tr, min(_READ_AT_ONCE, most_looked_at + 1), bounds)
     found: list[tuple[int, Item]] = []
     looked_at, first, last = 0, None, None
-    for item in reading:
+    for item in items:
         if len(found) == most_found or looked_at == most_looked_at:
             return Scan(found, looked_at, first, last)
         if matches(item):
             found.append((looked_at, item))
         looked_at, first, last = looked_at + 1, first or item.id, item.id
-    return Scan(found, looked_at, first, last if reading.is_cut else None)
+    return Scan(found, looked_at, first, last if items.is_cut else None)

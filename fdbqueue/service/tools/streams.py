@@ -1,7 +1,7 @@
-"""One batch after the other off a queue, each as long as one transaction takes well.
+"""Take one batch after the other from a queue, each of a size that suits one transaction.
 
-To be brought elsewhere by the caller, or moved to another queue. An item that cannot be decoded
-is moved to the dead letters, or it would stop everything behind it.
+The caller brings the items elsewhere, or they are moved to another queue. An item that cannot be
+decoded is moved to the dead letters, because it would stop everything behind it.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from fdbqueue.service.tools.pace import Pace
 
 T = TypeVar("T")
 
-#: Most items of one batch, unless told otherwise.
+#: The most items in a batch, by default.
 BATCH_ITEMS = 2_000
 
 
-class _Batching:
-    """What those have in common that take one batch after the other.
+class _BatchStream:
+    """Common base of classes that take one batch after the other.
 
     Args:
         queue: The queue.
         end: ``"min"`` or ``"max"``.
         limit: The most items altogether.
-        batch_items: The most items of a batch; about a megabyte is one, too.
+        batch_items: The most items in a batch; it also ends at about a megabyte.
     """
 
     def __init__(self, queue: Queue, end: End, limit: float, batch_items: int) -> None:
         self._queue = queue
         self._end: End = end
         self._pace = Pace(batch_items)
-        #: How many items may still come.
+        #: How many items may still be taken.
         self.remaining = limit
-        #: The ids of those that were moved to the dead letters.
+        #: The ids of the items that were moved to the dead letters.
         self.buried: list[str] = []
 
     def _taken(self, take: Callable[[int], T], nothing: T) -> T:
-        """Take so many as is good, less where that is too much, past what is corrupt."""
+        """Take the next batch: bury corrupt items, and take fewer when it is too large."""
         while self.remaining > 0:
             try:
                 return take(int(min(self._pace.count, self.remaining)))
@@ -62,16 +62,16 @@ class _Batching:
             self.remaining -= count
 
 
-class Batcher(_Batching):
+class Batcher(_BatchStream):
     """Lease batches from one end of a queue.
 
     Args:
         queue: The queue.
         end: ``"min"`` or ``"max"``.
         limit: The most items altogether.
-        batch_items: The most items of a batch; about a megabyte is one, too.
-        seconds: For how long each is leased.
-        owner: Whose the batches are, as for ``lease_batch``.
+        batch_items: The most items in a batch; it also ends at about a megabyte.
+        seconds: How long each batch is leased.
+        owner: The owner of the batches, as for ``lease_batch``.
     """
 
     def __init__(
@@ -88,25 +88,25 @@ class Batcher(_Batching):
         self._lease = functools.partial(queue.lease_batch, end=end, seconds=seconds, owner=owner)
 
     def next(self) -> Batch:
-        """Lease the next batch: empty when the queue is, or the limit is reached."""
+        """Lease the next batch; empty when the queue is empty or the limit is reached."""
         batch = self._taken(self._lease, Batch.empty())
         self._note(len(batch), batch.size_bytes)
         return batch
 
 
-class Mover(_Batching):
-    """Move items from one end of a queue behind those of another, a transaction at a time.
+class Mover(_BatchStream):
+    """Move items from one end of a queue to another queue, a transaction at a time.
 
     Args:
         queue: The queue.
-        target: The one they go to.
+        target: The queue they move to.
         end: ``"min"`` or ``"max"``.
         limit: The most items altogether.
-        batch_items: The most of one transaction; about a megabyte is one, too.
-        priority: The priority of all of them; None for their own.
+        batch_items: The most items in a transaction; it also ends at about a megabyte.
+        priority: The priority they get; None to keep their own.
 
     Raises:
-        InvalidInput: The move makes no sense, as :func:`check_move` says.
+        InvalidInput: The move is impossible, as for :func:`check_move`.
     """
 
     def __init__(
@@ -125,11 +125,10 @@ class Mover(_Batching):
         self._priority = priority
 
     def next(self) -> int:
-        """Move some: none when the queue is empty, or the limit is reached.
+        """Move some items, and return how many; 0 when the queue is empty or the limit reached.
 
         Raises:
-            InvalidInput: The target cannot hold an item; it stays, with those that came
-                with it.
+            InvalidInput: The target cannot hold an item; it stays, with its whole batch.
         """
         moved, size_bytes = self._taken(self._move_some, (0, 0))
         self._note(moved, size_bytes)

@@ -23,15 +23,14 @@ _SWEPT_AT_ONCE = 1_000
 def sweep(database: Database, *, older_than_seconds: float = 86_400) -> int:
     """Remove the receipts of clients that have not written for a time.
 
-    In bounded transactions. A client that lives on loses nothing by it: its next
-    operation writes its slot anew, and a call that may miss its receipt says so.
+    Runs in bounded transactions. An idle client loses nothing: its next operation writes a new
+    receipt. A call that was cut off from the database for 600 seconds, right after a commit
+    with an unknown outcome, and then finds no receipt, raises ``OutcomeUnknown``.
 
     Args:
         database: Anything with ``create_transaction()``.
-        older_than_seconds: How long ago the last operation must have been, by the
-            database's versions; at least 600. A call that was cut off from the database for
-            600, right after a commit of unknown outcome, and finds no receipt, ends with
-            ``OutcomeUnknown``.
+        older_than_seconds: Remove the receipts whose last operation is older than this, by
+            the database's versions; at least 600.
 
     Returns:
         How many were removed.
@@ -50,7 +49,7 @@ def count_stale(database: Database, *, older_than_seconds: float = 86_400) -> in
 def _walk(
     database: Database, older_than_seconds: float, visit: Callable[[Transaction, list[bytes]], None]
 ) -> int:
-    """Visit the keys of receipts that are old, some in each transaction; return how many."""
+    """Visit the keys of old receipts, some in each transaction; return how many."""
     if not MIN_SWEPT_SECONDS <= older_than_seconds < math.inf:
         raise InvalidInput(older_than_seconds=older_than_seconds, least=MIN_SWEPT_SECONDS)
     begin, end = bounds(place_of(database))

@@ -1,12 +1,12 @@
-"""A worker: call a function for each item of a queue, and acknowledge what it has done.
+"""Call a function for each item of a queue, and acknowledge the item.
 
-One thread, the caller's, leases for all that are free; the others call the function. Another one
-extends the leases of what takes long.
+The caller's thread leases items for all free threads, these threads call the function, and one
+more extends the leases of items that take long.
 
-An item whose function has returned is *done*: the caller's thread acknowledges all that are done
-in the transaction in which it leases the next ones. While it waits for items, or for what still
-runs, it collects nothing: then each thread acknowledges its own item. What failed is given up by
-its own thread at once.
+An item whose function has returned is *done*: the caller's thread acknowledges all done items in
+the transaction in which it leases the next ones. While it waits for new items, or for functions
+that still run, it collects none: then each thread acknowledges its own item. A failed item is given
+up by its own thread at once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 #: What became of an item that was worked on.
 Outcome = Literal["handled", "failed", "lost"]
 
-#: How long to wait for more before looking whether to end. Items that come wake at once.
+#: How long to wait for items before checking for an error. New items end the wait at once.
 _WAIT_SECONDS = 2.0
-#: A signal that comes right before a wait begins is seen when that ends: so waits are short.
+#: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
-#: A lease is extended when so much of it is over.
+#: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
 
@@ -43,26 +43,26 @@ _MIN_PAUSE_SECONDS = 0.05
 class Worker:
     """Work on the items of one queue.
 
-    An item is acknowledged when the function returns, and given up when it raises, or returns
-    what would have to be awaited or iterated over for anything to be done: it comes back after
-    ``retry_delay_seconds``, and after the queue's ``max_attempts`` it is a dead letter. One that
-    cannot be decoded becomes a dead letter at once.
+    An item is acknowledged when the function returns. It is given up when the function raises,
+    or returns an awaitable or a generator, which has not done anything yet: it is requeued
+    after ``retry_delay_seconds``, and after the queue's ``max_attempts`` it is a dead letter.
+    An item that cannot be decoded becomes a dead letter at once.
 
     Args:
         queue: The queue.
-        handler: Called with each :class:`Item`, in any of the threads.
+        handler: The function; called with each :class:`Item`, in any of the threads.
         concurrency: How many threads call it.
-        end: From which end the items come.
-        seconds: For how long they are leased; extended while the function runs, so it says
-            how soon an item comes back whose process has died.
-        retry_delay_seconds: For how long an item is hidden that was given up.
+        end: The end of the queue to take items from.
+        seconds: How long items are leased. Leases are extended while the function runs, so
+            this is how soon the items of a dead process are requeued.
+        retry_delay_seconds: How long an item is hidden after it was given up.
         limit: The most items.
         follow: Whether to wait for more when the queue is empty.
-        let_in: A context in which this thread may be interrupted: it waits then, and no
-            transaction is under way.
+        let_in: A context in which the caller's thread may be interrupted, because it only
+            waits and has no transaction under way.
         on_end: Called with each item, and its error or None, one call at a time.
-        on_stop: Called when something ended the work early, with how many items are waited
-            for.
+        on_stop: Called when an interrupt or an error ends the work early, with the number of
+            items that are still running.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Worker:
         self._on_end = on_end
         self._on_stop = on_stop
         self._changed = threading.Condition()
-        #: By the leases' tokens: an item whose lease ran out may be here again.
+        #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
         self._tasks: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
         self._is_over = threading.Event()
@@ -100,21 +100,20 @@ class Worker:
         #: Those to be acknowledged with the next lease, while the caller's thread collects them.
         self._done: list[Item] = []
         self._collects = False
-        #: How many items were acknowledged, given up, or not held any more at their end.
+        #: How many items were acknowledged, were given up, or had lost their lease at the end.
         self.handled = self.failed = self.lost = 0
-        #: The ids of those that could not be decoded.
+        #: The ids of items that could not be decoded.
         self.buried: list[str] = []
 
     def run(self) -> None:
         """Work until the queue is empty, or the limit is reached.
 
-        What is running when something interrupts the wait, or fails, is finished first.
-        Where that is interrupted too, as soon as it is told of, it is abandoned: its leases
-        run out.
+        After an interrupt or an error, running items are finished first. A second interrupt
+        abandons them: their leases expire.
 
         Raises:
-            FDBError: The engine's own, or whatever else kept it from leasing, acknowledging
-                or giving up.
+            FDBError: An item could not be leased, acknowledged or given up; any other error
+                that prevented this is raised, too.
         """
         threads = [self._started(self._work) for _ in range(self._concurrency)]
         threads.append(self._started(self._extend_all))
@@ -122,7 +121,7 @@ class Worker:
             try:
                 self._dispatch()
             except BaseException:
-                self._tell_of_running()
+                self._report_running()
                 self._finish_running()
                 raise
             self._finish_running()
@@ -166,7 +165,7 @@ class Worker:
             return True
         running = len(self._running)
         with self._let_in():
-            if running:  # what they give up may be back at once
+            if running:  # an item that they give up may be requeued at once
                 self._wait(lambda: self._done or len(self._running) < running)
         return bool(running)
 
@@ -210,7 +209,7 @@ class Worker:
     def _acknowledge(self, done: list[Item]) -> None:
         """Acknowledge items that are done one by one."""
         for item in done:
-            self._settle_and_tell(item, None)
+            self._finish_here(item, None)
             with self._changed:
                 self._done.remove(item)
 
@@ -219,9 +218,9 @@ class Worker:
         self._stop_collecting()
         self._wait(lambda: not self._running)
 
-    def _tell_of_running(self) -> None:
+    def _report_running(self) -> None:
         if len(self._running) > len(self._done):
-            with contextlib.suppress(Exception):  # an interrupt, however, is to abandon them
+            with contextlib.suppress(Exception):  # but not an interrupt: it abandons the items
                 self._on_stop(len(self._running) - len(self._done))
 
     def _wait(self, is_so: Callable[[], Any]) -> None:
@@ -236,7 +235,7 @@ class Worker:
             error = None
             try:
                 _check_done(self._handler(item))
-            except BaseException as raised:  # noqa: BLE001  # of the handler, whatever it is
+            except BaseException as raised:  # noqa: BLE001  # the handler's error, whatever it is
                 error = raised
             self._finish(item, error)
 
@@ -247,30 +246,30 @@ class Worker:
                 self._done.append(item)
                 self._changed.notify_all()
                 return
-        self._settle_and_tell(item, error)
+        self._finish_here(item, error)
 
-    def _settle_and_tell(self, item: Item, error: BaseException | None) -> None:
-        """Acknowledge an item or give it up, and tell; the thread lives on, whatever happens."""
+    def _finish_here(self, item: Item, error: BaseException | None) -> None:
+        """Acknowledge an item or give it up, and report it; never raise, so the thread goes on."""
         outcome: Outcome = "lost"
         try:
-            outcome, error = self._settle(item, error)
+            outcome, error = self._ack_or_nack(item, error)
         except Exception as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
         self._end_of(item, outcome, error)
 
     def _end_of(self, item: Item, outcome: Outcome, error: BaseException | None) -> None:
-        """Count an item that has ended, and tell of it."""
+        """Count an item that has ended, and report it."""
         with self._changed:
             setattr(self, outcome, getattr(self, outcome) + 1)
             self._running.pop(item.lease, None)
             self._changed.notify_all()
-            with contextlib.suppress(BaseException):  # telling of it must not stop the work
+            with contextlib.suppress(BaseException):  # a failing report must not stop the work
                 self._on_end(item, error)
 
-    def _settle(
+    def _ack_or_nack(
         self, item: Item, error: BaseException | None
     ) -> tuple[Outcome, BaseException | None]:
-        """Acknowledge an item or give it up, and return what became of it, and why."""
+        """Acknowledge an item or give it up, and return the outcome and its error."""
         try:
             if error is None:
                 self._queue.ack(item)
@@ -284,11 +283,11 @@ class Worker:
         return "failed", error
 
     def _facts(self, item: Item) -> dict[str, Any]:
-        """Return what a log may say of an item: neither its value nor its lease."""
+        """Return an item's facts for the log: neither its value nor its lease."""
         return {"queue": self._queue.name, "item": item.id, "attempts": item.attempts}
 
     def _extend_all(self) -> None:
-        """Extend the leases of what runs, again and again."""
+        """Extend the leases of running items until the work ends."""
         known: set[str | None] = set()
         while not self._is_over.wait(max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS)):
             with self._changed:
@@ -296,17 +295,17 @@ class Worker:
             for lease in known & running.keys():
                 try:
                     self._queue.extend(running[lease], self._seconds)
-                except Exception as error:  # noqa: BLE001  # its end will tell
+                except Exception as error:  # noqa: BLE001  # the item's ack reports a lost lease
                     facts = {**self._facts(running[lease]), "error": type(error).__name__}
                     logger.warning("a lease could not be extended", extra=facts)
             known = set(running)
 
 
 def _check_done(result: Any) -> None:
-    """Refuse what a function returned that has not done anything yet.
+    """Refuse the result of a function that has not done anything yet.
 
     Raises:
-        TypeError: It is to be awaited, or iterated over.
+        TypeError: The result is an awaitable or a generator.
     """
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if hasattr(result, "close"):

@@ -1,4 +1,4 @@
-"""A database whose commits stop at a gate, so that a test can do something meanwhile."""
+"""A database whose commits stop at a gate, so that a test can act meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues of each kind, and two clients of them, for calls under a key."""
+"""Queues of each kind, and two clients of them, for calls with an idempotency key."""
 
 from __future__ import annotations
 

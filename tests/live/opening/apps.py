@@ -1,4 +1,4 @@
-"""An app that opens the cluster while the project is loaded, as one should not."""
+"""An app that opens the cluster while the project is loaded, which is a mistake."""
 
 from __future__ import annotations
 
