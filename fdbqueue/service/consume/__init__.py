@@ -2,8 +2,8 @@
 
 1. ``Queue.pop_many`` makes a *take request* (:mod:`requests`): how many items, from which end,
    and whether to pop them, lease them, or lease them as a batch.
-2. The *popper group* of the queue in this process (:mod:`poppers`) submits it to the *combiner*
-   of that end (:mod:`combiner`). When no other thread pops, the calling thread does the rest
+2. What the process shares of the queue (:mod:`process_group`) submits it to the *combiner* of that
+   end (:mod:`fdbqueue.service.combiner`), whose work the *poppers* do (:mod:`poppers`). When no other thread pops, the calling thread does the rest
    itself. Otherwise it waits, and the process's helper thread does the rest for all waiting
    threads, in one transaction.
 3. That transaction is a *round* (:mod:`round`). It reads the head of the queue (:mod:`head`)
@@ -19,8 +19,9 @@
 5. When the queue is empty, the process's poppers wait at one watch (:mod:`wakeups`).
 
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps
-within a transaction, :mod:`dead_letters` buries and redrives. Operations of several threads
-share a transaction when each is an ``Operation`` of :mod:`combiner`, as a take request is.
+within a transaction, :mod:`dead_letters` buries and redrives. Acks, nacks and extends of several
+threads share transactions with their pushes (:mod:`fdbqueue.service.writes`); a lease may end
+others in its own round (``LeaseEnds``).
 
 What is guaranteed at each step, whatever ends a thread or a process:
 
