@@ -36,7 +36,7 @@ def check_storm(kind, database, subspace, start, *, seconds, longest_seconds, th
         left.extend(kind.text(item.value) for item in queue.pop_many(2_000))
         return not queue.size()
 
-    wait_until(is_empty)
+    wait_until(is_empty, seconds=120)  # 30,000 items of a busy cluster, and handoffs that expire
     assert not any(assert_counted(queue).values())
     found = Counter(said["taken"] + left)
     assert [text for text, count in found.items() if count > 1] == []

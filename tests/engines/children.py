@@ -39,9 +39,9 @@ def run(database: Any, work: Callable[[Any], object]) -> Any:
             transaction.on_error(error).wait()
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Return once a condition holds that no event tells of; fail after half a minute."""
-    deadline = time.monotonic() + 30
+def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Return once a condition holds that no event tells of; fail after a time."""
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.001)
