@@ -176,6 +176,9 @@ class _Call(Generic[T]):
         tr = None
         is_done = False
         try:
+            if self._wrote is not _nothing:
+                # Before anything is read: the call that had the slot last has committed by then.
+                self._receipt = Receipt(self._database)
             tr = self._database.create_transaction()
             while True:
                 try:

@@ -9,7 +9,8 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import InvalidPriority, InvalidValue, PushInterrupted, ValueTooLarge
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import FifoQueue, Observer, PriorityQueue, instrumentation
+from tests.concurrency.clients import together
 from tests.contract.unsure import unsure_database
 
 
@@ -94,6 +95,25 @@ def test_many_threads_push_at_once(database, subspace):
     assert len(values) == 200
     for thread in range(8):
         assert [v[1] for v in values if v[0] == thread] == list(range(25))
+
+
+def test_concurrent_pushes_are_never_done_again(database, subspace):
+    """What one call leaves as its receipt is in the way of no other call."""
+    codes = []
+
+    class Codes(Observer):
+        def engine_error(self, code):
+            codes.append(code)
+
+    queue, observer = FifoQueue(database, subspace), Codes()
+    instrumentation.add(observer)
+    try:
+        together(8, lambda thread: [queue.push_many([thread]) for _ in range(50)])
+        together(8, lambda thread: [queue.push(thread) for _ in range(50)])
+    finally:
+        instrumentation.remove(observer)
+    assert 1020 not in codes
+    assert len(list(queue)) == 800
 
 
 def test_push_many_reads_each_tail_once(database, subspace):
