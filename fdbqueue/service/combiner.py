@@ -230,6 +230,8 @@ class Combiner:
         while True:
             while self.line or self.orphans:
                 self._do_batch()
+                if self._most > 1:  # takes gather those who come late by themselves
+                    time.sleep(0)  # let the threads just served join the line first
             with self.mutex:
                 if self.line or self.orphans:
                     continue
