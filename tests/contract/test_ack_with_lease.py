@@ -87,6 +87,17 @@ def test_an_expired_lease_that_is_still_held(database, subspace):
     assert states(queue) == {"ready": [], "leased": ["b"], "delayed": [], "dead": []}
 
 
+def test_an_expired_lease_that_was_lost_expires(database, subspace):
+    """The error of one who has lost it keeps the item from nobody else."""
+    queue = FifoQueue(database, subspace)
+    queue.push("a")
+    old = queue.lease(seconds=0.001)
+    new = queue.lease(seconds=0.001)  # whoever consumes requeues what has expired
+    with pytest.raises(LeaseLost):
+        queue.lease_many(1, ack=[old])
+    assert queue.pop().id == new.id
+
+
 def test_the_same_lease_from_two_threads(database, subspace):
     """Of two threads in one round, one ends it and the other finds it lost."""
     held = Held(database)

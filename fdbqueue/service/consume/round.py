@@ -121,7 +121,8 @@ class Round:
 
     def _without_ending(self, state: QueueState) -> QueueState:
         """Return the state without the leases that end here: they do not expire as well."""
-        places = [one.acknowledges.places for one in self._asked if one.acknowledges is not None]
+        ends = [one.acknowledges for one in self._asked if one.acknowledges is not None]
+        places = [one.places for one in ends if one.refusal() is None]
         if not places:
             return state
         ending = frozenset().union(*places)
