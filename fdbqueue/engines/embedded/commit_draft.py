@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fdbqueue.engines.embedded.commits import CommitRequest
 from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.groups import CommitRequest
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT, VALUE_SIZE_LIMIT
 from fdbqueue.engines.embedded.option_values import OptionValues
 from fdbqueue.engines.embedded.ranges import Range

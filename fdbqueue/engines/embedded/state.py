@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 from fdbqueue.engines.embedded.backoff import Backoff
 from fdbqueue.engines.embedded.commit_draft import CommitDraft
-from fdbqueue.engines.embedded.commits import CommitRequest, Committer
+from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError, anew
 from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
+from fdbqueue.engines.embedded.groups import CommitRequest
 from fdbqueue.engines.embedded.option_values import DatabaseDefaults, OptionValues
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
@@ -219,10 +220,13 @@ class TransactionState:
         request = draft.request(self._deadline())
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
-            expired = snapshot.expired
-            snapshot.release()
-            if expired and draft.read_conflicts and request is not None:
+            if request is None:
+                snapshot.release()
+            elif snapshot.expired and draft.read_conflicts:
+                snapshot.release()
                 raise FDBError(1007)
+            else:
+                request.snapshot = snapshot
         return request
 
     def _finish_commit(self, request: CommitRequest) -> None:
