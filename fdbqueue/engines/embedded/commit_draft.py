@@ -9,10 +9,12 @@ from fdbqueue.engines.embedded.option_values import OptionValues
 from fdbqueue.engines.embedded.ranges import Range
 from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
 
-#: What FoundationDB's client counts for a mutation and for a conflict range.
-#: What the client counts for a mutation and for a range besides their bytes.
+#: What FoundationDB's client counts for a mutation and for a range besides their bytes.
 _MUTATION_BYTES = 44
 _RANGE_BYTES = 24
+#: The approximate size counts each key and value at least once, and the exact one each a few
+#: times at most: it is less than this many times as large.
+_APPROXIMATION = 8
 
 
 class CommitDraft:
@@ -64,8 +66,9 @@ class CommitDraft:
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         """Conflict with other writes to a range, except where it was written here before."""
-        if self.options.read_your_writes and self.writes.touches(begin, end):
-            parts = self.writes.undetermined(begin, end)
+        writes = self.writes
+        if writes.is_seen and self.options.read_your_writes and writes.touches(begin, end):
+            parts = writes.undetermined(begin, end)
             self.read_conflicts.extend(parts)
             self.approximate_size += len(parts) * (len(begin) + len(end) + _RANGE_BYTES)
         elif begin < end:
@@ -162,9 +165,11 @@ class CommitDraft:
             FDBError: 2101 when it is larger than the transaction's size limit.
         """
         mutations = self.writes.mutations()
-        size = self._size(mutations)
-        if size > self.options.persistent.size_limit:
-            raise FDBError(2101)
+        size, limit = self.approximate_size, self.options.persistent.size_limit
+        if size * _APPROXIMATION > limit:
+            size = self._size(mutations)
+            if size > limit:
+                raise FDBError(2101)
         if not mutations and not self.write_conflicts:
             return None
         return CommitRequest(

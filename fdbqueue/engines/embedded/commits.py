@@ -38,6 +38,7 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 #: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
+_GROUPS_BETWEEN_LOOKS = 100  # at the size of the log
 #: A larger commit is made by the connection that has room for it in its cache.
 _SMALL_BYTES = 250_000
 
@@ -71,6 +72,7 @@ class Committer:
         self._history = History()
         #: The version that the leader's snapshot has, by which it may write.
         self._read_version: int | None = None
+        self._groups_until_look = _GROUPS_BETWEEN_LOOKS
 
     def submit(self, request: CommitRequest) -> None:
         """Ask for a commit; it runs when a thread waits for it or for another one."""
@@ -103,6 +105,8 @@ class Committer:
                 if self._leader is request:
                     self._lead(request)
                     self._pass_on()
+                    if request.done:
+                        break
                 else:
                     request.release()
                     self._follow(request)
@@ -240,7 +244,10 @@ class Committer:
             logger.exception("a commit failed", extra={"path": self._store.path})
         self._tell_group()
         if group.failure is None and group.accepted:
-            self._store.keep_log_small(connection)
+            self._groups_until_look -= 1
+            if self._groups_until_look <= 0:
+                self._groups_until_look = _GROUPS_BETWEEN_LOOKS
+                self._store.keep_log_small(connection)
 
     def _tell_group(self) -> None:
         """Tell the requests of the last group that were not told yet how it ended.

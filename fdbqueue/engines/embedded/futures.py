@@ -100,8 +100,10 @@ class Future(Generic[T]):
 class WorkFuture(Future[T]):
     """A result that is worked out by the first thread to ask for it."""
 
+    _result = None
+    _error = None
+
     def __init__(self, work: Callable[[], T]) -> None:
-        super().__init__()
         self._work: Callable[[], T] | None = work
         self._lock = threading.RLock()
 
@@ -325,8 +327,7 @@ class KeyValue:
         self.value = value
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self.key
-        yield self.value
+        return iter((self.key, self.value))
 
     def __repr__(self) -> str:
         return f"{self.key!r}: {self.value!r}"

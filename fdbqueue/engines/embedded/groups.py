@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import sqlite3
+from collections.abc import Sequence
 
 from fdbqueue.engines.embedded.changes import Changes
 from fdbqueue.engines.embedded.history import History, conflict
@@ -22,26 +23,22 @@ class CommitRequest:
     """One transaction's commit: what it read, what it writes, and how it ended.
 
     ``version`` and ``stamp`` are set when it took effect, ``error`` when it did not.
-    ``snapshot`` is what it read by, until it is released.
     """
 
-    __slots__ = (
-        "deadline",
-        "done",
-        "error",
-        "is_abandoned",
-        "mutations",
-        "read_ranges",
-        "read_version",
-        "refusal",
-        "size",
-        "snapshot",
-        "stamp",
-        "stamped_ranges",
-        "version",
-        "waiter",
-        "write_ranges",
-    )
+    done = False
+    error: Exception | None = None
+    version = -1
+    stamp = b""
+    #: What it read by, until it is released.
+    snapshot: Snapshot | None = None
+    #: The write conflict ranges of the keys that the stamp became part of.
+    stamped_ranges: Sequence[Range] = ()
+    #: The code that refuses it, once its group has taken effect.
+    refusal: int | None = None
+    #: Its thread left by an exception while it waited.
+    is_abandoned = False
+    #: What its thread waits by, where another thread leads.
+    waiter: queue.SimpleQueue[None] | None = None
 
     def __init__(
         self,
@@ -59,18 +56,6 @@ class CommitRequest:
         self.mutations = mutations
         self.size = size
         self.deadline = deadline
-        self.snapshot: Snapshot | None = None
-        self.done = False
-        self.error: Exception | None = None
-        self.version = -1
-        self.stamp = b""
-        #: The write conflict ranges of the keys that the stamp became part of.
-        self.stamped_ranges: list[Range] = []
-        #: The code that refuses it, once its group has taken effect.
-        self.refusal: int | None = None
-        #: Its thread left by an exception while it waited.
-        self.is_abandoned = False
-        self.waiter: queue.SimpleQueue[None] | None = None
 
     def end(self, error: Exception | None) -> None:
         """Tell how it ended, unless that was told; the caller holds the mutex."""
@@ -88,22 +73,17 @@ class CommitRequest:
         if snapshot is not None:
             snapshot.release()
 
-    def __del__(self) -> None:
-        if getattr(self, "snapshot", None) is not None:  # an interrupt may come first
-            self.release()
-
 
 class Group:
     """Requests committed together, until each was told how that ended."""
 
-    __slots__ = ("accepted", "failure", "has_ended", "requests")
+    accepted = 0
+    #: Whether SQLite's transaction is over: None before its end was asked for.
+    has_ended: bool | None = None
+    failure: sqlite3.Error | None = None
 
     def __init__(self, requests: list[CommitRequest]) -> None:
         self.requests = requests
-        self.accepted = 0
-        #: Whether SQLite's transaction is over: None before its end was asked for.
-        self.has_ended: bool | None = None
-        self.failure: sqlite3.Error | None = None
 
     def failure_code(self) -> int:
         """Return 1510 where it certainly had no effect, 1021 otherwise."""
@@ -137,7 +117,7 @@ class Group:
             ranges = request.write_ranges
             if stamped:
                 request.stamped_ranges = [(key, after(key)) for key in stamped]
-                ranges = ranges + request.stamped_ranges
+                ranges = [*ranges, *request.stamped_ranges]
             self.accepted += 1
             written += ranges
             if len(self.requests) > 1:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
-from fdbqueue.engines.embedded.ranges import Range, RangeSet
+from fdbqueue.engines.embedded.ranges import Range, RangeSet, encoded
 
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
 #: No more commits than this are remembered; those before them are read from the file.
@@ -40,12 +40,13 @@ class History:
     def __init__(self) -> None:
         self.newest = -1
         self._anchor = clock.Anchor("", 0, 0, 0)
-        #: The write conflict ranges of every commit after this version, by version, in order.
+        #: The write conflict ranges of every commit after this version, by version, in order;
+        #: as the file has them, until they are asked for.
         self._since = -1
-        self._ranges: dict[int, RangeSet] = {}
+        self._ranges: dict[int, RangeSet | bytes] = {}
         self._pruned_at = 0
         #: What the transaction under way adds.
-        self._added: tuple[int, clock.Anchor, RangeSet] | None = None
+        self._added: tuple[int, clock.Anchor, bytes] | None = None
 
     def begin(self, connection: sqlite3.Connection, newest: int | None) -> int:
         """Return the version of the commit that begins inside a transaction.
@@ -61,7 +62,7 @@ class History:
                 # no call from here on: an exception finds all of it as before, or as it is now
                 self.newest, self._anchor, self._since, self._ranges = newest, anchor, newest, {}
         version, anchor = clock.next_version(self._anchor, newest)
-        self._added = version, anchor, _NOTHING
+        self._added = version, anchor, b""
         return version
 
     def conflict(
@@ -75,13 +76,16 @@ class History:
             if read_version < oldest:
                 return 1007
             rows = connection.execute(_SINCE, (read_version, self._since)).fetchall()
-            ranges = {version: RangeSet.decode(data) for version, data in rows}
-            ranges.update(self._ranges)
-            self._since, self._ranges = read_version, ranges
-        newer = itertools.takewhile(
-            lambda commit: commit[0] > read_version, reversed(self._ranges.items())
-        )
-        return conflict((ranges for _, ranges in newer), read_ranges)
+            self._since, self._ranges = read_version, dict([*rows, *self._ranges.items()])
+        return conflict(self._newer(read_version), read_ranges)
+
+    def _newer(self, version: int) -> Iterator[RangeSet]:
+        """Return the write conflict ranges of the commits after a version, the newest first."""
+        for newer in itertools.takewhile(version.__lt__, reversed(self._ranges)):
+            ranges = self._ranges[newer]
+            if isinstance(ranges, bytes):
+                ranges = self._ranges[newer] = RangeSet.decode(ranges)
+            yield ranges
 
     def add(self, connection: sqlite3.Connection, written: list[Range]) -> None:
         """Add the commit under way.
@@ -91,8 +95,8 @@ class History:
         """
         assert self._added is not None
         version, anchor, _ = self._added
-        ranges = RangeSet.of(written)
-        connection.execute(_ADD, (version, ranges.encode()))
+        ranges = encoded(written)
+        connection.execute(_ADD, (version, ranges))
         if anchor is not self._anchor:
             connection.execute(_SET_ANCHOR, anchor)
         if version - self._pruned_at >= VERSIONS_PER_SECOND:
@@ -115,9 +119,6 @@ class History:
         # no call from here on, as above
         self.newest, self._anchor, self._ranges[self._added[0]] = self._added
         self._added = None
-
-
-_NOTHING = RangeSet()
 
 
 def conflict(written: Iterable[RangeSet], read_ranges: list[Range]) -> int | None:

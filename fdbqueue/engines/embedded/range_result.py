@@ -81,6 +81,9 @@ class RangeResult:
 
     def to_list(self) -> list[KeyValue]:
         """Return all rows."""
+        part = self._first.wait()
+        if not part.more or len(part.rows) == self._limit:
+            return list(starmap(KeyValue, part.rows))
         mode = self._mode
         if mode == StreamingMode.iterator:
             mode = StreamingMode.exact if self._limit > 0 else StreamingMode.want_all

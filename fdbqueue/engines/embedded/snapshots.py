@@ -63,7 +63,6 @@ class Snapshot:
     def __init__(
         self,
         give_back: Callable[[Snapshot], None],
-        *,
         is_reusable: bool,
         check: Callable[[], None] | None,
     ) -> None:

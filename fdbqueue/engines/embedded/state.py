@@ -89,6 +89,9 @@ class TransactionState:
         snapshot: Snapshot | None = getattr(self, "snapshot", None)  # an interrupt may come first
         if snapshot is not None:
             snapshot.release()
+        request: CommitRequest | None = getattr(self, "_request", None)
+        if request is not None and request.snapshot is not None:  # nobody waited for it
+            request.release()
 
     # Use
 

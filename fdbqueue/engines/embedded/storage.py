@@ -39,7 +39,6 @@ _CHECKPOINT_PAGES = 4000
 #: Readers that overlap without end keep SQLite from starting its log anew; past this many
 #: bytes a commit waits for them, which takes as long as the longest of them.
 _LARGE_LOG_BYTES = 64_000_000
-_COMMITS_BETWEEN_LOOKS = 100
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 500"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _FUTURE_VERSION_SECONDS = 1.0
@@ -79,7 +78,6 @@ class Store:
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
-        self._commits_until_look = _COMMITS_BETWEEN_LOOKS
         self.turn = Turn(self.sync_directory)
         self._mark: int | None = None
 
@@ -91,7 +89,8 @@ class Store:
         Raises:
             EngineUnavailable: The file cannot be opened, or is not where it was.
         """
-        self._expire_old()
+        if self._snapshots:
+            self._expire_old()
         return self._open_snapshot()
 
     def snapshot_at(self, version: int) -> Snapshot:
@@ -124,11 +123,15 @@ class Store:
             if not self._ready and not self.is_retired:
                 self._prepare()
             self.files.check()
+            check = None
             try:
-                connection, check = self._reader()
+                if self._read_only:
+                    connection, check = files.connect_to_read(self.path)
+                else:
+                    connection = self._idle.pop() if self._idle else self.connect()
             except sqlite3.Error as error:
                 raise FDBError(1510) from error
-            snapshot = Snapshot(self.give_back, is_reusable=not self._read_only, check=check)
+            snapshot = Snapshot(self.give_back, not self._read_only, check)
             if self._expiry is None:
                 self._await_expiry()
             self._snapshots[snapshot] = None
@@ -142,14 +145,6 @@ class Store:
                     raise FDBError(1510) from error
                 raise
             return snapshot
-
-    def _reader(self) -> tuple[sqlite3.Connection, Callable[[], None] | None]:
-        if self._read_only:
-            return files.connect_to_read(self.path)
-        try:
-            return self._idle.pop(), None
-        except IndexError:
-            return self.connect(), None
 
     def give_back(self, snapshot: Snapshot) -> None:
         """End a snapshot and keep its connection for the next one.
@@ -233,8 +228,12 @@ class Store:
             raise EngineUnavailable(path=self.path, reason="it was closed")
         try:
             try:
-                take(turnstile, deadline)
-                take(turn, deadline)
+                if deadline is None:  # waits in the kernel's queue
+                    fcntl.flock(turnstile, fcntl.LOCK_EX)
+                    fcntl.flock(turn, fcntl.LOCK_EX)
+                else:
+                    take(turnstile, deadline)
+                    take(turn, deadline)
             finally:  # unlocking what is not locked does nothing
                 fcntl.flock(turnstile, fcntl.LOCK_UN)
             self.files.check()
@@ -250,16 +249,12 @@ class Store:
             fcntl.flock(turn, fcntl.LOCK_UN)
 
     def keep_log_small(self, connection: sqlite3.Connection) -> None:
-        """Start the write-ahead log anew where it has grown large; called after a commit.
+        """Start the write-ahead log anew where it has grown large; called now and then.
 
         Done while this process has the turn. Snapshots go on; new ones no longer need the
         log once all of it is in the database. Where one lasts too long, a later commit
         tries again.
         """
-        self._commits_until_look -= 1
-        if self._commits_until_look > 0:
-            return
-        self._commits_until_look = _COMMITS_BETWEEN_LOOKS
         with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
             if os.stat(self.path + files.WAL).st_size <= _LARGE_LOG_BYTES:
                 return

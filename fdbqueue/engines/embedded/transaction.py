@@ -23,6 +23,7 @@ from fdbqueue.engines.embedded.range_result import RangeResult, StreamingMode
 from fdbqueue.engines.embedded.ranges import after
 from fdbqueue.engines.embedded.reads import Reads
 from fdbqueue.engines.embedded.selectors import (
+    KeySelector,
     as_key,
     as_selector,
     as_value,
@@ -70,8 +71,8 @@ class SnapshotTransaction:
         return RangeResult(
             self._reads,
             self._is_snapshot,
-            as_selector(begin, b""),
-            as_selector(end, KEYS_END),
+            KeySelector(begin, False, 1) if type(begin) is bytes else as_selector(begin, b""),
+            KeySelector(end, False, 1) if type(end) is bytes else as_selector(end, KEYS_END),
             limit,
             reverse,
             streaming_mode,

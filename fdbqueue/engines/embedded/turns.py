@@ -78,15 +78,12 @@ class Turn:
             os.rmdir(self._directory)
 
 
-def take(lock: int, deadline: float | None) -> None:
-    """Take a lock, in the kernel's queue where there is no deadline.
+def take(lock: int, deadline: float) -> None:
+    """Take a lock.
 
     Raises:
         FDBError: 1031 when the deadline, on the monotonic clock, passed first.
     """
-    if deadline is None:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

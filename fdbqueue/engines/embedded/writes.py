@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from typing import Final
 
 from fdbqueue.engines.embedded.atomic import OPERATIONS
@@ -83,6 +84,10 @@ def stamped(param: bytes, stamp: bytes) -> bytes:
     return param[:position] + stamp + param[position + STAMP_BYTES : -4]
 
 
+#: No ranges: nothing is ever added to it.
+_NONE = RangeSet()
+
+
 class WriteBuffer:
     """Hold what a transaction wrote, keyed, and say what its reads see of it.
 
@@ -94,14 +99,18 @@ class WriteBuffer:
 
     def __init__(self) -> None:
         self.entries: dict[bytes, Entry] = {}
-        self.cleared = RangeSet()
-        self.unreadable = RangeSet()
+        self.cleared = self.unreadable = _NONE
         self.early: list[Mutation] = []
         self._sorted_keys: list[bytes] = []
         self._new_keys: list[bytes] = []
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.early or self.cleared)
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether a read may see anything of it."""
+        return bool(self.entries or self.cleared.begins or self.unreadable.begins)
 
     # Writing
 
@@ -126,6 +135,8 @@ class WriteBuffer:
         """Clear ``[begin, end)``, dropping what was written there before."""
         self._forget(begin, end)
         self.unreadable.remove(begin, end)
+        if self.cleared is _NONE:
+            self.cleared = RangeSet()
         self.cleared.add(begin, end)
 
     def mutate(self, name: str, key: bytes, param: bytes) -> None:
@@ -191,6 +202,8 @@ class WriteBuffer:
         self.early += self._mutations(self.keys(begin, end))
         self._forget(begin, end)
         self.cleared.remove(begin, end)
+        if self.unreadable is _NONE:
+            self.unreadable = RangeSet()
         self.unreadable.add(begin, end)
 
     def _forget(self, begin: bytes, end: bytes) -> None:
@@ -277,12 +290,13 @@ class WriteBuffer:
 
     def mutations(self) -> list[Mutation]:
         """Return what the commit applies, in order: clears of ranges before keys."""
-        mutations = list(self.early)
-        if self.cleared.begins:
-            mutations += [("clear_range", begin, end) for begin, end in self.cleared]
-        return mutations + self._mutations(self._sort())
+        mutations = self._mutations(self._sort() if len(self.entries) > 1 else self.entries)
+        if not (self.early or self.cleared.begins):
+            return mutations
+        cleared: list[Mutation] = [("clear_range", begin, end) for begin, end in self.cleared]
+        return [*self.early, *cleared, *mutations]
 
-    def _mutations(self, keys: list[bytes]) -> list[Mutation]:
+    def _mutations(self, keys: Iterable[bytes]) -> list[Mutation]:
         mutations: list[Mutation] = []
         for key in keys:
             entry = self.entries[key]
