@@ -148,14 +148,15 @@ class CommitDraft:
         """Check the limits of a write, and count it."""
         if key >= self.options.write_end:
             raise FDBError(2004)
-        if len(key) > KEY_SIZE_LIMIT:
+        key_size, value_size = len(key), len(value)
+        if key_size > KEY_SIZE_LIMIT:
             raise FDBError(2102)
-        if len(value) > VALUE_SIZE_LIMIT:
+        if value_size > VALUE_SIZE_LIMIT:
             raise FDBError(2103)
-        size = len(key) + len(value) + _MUTATION_BYTES
+        size = key_size + value_size + _MUTATION_BYTES
         if conflicts:
             self.write_conflicts.append((key, key + b"\x00"))
-            size += 2 * len(key) + 1 + _RANGE_BYTES
+            size += 2 * key_size + 1 + _RANGE_BYTES
         self.approximate_size += size
 
     def request(self, deadline: float | None) -> CommitRequest | None:

@@ -27,7 +27,6 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.groups import CommitRequest, Group
 from fdbqueue.engines.embedded.history import History
-from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
 
@@ -60,6 +59,7 @@ class Committer:
         self._start_empty()
 
     def _start_empty(self) -> None:
+        #: Held to lead, to wait, and to tell how a request ended.
         self._mutex = threading.Lock()
         #: The line: all that were not told yet how they ended, and some that were.
         self._requests: collections.deque[CommitRequest] = collections.deque()
@@ -76,8 +76,7 @@ class Committer:
 
     def submit(self, request: CommitRequest) -> None:
         """Ask for a commit; it runs when a thread waits for it or for another one."""
-        with self._mutex:
-            self._requests.append(request)
+        self._requests.append(request)
 
     def withdraw(self, request: CommitRequest, error: Exception) -> None:
         """Report ``error`` for a commit, which then runs only if it was running already."""
@@ -168,53 +167,46 @@ class Committer:
             self.withdraw(request, FDBError(1031))
 
     def _pass_on(self) -> None:
-        with self._mutex:
-            self._leader = None
-            for request in self._requests:
-                if request.waiter is not None and not request.done:
-                    request.waiter.put(None)
-                    return
+        """Give up the lead, and wake one that waits; one that is about to wait sees it."""
+        self._leader = None
+        for request in list(self._requests):
+            if request.waiter is not None and not request.done:
+                request.waiter.put(None)
+                return
 
     def _lead(self, request: CommitRequest) -> None:
         try:
             if self._group is not None:
                 self._tell_group()
             if not request.done:
-                self._store.write(request.deadline, self._run, self._newest_snapshot(request))
+                snapshot = request.snapshot
+                if snapshot is not None:
+                    version = self._read_version = snapshot.version
+                    if version < self._history.newest or request.size > _SMALL_BYTES:
+                        snapshot = None  # too old to write by, or with too small a cache
+                self._store.write(request.deadline, self._run, snapshot)
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:
             if not self._is_announced:
                 try:
-                    self._announce()
+                    self._committed()
+                    self._is_announced = True
                 finally:
                     if not self._is_announced:  # an exception kept it from that
-                        self._announce()
-
-    def _newest_snapshot(self, request: CommitRequest) -> Snapshot | None:
-        """Return what the request read by, unless it is known to be too old to write by."""
-        snapshot = request.snapshot
-        if snapshot is None or request.size > _SMALL_BYTES:
-            return None
-        self._read_version = version = snapshot.version
-        return snapshot if version >= self._history.newest else None
-
-    def _announce(self) -> None:
-        self._committed()
-        self._is_announced = True
+                        self._committed()
+                        self._is_announced = True
 
     def _take_group(self) -> Group:
         """Return the first requests of the line, within a group's limits; they stay in the line."""
         requests: list[CommitRequest] = []
         size = 0
-        with self._mutex:
-            self._leave_line()
-            for request in self._requests:
-                if size >= _MAX_GROUP_BYTES or len(requests) >= _MAX_GROUP_COMMITS:
-                    break
-                if not (request.done or request.is_abandoned):
-                    requests.append(request)
-                    size += request.size
+        for request in list(self._requests):
+            if size >= _MAX_GROUP_BYTES or len(requests) >= _MAX_GROUP_COMMITS:
+                break
+            if not (request.done or request.is_abandoned):
+                requests.append(request)
+                size += request.size
         return Group(requests)
 
     def _leave_line(self) -> None:

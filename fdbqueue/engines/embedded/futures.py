@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 import time
+from _thread import RLock
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -105,7 +106,7 @@ class WorkFuture(Future[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work: Callable[[], T] | None = work
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def wait(self) -> T:
         """Return the result, or raise the error."""

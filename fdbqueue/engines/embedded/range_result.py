@@ -90,6 +90,9 @@ class RangeResult:
         return list(chain.from_iterable(self._parts(mode)))
 
     def __iter__(self) -> Iterator[KeyValue]:
+        part = self._first.wait()
+        if not part.more or len(part.rows) == self._limit:
+            return starmap(KeyValue, part.rows)
         return chain.from_iterable(self._parts(self._mode))
 
     def _parts(self, mode: int) -> Iterator[Iterator[KeyValue]]:

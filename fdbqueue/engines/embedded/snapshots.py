@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
+from _thread import RLock
 from collections.abc import Callable
 from typing import Any
 
@@ -69,7 +69,7 @@ class Snapshot:
         self._give_back = give_back
         self.is_reusable = is_reusable
         self._check = check
-        self._lock = threading.RLock()  # a finalizer may release while this thread reads
+        self._lock = RLock()  # a finalizer may release while this thread reads
         self._users = 1
         #: What it reads by, None before :meth:`begin` and once it was given back.
         self.connection: sqlite3.Connection | None = None

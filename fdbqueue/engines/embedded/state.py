@@ -8,8 +8,8 @@ parts of the transaction share it and its lock.
 from __future__ import annotations
 
 import functools
-import threading
 import time
+from _thread import RLock
 from collections.abc import Callable
 
 from fdbqueue.engines.embedded.backoff import Backoff
@@ -18,7 +18,7 @@ from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError, anew
 from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.groups import CommitRequest
-from fdbqueue.engines.embedded.option_values import DatabaseDefaults, OptionValues
+from fdbqueue.engines.embedded.option_values import DatabaseDefaults
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.exceptions import EngineUnavailable
@@ -58,13 +58,13 @@ class TransactionState:
     def __init__(
         self, committer: Committer, watches: WatchRegistry, defaults: DatabaseDefaults
     ) -> None:
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self.watch_registry = watches
         self._committer = committer
         self._defaults = defaults
         self._created_at = time.monotonic()
         self._backoff: Backoff | None = None
-        self.options: OptionValues = defaults.start()
+        self.options = defaults.start()
         #: The version of the last commit; -1 where it wrote nothing.
         self.committed_version = -1
         self._begin_attempt()

@@ -91,34 +91,6 @@ class Store:
         """
         if self._snapshots:
             self._expire_old()
-        return self._open_snapshot()
-
-    def snapshot_at(self, version: int) -> Snapshot:
-        """Open a snapshot at a version, or share one; wait a moment for one still to come.
-
-        Raises:
-            FDBError: 1007 when the version is past and no snapshot of this process holds
-                it, 1009 when it is still to come.
-            EngineUnavailable: The file cannot be opened, or is not where it was.
-        """
-        give_up_at = time.monotonic() + _FUTURE_VERSION_SECONDS
-        while True:
-            self._expire_old()
-            for snapshot in list(self._snapshots):
-                if snapshot.version == version and snapshot.share():
-                    return snapshot
-            snapshot = self._open_snapshot()
-            newest = snapshot.version
-            if newest == version:
-                return snapshot
-            snapshot.release()
-            if newest > version:
-                raise FDBError(1007)
-            if time.monotonic() > give_up_at:
-                raise FDBError(1009)
-            time.sleep(_FUTURE_VERSION_POLL_SECONDS)
-
-    def _open_snapshot(self) -> Snapshot:
         with self._opening:
             if not self._ready and not self.is_retired:
                 self._prepare()
@@ -145,6 +117,31 @@ class Store:
                     raise FDBError(1510) from error
                 raise
             return snapshot
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """Open a snapshot at a version, or share one; wait a moment for one still to come.
+
+        Raises:
+            FDBError: 1007 when the version is past and no snapshot of this process holds
+                it, 1009 when it is still to come.
+            EngineUnavailable: The file cannot be opened, or is not where it was.
+        """
+        give_up_at = time.monotonic() + _FUTURE_VERSION_SECONDS
+        while True:
+            self._expire_old()
+            for snapshot in list(self._snapshots):
+                if snapshot.version == version and snapshot.share():
+                    return snapshot
+            snapshot = self.snapshot()
+            newest = snapshot.version
+            if newest == version:
+                return snapshot
+            snapshot.release()
+            if newest > version:
+                raise FDBError(1007)
+            if time.monotonic() > give_up_at:
+                raise FDBError(1009)
+            time.sleep(_FUTURE_VERSION_POLL_SECONDS)
 
     def give_back(self, snapshot: Snapshot) -> None:
         """End a snapshot and keep its connection for the next one.

@@ -95,9 +95,19 @@ class WriteBuffer:
     ``early`` holds what must be applied before everything else, in order.
     """
 
-    __slots__ = ("_new_keys", "_sorted_keys", "cleared", "early", "entries", "unreadable")
+    __slots__ = (
+        "_new_keys",
+        "_sorted_keys",
+        "cleared",
+        "early",
+        "entries",
+        "is_seen",
+        "unreadable",
+    )
 
     def __init__(self) -> None:
+        #: Whether a read may see anything of it.
+        self.is_seen = False
         self.entries: dict[bytes, Entry] = {}
         self.cleared = self.unreadable = _NONE
         self.early: list[Mutation] = []
@@ -107,11 +117,6 @@ class WriteBuffer:
     def __bool__(self) -> bool:
         return bool(self.entries or self.early or self.cleared)
 
-    @property
-    def is_seen(self) -> bool:
-        """Whether a read may see anything of it."""
-        return bool(self.entries or self.cleared.begins or self.unreadable.begins)
-
     # Writing
 
     def set(self, key: bytes, value: bytes) -> None:
@@ -120,6 +125,7 @@ class WriteBuffer:
         if key not in entries and not self.unreadable.begins:  # as nearly all are
             entries[key] = value
             self._new_keys.append(key)
+            self.is_seen = True
         elif self._is_unreadable(key):
             self._push("set", key, value, unreadable=True)
         else:
@@ -133,6 +139,7 @@ class WriteBuffer:
 
     def clear_range(self, begin: bytes, end: bytes) -> None:
         """Clear ``[begin, end)``, dropping what was written there before."""
+        self.is_seen = True
         self._forget(begin, end)
         self.unreadable.remove(begin, end)
         if self.cleared is _NONE:
@@ -149,6 +156,7 @@ class WriteBuffer:
             pending = self.entries[key] = Pending(unreadable=unreadable)
             pending.operations.append((name, key, param))
             self._new_keys.append(key)
+            self.is_seen = True
         else:
             result = OPERATIONS[name](entry, param)
             self._store(key, result)
@@ -189,6 +197,7 @@ class WriteBuffer:
         if key not in self.entries:
             self._new_keys.append(key)
         self.entries[key] = entry
+        self.is_seen = True
 
     def _is_unreadable(self, key: bytes) -> bool:
         entry = self.entries.get(key)
