@@ -29,8 +29,8 @@ class Pending:
 
     __slots__ = ("operations", "unreadable")
 
-    def __init__(self, *, unreadable: bool) -> None:
-        self.operations: list[Mutation] = []
+    def __init__(self, operation: Mutation, *, unreadable: bool) -> None:
+        self.operations = [operation]
         self.unreadable = unreadable
 
     @property
@@ -127,7 +127,7 @@ class WriteBuffer:
             self._new_keys.append(key)
             self.is_seen = True
         elif self._is_unreadable(key):
-            self._push("set", key, value, unreadable=True)
+            self._push(key, ("set", key, value))
         else:
             self._store(key, value)
 
@@ -153,22 +153,21 @@ class WriteBuffer:
             entry.operations.append((name, key, param))
         elif isinstance(entry, Unmodified):
             unreadable = bool(self.unreadable.begins) and key in self.unreadable
-            pending = self.entries[key] = Pending(unreadable=unreadable)
-            pending.operations.append((name, key, param))
-            self._new_keys.append(key)
-            self.is_seen = True
+            self._store(key, Pending((name, key, param), unreadable=unreadable))
         else:
             result = OPERATIONS[name](entry, param)
             self._store(key, result)
             if result is None:  # cleared by comparison: selectors still count the key
-                self._store(key, Pending(unreadable=False))
-                self._push("clear", key, b"", unreadable=False)
+                self._store(key, Pending(("clear", key, b""), unreadable=False))
 
     def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
         """Set a key to a value that holds the commit's stamp; unreadable until then."""
-        if not self._is_unreadable(key):
-            self._store(key, Pending(unreadable=True))
-        self._push("set_versionstamped_value", key, param, unreadable=True)
+        operation = "set_versionstamped_value", key, param
+        entry = self.entries.get(key)
+        if isinstance(entry, Pending) and entry.unreadable:
+            entry.operations.append(operation)
+        else:
+            self._store(key, Pending(operation, unreadable=True))
 
     def set_versionstamped_key(self, key: bytes, value: bytes, read_version: int) -> None:
         """Set a key that will hold the commit's stamp.
@@ -181,17 +180,16 @@ class WriteBuffer:
         first = head + (read_version + 1).to_bytes(8, "big") + b"\x00\x00" + tail
         self._make_unreadable(first, after(head + b"\xff" * STAMP_BYTES + tail))
         placeholder = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail + key[-4:]
-        entry = self.entries.get(placeholder, UNMODIFIED)
-        if not isinstance(entry, Pending):
-            self._store(placeholder, entry := Pending(unreadable=True))
-        entry.unreadable = True
-        entry.operations.append(("set_versionstamped_key", key, value))
+        self._push(placeholder, ("set_versionstamped_key", key, value))
 
-    def _push(self, name: str, key: bytes, param: bytes, *, unreadable: bool) -> None:
-        entry = self.entries.get(key, UNMODIFIED)
-        if not isinstance(entry, Pending):
-            self._store(key, entry := Pending(unreadable=unreadable))
-        entry.operations.append((name, key, param))
+    def _push(self, key: bytes, operation: Mutation) -> None:
+        """Add an operation to a key that cannot be read before the commit."""
+        entry = self.entries.get(key)
+        if isinstance(entry, Pending):
+            entry.unreadable = True
+            entry.operations.append(operation)
+        else:
+            self._store(key, Pending(operation, unreadable=True))
 
     def _store(self, key: bytes, entry: Entry) -> None:
         if key not in self.entries:
@@ -240,6 +238,8 @@ class WriteBuffer:
                 return True
         if not self.entries:
             return False
+        if len(end) == len(begin) + 1 and end == after(begin):
+            return begin in self.entries
         keys = self._sort()
         return bisect_left(keys, begin) < bisect_left(keys, end)
 
