@@ -128,6 +128,7 @@ class Committer:
             with self._mutex:
                 if self._leader is None:
                     self._leader = thread
+                    self._history = History()  # another file may be there afterwards
                     return
             time.sleep(_QUIESCE_POLL_SECONDS)
 
