@@ -27,6 +27,7 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.groups import CommitRequest, Group
 from fdbqueue.engines.embedded.history import History
+from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
 
@@ -70,8 +71,6 @@ class Committer:
         self._waiters: list[queue.SimpleQueue[None]] = []
         self._wake_all = _alarm(self._waiters)
         self._history = History()
-        #: The version that the leader's snapshot has, by which it may write.
-        self._read_version: int | None = None
         self._groups_until_look = _GROUPS_BETWEEN_LOOKS
 
     def submit(self, request: CommitRequest) -> None:
@@ -180,12 +179,13 @@ class Committer:
             if self._group is not None:
                 self._tell_group()
             if not request.done:
-                snapshot = request.snapshot
+                version, snapshot = 0, request.snapshot
                 if snapshot is not None:
-                    version = self._read_version = snapshot.version
+                    version = snapshot.version
                     if version < self._history.newest or request.size > _SMALL_BYTES:
                         snapshot = None  # too old to write by, or with too small a cache
-                self._store.write(request.deadline, self._run, snapshot)
+                run = functools.partial(self._run, snapshot, version)
+                self._store.write(request.deadline, run, snapshot)
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:
@@ -216,13 +216,21 @@ class Committer:
         while requests and (requests[0].done or requests[0].is_abandoned):
             requests.popleft()
 
-    def _run(self, connection: sqlite3.Connection) -> None:
-        """Commit a group, and tell each of its requests how it ended."""
+    def _run(self, snapshot: Snapshot | None, version: int, connection: sqlite3.Connection) -> None:
+        """Commit a group, and tell each of its requests how it ended.
+
+        Args:
+            snapshot: By its connection, a transaction that may write has begun.
+            version: The snapshot's.
+            connection: Writes.
+        """
         group, history = self._take_group(), self._history
         self._group = group
         try:
-            newest = self._read_version if connection.in_transaction else None
-            if newest is None:
+            newest = None
+            if snapshot is not None and snapshot.connection is connection:
+                newest = version
+            else:
                 connection.execute("BEGIN IMMEDIATE")
             group.apply(connection, history, history.begin(connection, newest))
             self._is_announced = not group.accepted
