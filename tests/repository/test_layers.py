@@ -175,8 +175,6 @@ LONGER = {
     "fdbqueue.service.aio": 650,
     "fdbqueue.service.queues": 1_000,
     # To be cut, not to grow:
-    "fdbqueue.engines.embedded.commits": 440,
-    "fdbqueue.engines.embedded.storage": 491,
     "fdbqueue.service.push": 500,
 }
 #: Classes that have more than two of ours above them, and why that is right.
