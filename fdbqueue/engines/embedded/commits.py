@@ -220,9 +220,9 @@ class Committer:
         """Commit a group, and tell each of its requests how it ended.
 
         Args:
-            snapshot: By its connection, a transaction that may write has begun.
-            version: The snapshot's.
-            connection: Writes.
+            snapshot: If ``connection`` is its connection, a transaction that may write has begun.
+            version: The snapshot's, before that.
+            connection: The one to write by.
         """
         group, history = self._take_group(), self._history
         self._group = group

@@ -32,9 +32,9 @@ _PRUNE = """
 class History:
     """Read and write the history, by the connection of the process that has the turn.
 
-    A process remembers what it read and wrote. That holds as long as the file's newest version
-    is the one it remembers, because every commit makes a newer one; otherwise it reads anew.
-    So a process that commits alone reads nothing of this.
+    A process remembers what it read and wrote. Every commit makes a newer version, so this holds
+    as long as the file's newest version is the one it remembers; otherwise it reads anew. So a
+    process that is alone on the file never reads its history.
     """
 
     def __init__(self) -> None:

@@ -23,9 +23,9 @@ _CHUNKS = """
     GROUP BY chunk ORDER BY chunk
 """
 
-#: Only the first of its three rows is fetched. Until its cursor is closed the statement is under
-#: way, and SQLite reads everything else by this connection at the same version: one statement and
-#: no other begin or end of a transaction.
+#: Takes the place of BEGIN, a query and ROLLBACK: only the first of its three rows is fetched, so
+#: the statement is under way until its cursor is closed, and meanwhile SQLite reads everything by
+#: this connection at the same version.
 _BEGIN = "SELECT max(version) FROM commits UNION ALL SELECT 0 UNION ALL SELECT 0"
 
 _GET = "SELECT value FROM kv WHERE key = ?"
@@ -93,16 +93,16 @@ class Snapshot:
     def write(self, work: Callable[[sqlite3.Connection], object]) -> bool:
         """Call ``work`` with the connection, inside a transaction that may write.
 
-        SQLite lets a read transaction write only while it sees the newest version: then it fails
-        at once (SQLITE_BUSY_SNAPSHOT). So ``work`` knows that nothing was committed since
-        :attr:`version`, by any process, and that nothing is until it has committed.
+        SQLite makes a write transaction out of a read transaction only if that sees the newest
+        version; otherwise it refuses at once (SQLITE_BUSY_SNAPSHOT). So when ``work`` is called,
+        no process has committed anything since :attr:`version`, and none can before ``work`` has.
 
-        The lock keeps others from sharing or expiring the snapshot meanwhile. However it ends,
-        no transaction stays open, and all that is left to do with the snapshot is to release it.
+        The lock keeps others from sharing or expiring the snapshot meanwhile. However this ends,
+        no transaction stays open, and the snapshot can only be released.
 
         Returns:
-            Whether ``work`` was called: not where something was committed since, or where others
-            read by this snapshot.
+            Whether ``work`` was called. It is not if something was committed since, or if other
+            transactions share the snapshot.
         """
         with self._lock:
             connection = self.connection
@@ -110,8 +110,8 @@ class Snapshot:
                 return False
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                self.version = -1  # shared by none that asks for it
-                self.cursor.close()  # a checkpoint, which a commit may make, waits for readers
+                self.version = -1  # so that no other transaction shares it
+                self.cursor.close()  # or the checkpoint that the commit may make would not be whole
                 work(connection)
             except sqlite3.Error:
                 if self.version == -1:

@@ -207,9 +207,9 @@ class Store:
         Args:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
             work: What it has not committed is rolled back.
-            snapshot: Where nothing was committed since, the connection is this one's, inside a
-                transaction (:meth:`Snapshot.write`): that spares SQLite the end of one
-                transaction and the begin of another, and reading again what others changed.
+            snapshot: If nothing was committed since, ``work`` gets its connection, inside a
+                transaction (:meth:`Snapshot.write`): SQLite need not end one transaction, begin
+                another, and read again the pages that this connection has.
 
         Raises:
             FDBError: 1031 when the deadline passed first.
