@@ -128,8 +128,9 @@ class TransactionState:
         with self.lock:
             if self.deferred is not None:
                 return
-            conflicts = not self.options.skip_next_write_conflict
-            self.options.skip_next_write_conflict = False
+            conflicts = True
+            if self.options.skip_next_write_conflict:
+                conflicts = self.options.skip_next_write_conflict = False
             try:
                 if self._is_committing:
                     self._refuse_use_during_commit()
@@ -225,7 +226,7 @@ class TransactionState:
         if snapshot is not None:
             if request is None:
                 snapshot.release()
-            elif snapshot.expired and draft.read_conflicts:
+            elif draft.read_conflicts and snapshot.expired:
                 snapshot.release()
                 raise FDBError(1007)
             else:
