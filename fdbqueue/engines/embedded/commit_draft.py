@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from fdbqueue.engines.embedded.commits import CommitRequest
 from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.groups import CommitRequest
 from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT, VALUE_SIZE_LIMIT
 from fdbqueue.engines.embedded.option_values import OptionValues
 from fdbqueue.engines.embedded.ranges import Range
 from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
 
-#: What FoundationDB's client counts for a mutation and for a conflict range.
-#: What the client counts for a mutation and for a range besides their bytes.
+#: What FoundationDB's client counts for a mutation and for a range besides their bytes.
 _MUTATION_BYTES = 44
 _RANGE_BYTES = 24
+#: The approximate size counts each key and value at least once, and the exact one each a few
+#: times at most: it is less than this many times as large.
+_APPROXIMATION = 8
 
 
 class CommitDraft:
@@ -64,8 +66,9 @@ class CommitDraft:
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         """Conflict with other writes to a range, except where it was written here before."""
-        if self.options.read_your_writes and self.writes.touches(begin, end):
-            parts = self.writes.undetermined(begin, end)
+        writes = self.writes
+        if writes.is_seen and self.options.read_your_writes and writes.touches(begin, end):
+            parts = writes.undetermined(begin, end)
             self.read_conflicts.extend(parts)
             self.approximate_size += len(parts) * (len(begin) + len(end) + _RANGE_BYTES)
         elif begin < end:
@@ -145,14 +148,15 @@ class CommitDraft:
         """Check the limits of a write, and count it."""
         if key >= self.options.write_end:
             raise FDBError(2004)
-        if len(key) > KEY_SIZE_LIMIT:
+        key_size, value_size = len(key), len(value)
+        if key_size > KEY_SIZE_LIMIT:
             raise FDBError(2102)
-        if len(value) > VALUE_SIZE_LIMIT:
+        if value_size > VALUE_SIZE_LIMIT:
             raise FDBError(2103)
-        size = len(key) + len(value) + _MUTATION_BYTES
+        size = key_size + value_size + _MUTATION_BYTES
         if conflicts:
             self.write_conflicts.append((key, key + b"\x00"))
-            size += 2 * len(key) + 1 + _RANGE_BYTES
+            size += 2 * key_size + 1 + _RANGE_BYTES
         self.approximate_size += size
 
     def request(self, deadline: float | None) -> CommitRequest | None:
@@ -162,9 +166,11 @@ class CommitDraft:
             FDBError: 2101 when it is larger than the transaction's size limit.
         """
         mutations = self.writes.mutations()
-        size = self._size(mutations)
-        if size > self.options.persistent.size_limit:
-            raise FDBError(2101)
+        size, limit = self.approximate_size, self.options.persistent.size_limit
+        if size * _APPROXIMATION > limit:
+            size = self._size(mutations)
+            if size > limit:
+                raise FDBError(2101)
         if not mutations and not self.write_conflicts:
             return None
         return CommitRequest(

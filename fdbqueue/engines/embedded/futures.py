@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 import time
+from _thread import RLock
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -100,10 +101,12 @@ class Future(Generic[T]):
 class WorkFuture(Future[T]):
     """A result that is worked out by the first thread to ask for it."""
 
+    _result = None
+    _error = None
+
     def __init__(self, work: Callable[[], T]) -> None:
-        super().__init__()
         self._work: Callable[[], T] | None = work
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def wait(self) -> T:
         """Return the result, or raise the error."""
@@ -325,8 +328,7 @@ class KeyValue:
         self.value = value
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self.key
-        yield self.value
+        return iter((self.key, self.value))
 
     def __repr__(self) -> str:
         return f"{self.key!r}: {self.value!r}"

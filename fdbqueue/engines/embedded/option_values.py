@@ -40,7 +40,4 @@ class DatabaseDefaults:
 
     def start(self) -> OptionValues:
         """Return a new transaction's options."""
-        return OptionValues(
-            persistent=self.persistent,
-            snapshot_read_your_writes=self.snapshot_read_your_writes,
-        )
+        return OptionValues(self.persistent, True, self.snapshot_read_your_writes)

@@ -81,12 +81,18 @@ class RangeResult:
 
     def to_list(self) -> list[KeyValue]:
         """Return all rows."""
+        part = self._first.wait()
+        if not part.more or len(part.rows) == self._limit:
+            return list(starmap(KeyValue, part.rows))
         mode = self._mode
         if mode == StreamingMode.iterator:
             mode = StreamingMode.exact if self._limit > 0 else StreamingMode.want_all
         return list(chain.from_iterable(self._parts(mode)))
 
     def __iter__(self) -> Iterator[KeyValue]:
+        part = self._first.wait()
+        if not part.more or len(part.rows) == self._limit:
+            return starmap(KeyValue, part.rows)
         return chain.from_iterable(self._parts(self._mode))
 
     def _parts(self, mode: int) -> Iterator[Iterator[KeyValue]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 Range = tuple[bytes, bytes]
 
 _POINT = 0xFFFFFFFF
+_ONE_POINT = struct.Struct(">3I")
 
 
 def after(key: bytes) -> bytes:
@@ -122,7 +123,7 @@ class RangeSet:
 
     @classmethod
     def decode(cls, data: bytes) -> RangeSet:
-        """Return the set that :meth:`encode` made ``data`` from."""
+        """Return the set that :meth:`encode` or :func:`encoded` made ``data`` from."""
         decoded = cls()
         (count,) = struct.unpack_from(">I", data)
         lengths = struct.unpack_from(f">{count}I", data, 4)
@@ -138,3 +139,12 @@ class RangeSet:
             decoded.begins.append(begin)
             decoded.ends.append(end)
         return decoded
+
+
+def encoded(ranges: list[Range]) -> bytes:
+    """Return the set of some ranges as bytes: ``RangeSet.of(ranges).encode()``."""
+    if len(ranges) == 1:
+        ((begin, end),) = ranges
+        if end == begin + b"\x00":  # one key, as most commits of a queue's recipe write
+            return _ONE_POINT.pack(2, len(begin), _POINT) + begin
+    return RangeSet.of(ranges).encode()

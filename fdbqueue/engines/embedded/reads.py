@@ -14,7 +14,7 @@ from fdbqueue.engines.embedded.selectors import KeySelector, is_within
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.state import TransactionState
 from fdbqueue.engines.embedded.storage import Store
-from fdbqueue.engines.embedded.view import RangeRead, View
+from fdbqueue.engines.embedded.view import RangeRead, View, stored_rows
 from fdbqueue.exceptions import EngineUnavailable
 
 T = TypeVar("T")
@@ -46,8 +46,7 @@ class Reads:
         if len(key) > READ_KEY_SIZE_LIMIT:
             return None
         state = self._state
-        writes = state.draft.writes
-        if writes.entries or writes.cleared.begins or writes.unreadable.begins:
+        if state.draft.writes.is_seen:
             bypass_unreadable = state.options.bypass_unreadable
             value = self._view(is_snapshot).get(key, bypass_unreadable=bypass_unreadable)
         else:
@@ -109,9 +108,23 @@ class Reads:
         reverse: bool,
         is_snapshot: bool,
     ) -> RangeRead:
-        part = self._view(is_snapshot).get_range(begin, end, limit, wanted, reverse=reverse)
+        draft = self._state.draft
+        if not draft.writes.is_seen and begin.offset == end.offset == 1:  # as nearly all
+            low, high = begin.key, end.key
+            if low >= high:
+                return RangeRead([], False, None)
+            rows, more = stored_rows(self._stored(), low, high, limit, wanted, reverse)
+            if is_snapshot:
+                return RangeRead(rows, more, None)
+            if more and reverse:
+                low = rows[-1][0]
+            elif more:
+                high = rows[-1][0] + b"\x00"
+            part = RangeRead(rows, more, (low, high))
+        else:
+            part = self._view(is_snapshot).get_range(begin, end, limit, wanted, reverse=reverse)
         if part.conflict is not None and not is_snapshot:
-            self._state.draft.add_read_conflict(*part.conflict)
+            draft.add_read_conflict(*part.conflict)
         return part
 
     def _special_rows(

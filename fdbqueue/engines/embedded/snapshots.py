@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
+from _thread import RLock
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +23,15 @@ _CHUNKS = """
     GROUP BY chunk ORDER BY chunk
 """
 
+#: Takes the place of BEGIN, a query and ROLLBACK: only the first of its three rows is fetched, so
+#: the statement is under way until its cursor is closed, and meanwhile SQLite reads everything by
+#: this connection at the same version.
+_BEGIN = "SELECT max(version) FROM commits UNION ALL SELECT 0 UNION ALL SELECT 0"
+
+_GET = "SELECT value FROM kv WHERE key = ?"
+_FORWARD = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+_REVERSE = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
+
 Row = tuple[bytes, bytes]
 
 
@@ -30,7 +39,8 @@ class Snapshot:
     """Read the database as it was at one version, for at most five seconds.
 
     Wraps a SQLite read transaction. Many transactions may share one; the last to release
-    it gives the connection back.
+    it gives the connection back. While nothing was committed since, it may become the write
+    transaction that commits what was worked out from it.
 
     Args:
         give_back: Takes :attr:`connection` when the snapshot ends.
@@ -44,6 +54,7 @@ class Snapshot:
         "_lock",
         "_users",
         "connection",
+        "cursor",
         "is_reusable",
         "opened_at",
         "version",
@@ -52,17 +63,19 @@ class Snapshot:
     def __init__(
         self,
         give_back: Callable[[Snapshot], None],
-        *,
         is_reusable: bool,
         check: Callable[[], None] | None,
     ) -> None:
         self._give_back = give_back
         self.is_reusable = is_reusable
         self._check = check
-        self._lock = threading.RLock()  # a finalizer may release while this thread reads
+        self._lock = RLock()  # a finalizer may release while this thread reads
         self._users = 1
         #: What it reads by, None before :meth:`begin` and once it was given back.
         self.connection: sqlite3.Connection | None = None
+        #: What keeps SQLite at one version until it is closed.
+        self.cursor: sqlite3.Cursor | None = None
+        #: -1 before :meth:`begin`, and once it has become a transaction that writes.
         self.version = -1
         self.opened_at = clock.seconds()
 
@@ -74,19 +87,49 @@ class Snapshot:
     def begin(self, connection: sqlite3.Connection) -> None:
         """Read by a connection, from the newest version."""
         self.connection = connection
-        connection.execute("BEGIN")
-        self.version = connection.execute("SELECT max(version) FROM commits").fetchone()[0]
+        self.cursor = cursor = connection.execute(_BEGIN)
+        self.version = cursor.fetchone()[0]
+
+    def write(self, work: Callable[[sqlite3.Connection], object]) -> bool:
+        """Call ``work`` with the connection, inside a transaction that may write.
+
+        SQLite makes a write transaction out of a read transaction only if that sees the newest
+        version; otherwise it refuses at once (SQLITE_BUSY_SNAPSHOT). So when ``work`` is called,
+        no process has committed anything since :attr:`version`, and none can before ``work`` has.
+
+        The lock keeps others from sharing or expiring the snapshot meanwhile. However this ends,
+        no transaction stays open, and the snapshot can only be released.
+
+        Returns:
+            Whether ``work`` was called. It is not if something was committed since, or if other
+            transactions share the snapshot.
+        """
+        with self._lock:
+            connection = self.connection
+            if connection is None or self.cursor is None or self._users > 1 or not self.is_reusable:
+                return False
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                self.version = -1  # so that no other transaction shares it
+                self.cursor.close()  # or the checkpoint that the commit may make would not be whole
+                work(connection)
+            except sqlite3.Error:
+                if self.version == -1:
+                    raise
+                return False
+            finally:
+                if connection.in_transaction:
+                    connection.rollback()
+            return True
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
-        row = self._query("SELECT value FROM kv WHERE key = ?", (key,))
+        row = self._query(_GET, (key,))
         return row[0][0] if row else None
 
     def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Row]:
         """Return up to ``limit`` rows of ``[begin, end)`` from either end."""
-        order = "DESC" if reverse else "ASC"
-        sql = f"SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key {order} LIMIT ?"
-        return self._query(sql, (begin, end, limit))
+        return self._query(_REVERSE if reverse else _FORWARD, (begin, end, limit))
 
     def size(self, begin: bytes, end: bytes) -> int:
         """Return how many bytes the keys and values of ``[begin, end)`` have."""
@@ -110,9 +153,9 @@ class Snapshot:
         return self._query("SELECT min(version) FROM commits")[0][0]
 
     def share(self) -> bool:
-        """Count one more user; False when the snapshot was given back already."""
+        """Count one more user; False when the snapshot was given back already, or has written."""
         with self._lock:
-            if self.connection is None:
+            if self.connection is None or self.version < 0:
                 return False
             self._users += 1
             return True

@@ -8,16 +8,17 @@ parts of the transaction share it and its lock.
 from __future__ import annotations
 
 import functools
-import threading
 import time
+from _thread import RLock
 from collections.abc import Callable
 
 from fdbqueue.engines.embedded.backoff import Backoff
 from fdbqueue.engines.embedded.commit_draft import CommitDraft
-from fdbqueue.engines.embedded.commits import CommitRequest, Committer
+from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError, anew
 from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
-from fdbqueue.engines.embedded.option_values import DatabaseDefaults, OptionValues
+from fdbqueue.engines.embedded.groups import CommitRequest
+from fdbqueue.engines.embedded.option_values import DatabaseDefaults
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.exceptions import EngineUnavailable
@@ -57,13 +58,13 @@ class TransactionState:
     def __init__(
         self, committer: Committer, watches: WatchRegistry, defaults: DatabaseDefaults
     ) -> None:
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self.watch_registry = watches
         self._committer = committer
         self._defaults = defaults
         self._created_at = time.monotonic()
         self._backoff: Backoff | None = None
-        self.options: OptionValues = defaults.start()
+        self.options = defaults.start()
         #: The version of the last commit; -1 where it wrote nothing.
         self.committed_version = -1
         self._begin_attempt()
@@ -88,6 +89,9 @@ class TransactionState:
         snapshot: Snapshot | None = getattr(self, "snapshot", None)  # an interrupt may come first
         if snapshot is not None:
             snapshot.release()
+        request: CommitRequest | None = getattr(self, "_request", None)
+        if request is not None and request.snapshot is not None:  # nobody waited for it
+            request.release()
 
     # Use
 
@@ -124,8 +128,9 @@ class TransactionState:
         with self.lock:
             if self.deferred is not None:
                 return
-            conflicts = not self.options.skip_next_write_conflict
-            self.options.skip_next_write_conflict = False
+            conflicts = True
+            if self.options.skip_next_write_conflict:
+                conflicts = self.options.skip_next_write_conflict = False
             try:
                 if self._is_committing:
                     self._refuse_use_during_commit()
@@ -219,10 +224,13 @@ class TransactionState:
         request = draft.request(self._deadline())
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
-            expired = snapshot.expired
-            snapshot.release()
-            if expired and draft.read_conflicts and request is not None:
+            if request is None:
+                snapshot.release()
+            elif draft.read_conflicts and snapshot.expired:
+                snapshot.release()
                 raise FDBError(1007)
+            else:
+                request.snapshot = snapshot
         return request
 
     def _finish_commit(self, request: CommitRequest) -> None:

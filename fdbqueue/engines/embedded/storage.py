@@ -1,7 +1,5 @@
-"""The SQLite file: its schema, its connections, snapshots of it, and the writer's turn.
+"""The SQLite file: its connections, snapshots of it, and the writer's turn.
 
-``kv`` holds the keys, ``commits`` the write conflict ranges of recent commits under their
-versions, ``clock`` the anchor of versions (see :mod:`fdbqueue.engines.embedded.clock`).
 Write-ahead logging lets any number of snapshots be read while one commit is written; the
 files ``-wal`` and ``-shm`` beside the database belong to it. The directory ``-sync`` holds
 what the processes share besides: two lock files that order their writers, a mark that the
@@ -24,40 +22,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from fdbqueue.engines.embedded import clock, files
+from fdbqueue.engines.embedded import files, schema
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
 from fdbqueue.engines.embedded.snapshots import Snapshot
+from fdbqueue.engines.embedded.turns import Turn, take
 from fdbqueue.exceptions import EngineUnavailable
 
 logger = logging.getLogger(__name__)
-
-#: ``PRAGMA application_id`` of an fdbqueue file: "fdbq".
-APPLICATION_ID = 0x66646271
-#: ``PRAGMA user_version``: the schema below.
-SCHEMA_VERSION = 2
-_UPGRADABLE = 1
-
-_SCHEMA = """
-    BEGIN IMMEDIATE;
-    CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE commits (version INTEGER PRIMARY KEY, ranges BLOB NOT NULL);
-    CREATE TABLE clock (counter TEXT, reading INTEGER, version INTEGER, unix_microseconds INTEGER);
-    INSERT INTO commits VALUES (1, x'00000000');
-    INSERT INTO clock VALUES ('', 0, 1, {now});
-    PRAGMA application_id = {application_id};
-    PRAGMA user_version = {schema_version};
-    COMMIT;
-"""
-#: From schema 1, whose versions counted from a moment of the wall clock.
-_UPGRADE = """
-    BEGIN IMMEDIATE;
-    CREATE TABLE clock (counter TEXT, reading INTEGER, version INTEGER, unix_microseconds INTEGER);
-    INSERT INTO clock SELECT '', 0, 0, unix_microseconds FROM epoch;
-    DROP TABLE epoch;
-    PRAGMA user_version = {schema_version};
-    COMMIT;
-"""
 
 #: What a commit of some megabytes changes fits in: with SQLite's 2 MB it writes pages twice.
 _WRITER_CACHE_KIB = 16_000
@@ -67,10 +39,8 @@ _CHECKPOINT_PAGES = 4000
 #: Readers that overlap without end keep SQLite from starting its log anew; past this many
 #: bytes a commit waits for them, which takes as long as the longest of them.
 _LARGE_LOG_BYTES = 64_000_000
-_COMMITS_BETWEEN_LOOKS = 100
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 500"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
-_LOCK_POLL_SECONDS = 0.002
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
@@ -108,11 +78,8 @@ class Store:
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
-        self._commits_until_look = _COMMITS_BETWEEN_LOOKS
-        self._turnstile: int | None = None
-        self._turn: int | None = None
+        self.turn = Turn(self.sync_directory)
         self._mark: int | None = None
-        self._locks_are_there = True
 
     # Snapshots
 
@@ -122,8 +89,34 @@ class Store:
         Raises:
             EngineUnavailable: The file cannot be opened, or is not where it was.
         """
-        self._expire_old()
-        return self._open_snapshot()
+        if self._snapshots:
+            self._expire_old()
+        with self._opening:
+            if not self._ready and not self.is_retired:
+                self._prepare()
+            self.files.check()
+            check = None
+            try:
+                if self._read_only:
+                    connection, check = files.connect_to_read(self.path)
+                else:
+                    connection = self._idle.pop() if self._idle else self.connect()
+            except sqlite3.Error as error:
+                raise FDBError(1510) from error
+            snapshot = Snapshot(self.give_back, not self._read_only, check)
+            if self._expiry is None:
+                self._await_expiry()
+            self._snapshots[snapshot] = None
+            try:
+                snapshot.begin(connection)
+            except BaseException as error:
+                snapshot.connection = None
+                connection.close()
+                self._snapshots.pop(snapshot, None)
+                if isinstance(error, sqlite3.Error):
+                    raise FDBError(1510) from error
+                raise
+            return snapshot
 
     def snapshot_at(self, version: int) -> Snapshot:
         """Open a snapshot at a version, or share one; wait a moment for one still to come.
@@ -139,7 +132,7 @@ class Store:
             for snapshot in list(self._snapshots):
                 if snapshot.version == version and snapshot.share():
                     return snapshot
-            snapshot = self._open_snapshot()
+            snapshot = self.snapshot()
             newest = snapshot.version
             if newest == version:
                 return snapshot
@@ -150,38 +143,6 @@ class Store:
                 raise FDBError(1009)
             time.sleep(_FUTURE_VERSION_POLL_SECONDS)
 
-    def _open_snapshot(self) -> Snapshot:
-        with self._opening:
-            if not self._ready and not self.is_retired:
-                self._prepare()
-            self.files.check()
-            try:
-                connection, check = self._reader()
-            except sqlite3.Error as error:
-                raise FDBError(1510) from error
-            snapshot = Snapshot(self.give_back, is_reusable=not self._read_only, check=check)
-            if self._expiry is None:
-                self._await_expiry()
-            self._snapshots[snapshot] = None
-            try:
-                snapshot.begin(connection)
-            except BaseException as error:
-                snapshot.connection = None
-                connection.close()
-                self._snapshots.pop(snapshot, None)
-                if isinstance(error, sqlite3.Error):
-                    raise FDBError(1510) from error
-                raise
-            return snapshot
-
-    def _reader(self) -> tuple[sqlite3.Connection, Callable[[], None] | None]:
-        if self._read_only:
-            return files.connect_to_read(self.path)
-        try:
-            return self._idle.pop(), None
-        except IndexError:
-            return self.connect(), None
-
     def give_back(self, snapshot: Snapshot) -> None:
         """End a snapshot and keep its connection for the next one.
 
@@ -191,7 +152,8 @@ class Store:
         if connection is None:
             return
         try:
-            connection.rollback()
+            if snapshot.cursor is not None:
+                snapshot.cursor.close()
         except sqlite3.Error:  # then it is closed
             logger.exception("a snapshot did not end", extra={"path": self.path})
         is_kept = (
@@ -232,18 +194,22 @@ class Store:
 
     # Writing
 
-    def write(self, deadline: float | None, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Wait for this process's turn, and call ``work`` with the connection that may write.
-
-        Processes take turns: each holds the turnstile until it has the turn, so one that
-        waits for the turn goes before one that has just written. The kernel wakes those
-        who wait at the turnstile together, and one of them gets it.
+    def write(
+        self,
+        deadline: float | None,
+        work: Callable[[sqlite3.Connection], object],
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        """Wait for this process's turn, and call ``work`` with a connection that may write.
 
         However it ends, no transaction stays open and the turn is free.
 
         Args:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
             work: What it has not committed is rolled back.
+            snapshot: If nothing was committed since, ``work`` gets its connection, inside a
+                transaction (:meth:`Snapshot.write`): SQLite need not end one transaction, begin
+                another, and read again the pages that this connection has.
 
         Raises:
             FDBError: 1031 when the deadline passed first.
@@ -251,40 +217,41 @@ class Store:
         """
         if not self._ready or self._read_only:
             self._prepare(to_write=True)
-        if not self._locks_are_there:
-            self._reopen_deleted_locks()
-        turnstile, turn, connection = self._turnstile, self._turn, self._writer
+        if self.turn.is_doubted:
+            with self._lock:
+                self.turn.reopen_deleted()
+        turnstile, turn, connection = self.turn.turnstile, self.turn.turn, self._writer
         if turnstile is None or turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
         try:
             try:
-                _take(turnstile, deadline)
-                _take(turn, deadline)
+                if deadline is None:  # waits in the kernel's queue
+                    fcntl.flock(turnstile, fcntl.LOCK_EX)
+                    fcntl.flock(turn, fcntl.LOCK_EX)
+                else:
+                    take(turnstile, deadline)
+                    take(turn, deadline)
             finally:  # unlocking what is not locked does nothing
                 fcntl.flock(turnstile, fcntl.LOCK_UN)
             self.files.check()
-            try:
-                work(connection)
-            finally:
+            if snapshot is None or not snapshot.write(work):
                 try:
+                    work(connection)
+                finally:
                     if connection.in_transaction:
                         connection.rollback()
-                except sqlite3.Error:  # tried again by the next commit
-                    logger.exception("a transaction stays open", extra={"path": self.path})
+        except sqlite3.Error:  # of a rollback, tried again by the next commit
+            logger.exception("a transaction stays open", extra={"path": self.path})
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
 
     def keep_log_small(self, connection: sqlite3.Connection) -> None:
-        """Start the write-ahead log anew where it has grown large; called after a commit.
+        """Start the write-ahead log anew where it has grown large; called now and then.
 
         Done while this process has the turn. Snapshots go on; new ones no longer need the
         log once all of it is in the database. Where one lasts too long, a later commit
         tries again.
         """
-        self._commits_until_look -= 1
-        if self._commits_until_look > 0:
-            return
-        self._commits_until_look = _COMMITS_BETWEEN_LOOKS
         with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
             if os.stat(self.path + files.WAL).st_size <= _LARGE_LOG_BYTES:
                 return
@@ -346,63 +313,31 @@ class Store:
     def _open_to_write(self) -> None:
         is_new = not os.path.isdir(self.sync_directory)
         try:
-            self._open_locks()
-            assert self._turn is not None
+            self.turn.open()
+            assert self.turn.turn is not None
             try:
-                fcntl.flock(self._turn, fcntl.LOCK_EX)
+                fcntl.flock(self.turn.turn, fcntl.LOCK_EX)
                 self._mark = files.join(self.path)
                 self._writer = self.connect()
-                _check_or_create(self._writer)
+                schema.check_or_create(self._writer)
                 files.note(self.path, self._mark)
             finally:
-                fcntl.flock(self._turn, fcntl.LOCK_UN)
+                fcntl.flock(self.turn.turn, fcntl.LOCK_UN)
             self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self.files.opened(files.WAL, files.SHM)
         except BaseException:
             self._close_writer()
             if is_new:
-                self._remove_locks()
+                self.turn.remove()
             raise
 
     def _open_to_read(self) -> None:
         connection, _ = files.connect_to_read(self.path)
         try:
-            _check_schema(connection)
+            schema.check(connection)
         finally:
             connection.close()
         self.files.opened()
-
-    def _open_locks(self) -> None:
-        """Open the lock files, anew where they were deleted.
-
-        While some processes still hold the old ones, SQLite's own lock orders the writers.
-        """
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.sync_directory)
-        self._close_locks()
-        self._turnstile = self._open_lock(files.LOCKS[0])
-        self._turn = self._open_lock(files.LOCKS[1])
-
-    def doubt_locks(self) -> None:
-        """Look at the next commit whether the lock files are still there."""
-        self._locks_are_there = False
-
-    def _reopen_deleted_locks(self) -> None:
-        with self._lock:
-            locks = [lock for lock in (self._turnstile, self._turn) if lock is not None]
-            self._locks_are_there = True
-            if not all(os.fstat(lock).st_nlink for lock in locks):
-                self._open_locks()
-
-    def _open_lock(self, name: str) -> int:
-        return os.open(os.path.join(self.sync_directory, name), os.O_RDWR | os.O_CREAT, 0o666)
-
-    def _remove_locks(self) -> None:
-        """Remove the lock files beside a file that is another program's."""
-        with contextlib.suppress(OSError):
-            for name in (*files.LOCKS, files.MARK):
-                os.unlink(os.path.join(self.sync_directory, name))
-            os.rmdir(self.sync_directory)
 
     def pause(self) -> None:
         """Close every connection and lock; no thread can open one until :meth:`resume`.
@@ -438,54 +373,4 @@ class Store:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self._close_locks()
-
-    def _close_locks(self) -> None:
-        turnstile, turn = self._turnstile, self._turn
-        self._turnstile = self._turn = None
-        for descriptor in (turnstile, turn):
-            if descriptor is not None:
-                os.close(descriptor)
-
-
-def _check_or_create(connection: sqlite3.Connection) -> None:
-    """Create an empty file's schema, or see that the file has it."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if not tables and not application:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(
-            _SCHEMA.format(
-                application_id=APPLICATION_ID,
-                schema_version=SCHEMA_VERSION,
-                now=clock.unix_microseconds(),
-            )
-        )
-    elif _check_schema(connection) == _UPGRADABLE:
-        connection.executescript(_UPGRADE.format(schema_version=SCHEMA_VERSION))
-
-
-def _check_schema(connection: sqlite3.Connection) -> int:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
-        raise sqlite3.DatabaseError("it is another program's SQLite file")
-    if schema not in (_UPGRADABLE, SCHEMA_VERSION):
-        raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
-    return int(schema)
-
-
-def _take(descriptor: int, deadline: float | None) -> None:
-    """Take a file lock, in the kernel's queue where there is no deadline."""
-    if deadline is None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise FDBError(1031) from None
-            time.sleep(_LOCK_POLL_SECONDS)
-        else:
-            return
+        self.turn.close()

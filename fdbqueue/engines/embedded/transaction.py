@@ -23,6 +23,7 @@ from fdbqueue.engines.embedded.range_result import RangeResult, StreamingMode
 from fdbqueue.engines.embedded.ranges import after
 from fdbqueue.engines.embedded.reads import Reads
 from fdbqueue.engines.embedded.selectors import (
+    KeySelector,
     as_key,
     as_selector,
     as_value,
@@ -70,8 +71,8 @@ class SnapshotTransaction:
         return RangeResult(
             self._reads,
             self._is_snapshot,
-            as_selector(begin, b""),
-            as_selector(end, KEYS_END),
+            KeySelector(begin, False, 1) if type(begin) is bytes else as_selector(begin, b""),
+            KeySelector(end, False, 1) if type(end) is bytes else as_selector(end, KEYS_END),
             limit,
             reverse,
             streaming_mode,
@@ -248,7 +249,11 @@ class Transaction(SnapshotTransaction):
 
     def set_versionstamped_value(self, key: Any, param: Any) -> None:
         """Set a value that contains the commit's stamp, at the offset in its last four bytes."""
-        self._state.write(CommitDraft.set_versionstamped_value, as_key(key), as_value(param))
+        if type(key) is not bytes:
+            key = as_key(key)
+        if type(param) is not bytes:
+            param = as_value(param)
+        self._state.write(CommitDraft.set_versionstamped_value, key, param)
 
     xor = bit_xor
     bit_add = add
@@ -276,8 +281,9 @@ class Transaction(SnapshotTransaction):
 
     def add_read_conflict_key(self, key: Any) -> None:
         """Conflict as if the key had been read."""
-        key = as_key(key)
-        self._state.add_conflict(CommitDraft.add_read_conflict, key, after(key))
+        if type(key) is not bytes:
+            key = as_key(key)
+        self._state.add_conflict(CommitDraft.add_read_conflict, key, key + b"\x00")
 
     def add_write_conflict_range(self, begin: Any, end: Any) -> None:
         """Make others conflict as if ``[begin, end)`` had been written.

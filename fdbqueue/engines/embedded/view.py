@@ -304,6 +304,28 @@ class _Walk:
             self._far_left = self._ahead - (self._held - len(held))
 
 
+def stored_rows(
+    snapshot: Snapshot, begin: bytes, end: bytes, limit: int, target_bytes: int, reverse: bool
+) -> tuple[list[Row], bool]:
+    """Return what :meth:`View.get_range` finds between two keys, where nothing was written."""
+    at_once = limit if 0 < limit < _ROWS_AT_ONCE else _ROWS_AT_ONCE
+    taken: list[Row] = []
+    size = 0
+    while True:
+        rows = snapshot.rows(begin, end, at_once, reverse=reverse)
+        for row in rows:
+            taken.append(row)
+            size += len(row[0]) + len(row[1])
+            if len(taken) == limit or 0 < target_bytes <= size:
+                return taken, True
+        if len(rows) < at_once:
+            return taken, False
+        if reverse:
+            end = rows[-1][0]
+        else:
+            begin = after(rows[-1][0])
+
+
 def _take(seen: Iterator[Seen], limit: int, target_bytes: int) -> tuple[list[Row], bool]:
     """Return the rows up to a limit, and whether one was reached."""
     rows: list[Row] = []

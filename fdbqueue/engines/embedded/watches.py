@@ -59,10 +59,15 @@ class Notifier:
         tried again at the next commit.
         """
         try:
-            self._look()
+            if os.stat(self._directory).st_mtime_ns != self._changed_at:
+                self._look()
+        except FileNotFoundError:
+            self._changed()
         except OSError:
             self._changed_at = -1
             logger.exception("the watching processes cannot be found")
+        if not self._pipes:
+            return
         for name, pipe in list(self._pipes.items()):
             try:
                 os.write(pipe, b"!")
@@ -78,13 +83,7 @@ class Notifier:
             os.close(self._pipes.popitem()[1])
 
     def _look(self) -> None:
-        try:
-            changed_at = os.stat(self._directory).st_mtime_ns
-        except FileNotFoundError:
-            self._changed()
-            return
-        if changed_at == self._changed_at:
-            return
+        changed_at = os.stat(self._directory).st_mtime_ns
         self._changed()
         self._changed_at = -1
         settled = time.time_ns() - changed_at > STAMP_GRANULARITY_NS

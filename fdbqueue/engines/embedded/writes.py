@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from typing import Final
 
 from fdbqueue.engines.embedded.atomic import OPERATIONS
@@ -28,8 +29,8 @@ class Pending:
 
     __slots__ = ("operations", "unreadable")
 
-    def __init__(self, *, unreadable: bool) -> None:
-        self.operations: list[Mutation] = []
+    def __init__(self, operation: Mutation, *, unreadable: bool) -> None:
+        self.operations = [operation]
         self.unreadable = unreadable
 
     @property
@@ -83,6 +84,10 @@ def stamped(param: bytes, stamp: bytes) -> bytes:
     return param[:position] + stamp + param[position + STAMP_BYTES : -4]
 
 
+#: No ranges: nothing is ever added to it.
+_NONE = RangeSet()
+
+
 class WriteBuffer:
     """Hold what a transaction wrote, keyed, and say what its reads see of it.
 
@@ -90,12 +95,21 @@ class WriteBuffer:
     ``early`` holds what must be applied before everything else, in order.
     """
 
-    __slots__ = ("_new_keys", "_sorted_keys", "cleared", "early", "entries", "unreadable")
+    __slots__ = (
+        "_new_keys",
+        "_sorted_keys",
+        "cleared",
+        "early",
+        "entries",
+        "is_seen",
+        "unreadable",
+    )
 
     def __init__(self) -> None:
+        #: Whether a read may see anything of it.
+        self.is_seen = False
         self.entries: dict[bytes, Entry] = {}
-        self.cleared = RangeSet()
-        self.unreadable = RangeSet()
+        self.cleared = self.unreadable = _NONE
         self.early: list[Mutation] = []
         self._sorted_keys: list[bytes] = []
         self._new_keys: list[bytes] = []
@@ -111,8 +125,9 @@ class WriteBuffer:
         if key not in entries and not self.unreadable.begins:  # as nearly all are
             entries[key] = value
             self._new_keys.append(key)
+            self.is_seen = True
         elif self._is_unreadable(key):
-            self._push("set", key, value, unreadable=True)
+            self._push(key, ("set", key, value))
         else:
             self._store(key, value)
 
@@ -124,8 +139,11 @@ class WriteBuffer:
 
     def clear_range(self, begin: bytes, end: bytes) -> None:
         """Clear ``[begin, end)``, dropping what was written there before."""
+        self.is_seen = True
         self._forget(begin, end)
         self.unreadable.remove(begin, end)
+        if self.cleared is _NONE:
+            self.cleared = RangeSet()
         self.cleared.add(begin, end)
 
     def mutate(self, name: str, key: bytes, param: bytes) -> None:
@@ -135,21 +153,21 @@ class WriteBuffer:
             entry.operations.append((name, key, param))
         elif isinstance(entry, Unmodified):
             unreadable = bool(self.unreadable.begins) and key in self.unreadable
-            pending = self.entries[key] = Pending(unreadable=unreadable)
-            pending.operations.append((name, key, param))
-            self._new_keys.append(key)
+            self._store(key, Pending((name, key, param), unreadable=unreadable))
         else:
             result = OPERATIONS[name](entry, param)
             self._store(key, result)
             if result is None:  # cleared by comparison: selectors still count the key
-                self._store(key, Pending(unreadable=False))
-                self._push("clear", key, b"", unreadable=False)
+                self._store(key, Pending(("clear", key, b""), unreadable=False))
 
     def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
         """Set a key to a value that holds the commit's stamp; unreadable until then."""
-        if not self._is_unreadable(key):
-            self._store(key, Pending(unreadable=True))
-        self._push("set_versionstamped_value", key, param, unreadable=True)
+        operation = "set_versionstamped_value", key, param
+        entry = self.entries.get(key)
+        if isinstance(entry, Pending) and entry.unreadable:
+            entry.operations.append(operation)
+        else:
+            self._store(key, Pending(operation, unreadable=True))
 
     def set_versionstamped_key(self, key: bytes, value: bytes, read_version: int) -> None:
         """Set a key that will hold the commit's stamp.
@@ -162,22 +180,22 @@ class WriteBuffer:
         first = head + (read_version + 1).to_bytes(8, "big") + b"\x00\x00" + tail
         self._make_unreadable(first, after(head + b"\xff" * STAMP_BYTES + tail))
         placeholder = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail + key[-4:]
-        entry = self.entries.get(placeholder, UNMODIFIED)
-        if not isinstance(entry, Pending):
-            self._store(placeholder, entry := Pending(unreadable=True))
-        entry.unreadable = True
-        entry.operations.append(("set_versionstamped_key", key, value))
+        self._push(placeholder, ("set_versionstamped_key", key, value))
 
-    def _push(self, name: str, key: bytes, param: bytes, *, unreadable: bool) -> None:
-        entry = self.entries.get(key, UNMODIFIED)
-        if not isinstance(entry, Pending):
-            self._store(key, entry := Pending(unreadable=unreadable))
-        entry.operations.append((name, key, param))
+    def _push(self, key: bytes, operation: Mutation) -> None:
+        """Add an operation to a key that cannot be read before the commit."""
+        entry = self.entries.get(key)
+        if isinstance(entry, Pending):
+            entry.unreadable = True
+            entry.operations.append(operation)
+        else:
+            self._store(key, Pending(operation, unreadable=True))
 
     def _store(self, key: bytes, entry: Entry) -> None:
         if key not in self.entries:
             self._new_keys.append(key)
         self.entries[key] = entry
+        self.is_seen = True
 
     def _is_unreadable(self, key: bytes) -> bool:
         entry = self.entries.get(key)
@@ -191,6 +209,8 @@ class WriteBuffer:
         self.early += self._mutations(self.keys(begin, end))
         self._forget(begin, end)
         self.cleared.remove(begin, end)
+        if self.unreadable is _NONE:
+            self.unreadable = RangeSet()
         self.unreadable.add(begin, end)
 
     def _forget(self, begin: bytes, end: bytes) -> None:
@@ -218,6 +238,8 @@ class WriteBuffer:
                 return True
         if not self.entries:
             return False
+        if len(end) == len(begin) + 1 and end == after(begin):
+            return begin in self.entries
         keys = self._sort()
         return bisect_left(keys, begin) < bisect_left(keys, end)
 
@@ -277,12 +299,13 @@ class WriteBuffer:
 
     def mutations(self) -> list[Mutation]:
         """Return what the commit applies, in order: clears of ranges before keys."""
-        mutations = list(self.early)
-        if self.cleared.begins:
-            mutations += [("clear_range", begin, end) for begin, end in self.cleared]
-        return mutations + self._mutations(self._sort())
+        mutations = self._mutations(self._sort() if len(self.entries) > 1 else self.entries)
+        if not (self.early or self.cleared.begins):
+            return mutations
+        cleared: list[Mutation] = [("clear_range", begin, end) for begin, end in self.cleared]
+        return [*self.early, *cleared, *mutations]
 
-    def _mutations(self, keys: list[bytes]) -> list[Mutation]:
+    def _mutations(self, keys: Iterable[bytes]) -> list[Mutation]:
         mutations: list[Mutation] = []
         for key in keys:
             entry = self.entries[key]

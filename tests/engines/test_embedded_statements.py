@@ -1,0 +1,176 @@
+"""What a commit asks of SQLite, and that what it spares is right beside other commits."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from fdbqueue.engines import embedded
+from tests.engines.children import run
+
+_COMMIT_WHEN_TOLD = """
+for line in sys.stdin:
+    key, value = line.split()
+    run(database, lambda tr: tr.set(key.encode(), value.encode()))
+    say("committed")
+"""
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """The statements that connections opened from now on run."""
+    said: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args, **kwargs):
+        connection = connect(*args, **kwargs)
+        connection.set_trace_callback(said.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    return said
+
+
+@pytest.fixture
+def other(start):
+    """Another process, which sets a key when told: ``other(key, value)``."""
+    child = start(_COMMIT_WHEN_TOLD)
+
+    def other(key: str, value: str) -> None:
+        child.tell(f"{key} {value}")
+        child.expect("committed")
+
+    return other
+
+
+def _code(future):
+    error = future.exception()
+    return None if error is None else error.code
+
+
+def _increment(transaction):
+    value = transaction[b"n"]
+    transaction[b"n"] = b"%d" % (int(value) + 1 if value.present() else 1)
+
+
+def test_a_process_alone_reads_and_writes_in_six_statements(statements, path):
+    """A read and a write: a snapshot, the read, BEGIN, the value, the history, COMMIT."""
+    database = embedded.open(path)
+    run(database, _increment)
+    run(database, _increment)
+    statements.clear()
+    run(database, _increment)
+    assert len(statements) == 6
+    assert [said.split()[0] for said in statements[-4:]] == ["BEGIN", "INSERT", "INSERT", "COMMIT"]
+    database.close()
+
+
+def test_the_commit_of_another_process_is_seen(database, other):
+    """A commit that other processes came before in between conflicts by what it read alone."""
+    run(database, _increment)
+    for number in range(1, 6):
+        transactions = [database.create_transaction() for _ in range(2)]
+        for transaction in transactions:
+            transaction[b"theirs"].wait()
+            transaction[b"n"].wait()
+        transactions[0].snapshot[b"theirs"].wait()
+        transactions[0][b"mine"] = b"%d" % number
+        transactions[1].reset()
+        transactions[1][b"n"].wait()
+        transactions[1][b"mine too"] = b"%d" % number
+        other("theirs", str(number))
+        assert _code(transactions[0].commit()) == 1020
+        assert _code(transactions[1].commit()) is None
+        run(database, _increment)
+        assert database[b"theirs"] == database[b"mine too"] == b"%d" % number
+    assert database[b"mine"] is None
+    assert database[b"n"] == b"6"
+
+
+def test_commits_of_this_process_are_remembered(statements, path):
+    """Whether its own commits conflict is not asked of the file."""
+    database = embedded.open(path)
+    database[b"a"] = b"1"
+    reader, conflicting = (database.create_transaction() for _ in range(2))
+    for transaction in (reader, conflicting):
+        transaction[b"a"].wait()
+        transaction[b"mine"] = b""
+    conflicting[b"b"].wait()
+    for number in range(5):
+        run(database, lambda tr, number=number: tr.set(b"b", b"%d" % number))
+    statements.clear()
+    assert _code(reader.commit()) is None
+    assert _code(conflicting.commit()) == 1020
+    assert not [said for said in statements if "ranges FROM commits" in said]
+    database.close()
+
+
+def test_what_is_remembered_has_a_bound(database, monkeypatch):
+    """Past it the file is asked; no conflict is missed."""
+    monkeypatch.setattr("fdbqueue.engines.embedded.history._REMEMBERED", 3)
+    database[b"a"] = b"1"
+    reader, conflicting = (database.create_transaction() for _ in range(2))
+    for transaction in (reader, conflicting):
+        transaction[b"a"].wait()
+        transaction[b"mine"] = b""
+    conflicting[b"b"].wait()
+    database[b"b"] = b""
+    for number in range(10):
+        database[b"c"] = b"%d" % number
+    assert _code(reader.commit()) is None
+    assert _code(conflicting.commit()) == 1020
+
+
+def test_a_snapshot_that_others_read_by_is_not_written_by(database, put):
+    """A transaction at the version of another one reads on after that one has committed."""
+    put({b"a": b"1"})
+    first, second = (database.create_transaction() for _ in range(2))
+    second.set_read_version(first.get_read_version().wait())
+    assert first[b"a"] == second[b"a"] == b"1"
+    first[b"a"] = b"2"
+    first.commit().wait()
+    assert second[b"a"] == b"1"
+    assert database[b"a"] == b"2"
+
+
+def test_a_file_in_place_of_another_after_close(database, path):
+    """Nothing of the old file's history is used for the new one."""
+    for number in range(3):
+        database[b"a"] = b"%d" % number
+    database.close()
+    for name in path.parent.glob("queues.sqlite3*"):
+        if name.is_file():
+            name.unlink()
+    (path.parent / "queues.sqlite3-sync" / "used").unlink()
+    run(database, _increment)
+    run(database, _increment)
+    assert database[b"a"] is None
+    assert database[b"n"] == b"2"
+
+
+def test_the_log_is_started_anew_by_reads_and_writes_alone(database, path):
+    """What a commit writes by its own snapshot goes into the file in time."""
+    for number in range(3_000):
+
+        def work(transaction, number=number):
+            transaction[b"a"].wait()
+            transaction[b"%d" % (number % 50)] = bytes(4_000)
+
+        run(database, work)
+    assert Path(f"{path}-wal").stat().st_size < 30_000_000
+
+
+def test_a_commit_too_large_for_a_small_cache(database):
+    """It is written all the same, after reads or without."""
+    for is_read in (True, False):
+
+        def work(transaction, is_read=is_read):
+            if is_read:
+                transaction[b"a"].wait()
+            for number in range(20):
+                transaction[b"%d" % number] = bytes([is_read]) * 50_000
+
+        run(database, work)
+        assert database[b"19"] == bytes([is_read]) * 50_000
