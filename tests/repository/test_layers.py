@@ -164,13 +164,6 @@ MAX_LINES = 400
 LONGER = {
     "fdbqueue.service.aio": 650,
     "fdbqueue.service.queues": 1_000,
-    # To be cut, not to grow:
-<<<<<<< HEAD
-    "fdbqueue.engines.embedded.commits": 440,
-    "fdbqueue.engines.embedded.storage": 491,
-=======
-    "fdbqueue.service.push": 500,
->>>>>>> h-engine
 }
 #: Classes that have more than two of ours above them, and why that is right.
 TALLER = {

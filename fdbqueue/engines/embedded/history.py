@@ -59,8 +59,9 @@ class History:
             newest, *row = connection.execute(_NEWEST).fetchone()
             if newest != self.newest:
                 anchor = clock.Anchor(*row)
-                # no call from here on: an exception finds all of it as before, or as it is now
-                self.newest, self._anchor, self._since, self._ranges = newest, anchor, newest, {}
+                # The newest comes last: what a signal cuts short is read anew by the next commit.
+                self._ranges, self._since, self._anchor = {}, newest, anchor
+                self.newest = newest
         version, anchor = clock.next_version(self._anchor, newest)
         self._added = version, anchor, b""
         return version
@@ -116,8 +117,10 @@ class History:
             return
         if len(self._ranges) >= _REMEMBERED:
             self._since, self._ranges = self.newest, {}
-        # no call from here on, as above
-        self.newest, self._anchor, self._ranges[self._added[0]] = self._added
+        version, anchor, ranges = self._added
+        self._ranges[version] = ranges
+        self._anchor = anchor
+        self.newest = version  # last, as above
         self._added = None
 
 

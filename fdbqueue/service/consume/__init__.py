@@ -2,10 +2,10 @@
 
 1. ``Queue.pop_many`` makes a *take request* (:mod:`requests`): how many items, from which end,
    and whether to pop them, lease them, or lease them as a batch.
-2. What the process shares of the queue (:mod:`process_group`) submits it to the *combiner* of that
-   end (:mod:`fdbqueue.service.combiner`), whose work the *poppers* do (:mod:`poppers`). When no other thread pops, the calling thread does the rest
-   itself. Otherwise it waits, and the process's helper thread does the rest for all waiting
-   threads, in one transaction.
+2. The request is submitted to the *combiner* of that end (:mod:`fdbqueue.service.combiner`), which
+   all threads of the process share (:mod:`process_group`); the *poppers* do its work
+   (:mod:`poppers`). When no other thread pops, the calling thread does the rest itself. Otherwise
+   it waits, and a helper thread does the rest for all waiting threads, in one transaction.
 3. That transaction is a *round* (:mod:`round`). It reads the head of the queue (:mod:`head`)
    and the queue's state, requeues what has expired (:mod:`expiry`), and takes items for each
    request in order, then for the *help requests* of other processes
