@@ -22,11 +22,20 @@ for line in sys.stdin:
 """
 
 
+class _Limbo(dict):
+    """Where threads stay whose start was interrupted; one that starts may not find itself."""
+
+    def __delitem__(self, thread):
+        self.pop(thread, None)
+
+
+threading._limbo = _Limbo(threading._limbo)
+
+
 @pytest.fixture
 def other(database, start, monkeypatch):
     """Another process, which must be able to commit: ``other()``."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # a finalizer was interrupted
-    monkeypatch.setattr(threading, "_limbo", {})  # where threads stay whose start was
     database[b"a"] = b"1"
     child = start(_COMMIT_WHEN_TOLD)
 
@@ -35,7 +44,8 @@ def other(database, start, monkeypatch):
         child.expect("committed")
 
     commit()
-    return commit
+    yield commit
+    threading._limbo.clear()
 
 
 def _each_place(work, on_enter=None, stride=1):
