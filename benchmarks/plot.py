@@ -66,7 +66,7 @@ def file_name(name: str, engine: str) -> str:
 
 def described(name: str) -> str:
     """Return a plot in words, for those who do not see it."""
-    return f"{PLOTS[name].title}. The tables below it have the figures."
+    return f"{PLOTS[name].title}. The table below it has the figures."
 
 
 def drawn(name: str, results: Results) -> str:
@@ -180,6 +180,16 @@ PLOTS = {
         ("contention", "backoff"),
         _bars,
         "Bars: pops a second of 64 poppers, ours beside the recipe and the layer",
+    ),
+    "push-contention": Plot(
+        ("push-contention",),
+        _bars,
+        "Bars: pushes a second of many pushers, ours beside the recipe and other libraries",
+    ),
+    "worker": Plot(
+        ("worker",),
+        _bars,
+        "Bars: items leased and acknowledged a second, beside pops of ours and of the recipe",
     ),
     "latency": Plot(
         ("latency",),
