@@ -114,12 +114,20 @@ def _bars(figure: Any, lines: list[Record]) -> None:
             is_ours = line[name] == OURS
             axes.barh(row + offset, line[who], 0.36, color=_OURS if is_ours else _PEER)
             axes.text(line[who] + longest / 100, row + offset, label, va="center", fontsize=8)
-    axes.set_yticks(range(len(lines)), [line["name"].removesuffix(", 4 x 16") for line in lines])
+    axes.set_yticks(range(len(lines)), _labels([line["name"] for line in lines]))
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.25)
     axes.set_xlabel("a second; more is better")
     axes.grid(axis="x", linewidth=0.6)
     axes.tick_params(length=0)
+
+
+def _labels(names: list[str]) -> list[str]:
+    """Return the names, without their number of clients where that is the same for all."""
+    same = ", 4 x 16"
+    if all(name.endswith(same) for name in names):
+        return [name.removesuffix(same) for name in names]
+    return names
 
 
 def _latencies(figure: Any, lines: list[Record]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import plot
+from benchmarks.machine import PACKAGES
 from benchmarks.measure import OURS
 from benchmarks.plan import ENGINES
 from benchmarks.results import Record, Results, Run
@@ -29,14 +30,6 @@ _BUSY = 0.7
 #: Peers that are ours in another way, or ours at another size.
 _OURSELVES = re.compile(
     r"[\d,]+ (items|queues|records|thread)|pop( of \d+)?|one by one|not counted"
-)
-_PACKAGES = (
-    "Django",
-    "djangorestframework",
-    "gunicorn",
-    "huey",
-    "persist-queue",
-    "django-tasks-db",
 )
 
 #: What is stored of each engine.
@@ -177,7 +170,7 @@ def _described(run: Run) -> str:
         if "foundationdb" in of
         else ""
     )
-    packages = ", ".join(f"{name} {of[name]}" for name in _PACKAGES)
+    packages = ", ".join(f"{name} {of[name]}" for name in PACKAGES)
     return (
         f"measured on {of['measured']}: {of['system']}, {of['cores']} cores, a load of"
         f" {of['load']} when it began, a disk whose fsync takes {of['fsync_ms']} ms in the"
