@@ -24,7 +24,9 @@ from benchmarks import (
     latency,
     libraries,
     pages,
+    push_contention,
     sqlite,
+    worker,
 )
 from benchmarks.catalog import Benchmark
 from benchmarks.machine import described
@@ -38,7 +40,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         costs,
         libraries,
         latency,
+        push_contention,
         contention,
+        worker,
         backoff,
         calls,
         growth,

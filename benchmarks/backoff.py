@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.catalog import Benchmark
-from benchmarks.contention import SIXTY_FOUR, Case, measured
+from benchmarks.contention import NO_BAR, SIXTY_FOUR, Case, measured
 from benchmarks.measure import Line
 from benchmarks.plan import Plan
 from benchmarks.queues import Load
 
 EAGER = "recipe at once"
-_NO_BAR = ("no bar", "no bar")
 
 
 def backoff(plan: Plan) -> Iterator[Line]:
@@ -20,8 +19,8 @@ def backoff(plan: Plan) -> Iterator[Line]:
     for kind, name in (("fifo", "FIFO"), ("priority", "priority")):
         eager, patient = Load(kind, "eager recipe"), Load(kind, "recipe")
         cases += [
-            Case(f"{name} pop", eager, patient, "recipe with pauses", _NO_BAR, EAGER),
-            Case(f"{name} pop", Load(kind), eager, EAGER, _NO_BAR),
+            Case(f"{name} pop", eager, patient, "recipe with pauses", NO_BAR, EAGER),
+            Case(f"{name} pop", Load(kind), eager, EAGER, NO_BAR),
         ]
     yield from measured(plan, *SIXTY_FOUR, tuple(cases))
 

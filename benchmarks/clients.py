@@ -6,19 +6,29 @@ import concurrent.futures
 import contextlib
 import itertools
 import multiprocessing
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdb.subspace_impl import Subspace
 
+from benchmarks.checks import (
+    NOTHING,
+    ItemsWentWrong,
+    Operation,
+    check_numbers,
+    check_pops,
+    check_pushes,
+)
 from benchmarks.measure import Latency
 from benchmarks.peers import transact
 from benchmarks.plan import Plan
-from benchmarks.queues import PEERS, Load, Ours, Peer, queue_of
+from benchmarks.queues import Client, Load, Ours, Peer, queue_of
+from fdbqueue.service import Item, Queue, Worker
 
 #: A queue that ran empty would be measured empty: more than anybody pops.
 _ITEMS_A_SECOND = 20_000
@@ -27,33 +37,18 @@ _HELD = 100
 _START_TIMEOUT_SECONDS = 120
 
 
-#: What a pop took that found the queue empty.
-NOTHING = -1
-
-
-class Operation(NamedTuple):
-    """One push or pop: the number of its item, :data:`NOTHING` for none, and when."""
-
-    number: int
-    begun_at: float
-    ended_at: float
-
-
 @dataclass(frozen=True)
 class Run:
-    """What all clients of one run did."""
+    """What all clients of one run did; no latencies where operations are not timed one by one."""
 
     a_second: float
     latencies: list[float]
 
     @staticmethod
-    def latency(runs: list[Run]) -> Latency:
-        """Return the percentiles of all operations of some runs."""
-        return Latency.of([seconds for run in runs for seconds in run.latencies])
-
-
-class ItemsWentWrong(Exception):
-    """An item was taken twice or too late, or is gone, or was not found."""
+    def latency(runs: list[Run]) -> Latency | None:
+        """Return the percentiles of all operations of some runs, None where none was timed."""
+        seconds = [seconds for run in runs for seconds in run.latencies]
+        return Latency.of(seconds) if seconds else None
 
 
 class Clients(contextlib.AbstractContextManager["Clients"]):
@@ -80,72 +75,49 @@ class Clients(contextlib.AbstractContextManager["Clients"]):
 
         Raises:
             ItemsWentWrong: In a queue of ours an item was taken twice, or after one behind
-                it, or is neither taken nor there, or was there and not found; or what was
-                pushed is not all there is.
+                it, or is neither taken nor there, or was there and not found; or one that
+                was pushed is not there once, or is before one that the same client pushed
+                earlier; or the queue's counts are wrong.
         """
         database = self._plan.open()
         count = _HELD if load.pushes else int(self._plan.seconds * _ITEMS_A_SECOND)
         with self._plan.subspace(database) as subspace:
             queue = queue_of(database, subspace, load)
             queue.fill(count)
-            arguments = (self._plan, subspace.key(), load, self._threads)
-            tasks = [self._pool.submit(_work_together, *arguments) for _ in range(self._processes)]
+            arguments = (self._plan, subspace.key(), load)
+            tasks = [
+                self._pool.submit(_work_together, *arguments, numbers)
+                for numbers in self._numbers(count)
+            ]
             try:
                 results = [task.result() for task in tasks]
             finally:  # who still worked would write again what is cleared next
                 concurrent.futures.wait(tasks)
             begun_at = min(begun_at for begun_at, _ in results)
             done = [operation for _, operations in results for operation in operations]
-            if load.method not in PEERS:
-                check = _check_pushes if load.pushes else _check_pops
-                check(load, done, count, _rows(database, queue.items))
-        return _run(done, begun_at, self._plan.seconds)
+            if isinstance(queue, Ours):
+                if load.pushes:
+                    check_pushes(load, done, count, self._processes * self._threads, queue)
+                else:
+                    check_pops(load, done, count, queue)
+        return _run(load, done, begun_at, self._plan.seconds)
+
+    def _numbers(self, first: int) -> list[list[range]]:
+        """Return the numbers of the items that each thread of each process pushes."""
+        step = self._processes * self._threads
+        clients = [range(first + client, sys.maxsize, step) for client in range(step)]
+        return [clients[n : n + self._threads] for n in range(0, step, self._threads)]
 
 
-def _run(operations: list[Operation], begun_at: float, seconds: float) -> Run:
+def _run(load: Load, operations: list[Operation], begun_at: float, seconds: float) -> Run:
     """Count what ended in time; but time also what ended later, or the slowest were left out."""
     done = [operation for operation in operations if operation.number != NOTHING]
     if not done:
         raise ItemsWentWrong("nobody did anything")
     seconds = min(seconds, max(one.ended_at for one in done) - begun_at)
     in_time = sum(one.ended_at <= begun_at + seconds for one in done)
-    return Run(max(1, in_time) / seconds, [one.ended_at - one.begun_at for one in done])
-
-
-def _check_pushes(load: Load, pushes: list[Operation], count: int, held: int) -> None:
-    if held != count + len(pushes):
-        raise ItemsWentWrong(f"{load}: {held} items are there of {count} and {len(pushes)} pushed")
-
-
-def _check_pops(load: Load, pops: list[Operation], count: int, left: int) -> None:
-    taken = [pop for pop in pops if pop.number != NOTHING]
-    wrong = {
-        "taken twice": len(taken) - len({pop.number for pop in taken}),
-        "gone": count - len(taken) - left,
-        "pops that found none": left and len(pops) - len(taken),
-        "taken too late": _overtaken(load, taken) if taken and load.is_strict else 0,
-    }
-    if any(wrong.values()):
-        raise ItemsWentWrong(f"{load}: of {count}: {wrong}")
-
-
-def _overtaken(load: Load, pops: list[Operation]) -> int:
-    """Count the pops that began when an item behind theirs had been taken already."""
-    ended = iter(sorted(pops, key=lambda pop: pop.ended_at))
-    late, last_ended, furthest = 0, next(ended), -1
-    for pop in sorted(pops, key=lambda pop: pop.begun_at):
-        while last_ended.ended_at < pop.begun_at:
-            furthest = max(furthest, load.place(last_ended.number))
-            last_ended = next(ended)
-        late += load.place(pop.number) < furthest
-    return late
-
-
-def _rows(database: Any, items: Subspace) -> int:
-    begin, stop = items.range().start, items.range().stop
-    return transact(
-        database, lambda tr: sum(1 for _ in tr.snapshot.get_range(begin, stop, limit=0))
-    )
+    timed = [] if load.is_worker else done
+    return Run(max(1, in_time) / seconds, [one.ended_at - one.begun_at for one in timed])
 
 
 # What runs in the processes
@@ -160,18 +132,20 @@ _barrier: Any = None
 
 
 def _work_together(
-    plan: Plan, prefix: bytes, load: Load, threads: int
+    plan: Plan, prefix: bytes, load: Load, numbers: list[range]
 ) -> tuple[float, list[Operation]]:
-    """Push or pop with some threads, beginning when all processes are ready to."""
+    """Push or take with a thread for each of the numbers, when all processes are ready to."""
     database = plan.open()
     queue = queue_of(database, Subspace(rawPrefix=prefix), load)
     transact(database, lambda tr: tr.get_read_version().wait())
-    start = threading.Barrier(threads + 1)
-    with ThreadPoolExecutor(threads) as pool:
-        tasks = [
-            pool.submit(_work_until, _pusher(queue) if load.pushes else queue.take, start, plan)
-            for _ in range(threads)
-        ]
+    if isinstance(queue, Ours) and load.is_worker:
+        _barrier.wait(_START_TIMEOUT_SECONDS)
+        begun_at = time.monotonic()
+        return begun_at, _handle_until(queue.queue, len(numbers), begun_at + plan.seconds)
+    clients = [_pusher(queue, own) if load.pushes else queue.client() for own in numbers]
+    start = threading.Barrier(len(clients) + 1)
+    with ThreadPoolExecutor(len(clients)) as pool:
+        tasks = [pool.submit(_work_until, client, start, plan.seconds) for client in clients]
         try:
             _barrier.wait(_START_TIMEOUT_SECONDS)
         except BaseException:
@@ -182,31 +156,73 @@ def _work_together(
         return begun_at, list(itertools.chain.from_iterable(task.result() for task in tasks))
 
 
-def _work_until(
-    work: Callable[[], int | None], start: threading.Barrier, plan: Plan
-) -> list[Operation]:
-    """Push or pop until the time is over or the queue is empty."""
+def _work_until(client: Client, start: threading.Barrier, seconds: float) -> list[Operation]:
+    """Push or take until the time is over or the queue is empty."""
     done = []
     start.wait()
     ended_at = time.monotonic()
-    ends_at = ended_at + plan.seconds
+    ends_at = ended_at + seconds
     while ended_at < ends_at:
         begun_at = time.monotonic()
-        number = work()
+        number = client.work()
         ended_at = time.monotonic()
         done.append(Operation(NOTHING if number is None else number, begun_at, ended_at))
         if number is None:
             break
+    client.finish()
     return done
 
 
-def _pusher(queue: Peer | Ours) -> Callable[[], int]:
+def _pusher(queue: Peer | Ours, numbers: range) -> Client:
     """Return what pushes the next number, and returns it."""
-    numbers = itertools.count()
+    left = iter(numbers)
 
     def push() -> int:
-        number = next(numbers)
+        number = next(left)
         queue.push(number)
         return number
 
-    return push
+    return Client(push)
+
+
+class _TimeIsOver(Exception):
+    """Ends a worker."""
+
+
+def _handle_until(queue: Queue, concurrency: int, ends_at: float) -> list[Operation]:
+    """Have a worker handle items with so many threads until the time is over.
+
+    An item's operation has no length: it is the moment when the item was acknowledged.
+
+    Raises:
+        ItemsWentWrong: The items that were handled are not those that were acknowledged.
+    """
+    handled: list[int] = []
+    done: list[Operation] = []
+
+    def end(item: Item, error: BaseException | None) -> None:
+        if error is None:
+            now = time.monotonic()
+            done.append(Operation(item.value["number"], now, now))
+
+    @contextlib.contextmanager
+    def let_in() -> Iterator[None]:
+        if time.monotonic() >= ends_at:
+            raise _TimeIsOver
+        yield
+
+    worker = Worker(
+        queue,
+        lambda item: handled.append(item.value["number"]),
+        concurrency=concurrency,
+        let_in=let_in,
+        on_end=end,
+    )
+    try:
+        worker.run()
+    except _TimeIsOver:
+        pass
+    else:  # it found nothing more to lease
+        done.append(Operation(NOTHING, time.monotonic(), time.monotonic()))
+    check_numbers("worker", handled, (one.number for one in done if one.number != NOTHING))
+    return done

@@ -30,7 +30,7 @@ BY_COMMIT = {"order": "commit"}
 
 
 class Case(NamedTuple):
-    """A load beside another; the bar is for the embedded engine and for a cluster."""
+    """A load beside another; the bars are for the embedded engine and for a cluster."""
 
     name: str
     ours: Load
@@ -40,6 +40,7 @@ class Case(NamedTuple):
     our_name: str = OURS
 
 
+NO_BAR = ("no bar", "no bar")
 _BARS = ("at least 5", "at least 10")
 _NO_LOSS = ("at least 1", "at least 1")
 _LEASE = ("at least 0.5", "at least 0.5")
@@ -81,16 +82,10 @@ def shapes(plan: Plan) -> Iterator[Line]:
 
 
 def leases(plan: Plan) -> Iterator[Line]:
-    """Leases, and leases with their acks, beside pops, by sixty-four."""
-    acked = Load(method="lease+ack")
-    acked_priority = Load("priority", "lease+ack")
-    no_bar = ("no bar", "no bar")
+    """Leases beside pops, by sixty-four."""
     cases = (
         Case("FIFO lease", Load(method="lease"), POP, "pop", _LEASE),
         Case("priority lease", Load("priority", "lease"), PRIORITY_POP, "pop", _LEASE),
-        Case("FIFO lease and ack", acked, POP, "pop", no_bar),
-        Case("FIFO lease and ack", acked, RECIPE, "recipe's pop", no_bar),
-        Case("priority lease and ack", acked_priority, PRIORITY_RECIPE, "recipe's pop", no_bar),
     )
     yield from measured(plan, *SIXTY_FOUR, cases)
 

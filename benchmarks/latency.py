@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.catalog import Benchmark
-from benchmarks.contention import Case, measured
+from benchmarks.contention import NO_BAR, Case, measured
 from benchmarks.measure import Line
 from benchmarks.plan import Plan
 from benchmarks.queues import Load
 
 #: Processes, and threads in each.
 SHAPES = ((1, 1), (4, 2), (4, 4), (4, 16))
-_NO_BAR = ("no bar", "no bar")
 
 
 def latency(plan: Plan) -> Iterator[Line]:
@@ -23,7 +22,7 @@ def latency(plan: Plan) -> Iterator[Line]:
             Load(pushes=verb == "push"),
             Load(method="recipe", pushes=verb == "push"),
             "recipe",
-            _NO_BAR,
+            NO_BAR,
         )
         for verb in ("push", "pop")
     )

@@ -7,6 +7,7 @@ acknowledge is on the disk. The same JSON value goes in and comes out.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import multiprocessing
 import queue as queues
@@ -24,7 +25,7 @@ from benchmarks import tasks
 from benchmarks.catalog import Benchmark
 from benchmarks.measure import Done, Line, in_threads, in_turn, line_of
 from benchmarks.plan import Plan
-from benchmarks.queues import SMALL
+from benchmarks.queues import value_of
 from benchmarks.sqlite import DURABILITY
 from fdbqueue.service import FifoQueue
 
@@ -46,15 +47,28 @@ class Library(Protocol):
         """Take as many as there are."""
 
 
-class _InThreads:
-    """A library whose queue the threads of one process share."""
+class InThreads:
+    """A library whose queue the threads of one process share; its items are numbered from 0."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
 
     def push(self) -> None:
-        """Push one item."""
+        """Push the next item."""
+        self.put(value_of(next(self._numbers)))
+
+    def put(self, value: dict[str, Any]) -> None:
+        """Push one item with this value."""
         raise NotImplementedError
 
-    def take(self) -> None:
-        """Take one item; there is one."""
+    def take(self) -> int:
+        """Take one item and return its number.
+
+        Raises:
+            queue.Empty: There is none.
+        """
         raise NotImplementedError
 
     def push_for(self, seconds: float, threads: int) -> Done:
@@ -66,32 +80,36 @@ class _InThreads:
         return in_threads(self.take, threads, count=count // threads * threads)
 
 
-class Huey(_InThreads):
+class Huey(InThreads):
     """The storage of huey's SQLite backend; it stores bytes, so its caller encodes them."""
 
     name = "huey"
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         file = str(folder / "huey.sqlite3")
         self._storage = SqliteStorage("bench", file, fsync=True, timeout=_TIMEOUT_SECONDS)
         _check_full(self._storage.conn)
 
-    def push(self) -> None:
-        """Push one item."""
-        self._storage.enqueue(json.dumps(SMALL).encode())
+    def put(self, value: dict[str, Any]) -> None:
+        """Push one item with this value."""
+        self._storage.enqueue(json.dumps(value).encode())
 
-    def take(self) -> None:
-        """Take one item; there is one."""
-        json.loads(self._storage.dequeue())
+    def take(self) -> int:
+        """Take one item and return its number."""
+        if (data := self._storage.dequeue()) is None:
+            raise queues.Empty
+        return int(json.loads(data)["number"])
 
 
-class PersistQueue(_InThreads):
+class PersistQueue(InThreads):
     """persist-queue's FIFO queue."""
 
     name = "persist-queue"
     _class: Any = persistqueue.FIFOSQLiteQueue
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._queue = self._class(
             str(folder / self.name),
             multithreading=True,
@@ -101,13 +119,16 @@ class PersistQueue(_InThreads):
         )
         _check_full(self._queue._putter)  # noqa: SLF001  # there is no other way to ask it
 
-    def push(self) -> None:
-        """Push one item."""
-        self._queue.put(SMALL)
+    def put(self, value: dict[str, Any]) -> None:
+        """Push one item with this value."""
+        self._queue.put(value)
 
-    def take(self) -> None:
-        """Take one item; there is one."""
-        self._queue.get(block=False)
+    def take(self) -> int:
+        """Take one item and return its number."""
+        try:
+            return int(self._queue.get(block=False)["number"])
+        except persistqueue.Empty as error:
+            raise queues.Empty from error
 
 
 class PersistAckQueue(PersistQueue):
@@ -116,10 +137,11 @@ class PersistAckQueue(PersistQueue):
     name = "persist-queue, acked"
     _class = persistqueue.SQLiteAckQueue
 
-    def take(self) -> None:
-        """Take one item and acknowledge it."""
+    def take(self) -> int:
+        """Take one item, acknowledge it, and return its number; there is one."""
         item = self._queue.get(block=False, raw=True)
         self._queue.ack(id=item["pqid"])
+        return int(item["data"]["number"])
 
 
 class DjangoTasks(contextlib.AbstractContextManager["DjangoTasks"]):
@@ -145,7 +167,7 @@ class DjangoTasks(contextlib.AbstractContextManager["DjangoTasks"]):
         self._pool.shutdown()
 
 
-class Ours(_InThreads):
+class Ours(InThreads):
     """A FIFO queue of ours.
 
     Args:
@@ -156,20 +178,22 @@ class Ours(_InThreads):
     name = "fdbqueue"
 
     def __init__(self, queue: FifoQueue, *, acks: bool) -> None:
+        super().__init__()
         self._queue = queue
         self._acks = acks
 
-    def push(self) -> None:
-        """Push one item."""
-        self._queue.push(SMALL)
+    def put(self, value: dict[str, Any]) -> None:
+        """Push one item with this value."""
+        self._queue.push(value)
 
-    def take(self) -> None:
-        """Take one item; there is one."""
+    def take(self) -> int:
+        """Take one item and return its number."""
         item = self._queue.lease() if self._acks else self._queue.pop()
         if item is None:
             raise queues.Empty
         if self._acks:
             self._queue.ack(item)
+        return int(item.value["number"])
 
 
 class _Peer(NamedTuple):

@@ -17,7 +17,7 @@ from benchmarks.plan import Plan
 _SYNCS = 200
 _BLOCK = bytes(4_096)
 #: Whose figures depend on their version.
-_PACKAGES = (
+PACKAGES = (
     "Django",
     "djangorestframework",
     "gunicorn",
@@ -39,7 +39,7 @@ def described(plan: Plan) -> dict[str, Any]:
         "fsync_ms": round(_fsync_ms(plan), 3),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
-        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
         **_server(plan),
     }
 

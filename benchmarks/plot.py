@@ -66,7 +66,7 @@ def file_name(name: str, engine: str) -> str:
 
 def described(name: str) -> str:
     """Return a plot in words, for those who do not see it."""
-    return f"{PLOTS[name].title}. The tables below it have the figures."
+    return f"{PLOTS[name].title}. The table below it has the figures."
 
 
 def drawn(name: str, results: Results) -> str:
@@ -114,12 +114,20 @@ def _bars(figure: Any, lines: list[Record]) -> None:
             is_ours = line[name] == OURS
             axes.barh(row + offset, line[who], 0.36, color=_OURS if is_ours else _PEER)
             axes.text(line[who] + longest / 100, row + offset, label, va="center", fontsize=8)
-    axes.set_yticks(range(len(lines)), [line["name"].removesuffix(", 4 x 16") for line in lines])
+    axes.set_yticks(range(len(lines)), _labels([line["name"] for line in lines]))
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.25)
     axes.set_xlabel("a second; more is better")
     axes.grid(axis="x", linewidth=0.6)
     axes.tick_params(length=0)
+
+
+def _labels(names: list[str]) -> list[str]:
+    """Return the names, without their number of clients where that is the same for all."""
+    same = ", 4 x 16"
+    if all(name.endswith(same) for name in names):
+        return [name.removesuffix(same) for name in names]
+    return names
 
 
 def _latencies(figure: Any, lines: list[Record]) -> None:
@@ -180,6 +188,16 @@ PLOTS = {
         ("contention", "backoff"),
         _bars,
         "Bars: pops a second of 64 poppers, ours beside the recipe and the layer",
+    ),
+    "push-contention": Plot(
+        ("push-contention",),
+        _bars,
+        "Bars: pushes a second of many pushers, ours beside the recipe and other libraries",
+    ),
+    "worker": Plot(
+        ("worker",),
+        _bars,
+        "Bars: items leased and acknowledged a second, beside pops of ours and of the recipe",
     ),
     "latency": Plot(
         ("latency",),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
 
@@ -29,13 +30,24 @@ PEERS: dict[str, dict[str, type[FifoRecipe]]] = {
 }
 
 
+class Client(NamedTuple):
+    """What one thread works with: it takes or pushes one item and returns its number.
+
+    None is the number of no item. ``finish`` is called when the time is over.
+    """
+
+    work: Callable[[], int | None]
+    finish: Callable[[], object] = lambda: None
+
+
 @dataclass(frozen=True)
 class Load:
     """Whose queue is worked on, and how.
 
     ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, or one of ours: ``"pop"``,
-    ``"wait"``, ``"lease"``, ``"lease+ack"``; or ``"uncounted"``, a pop that writes no counts.
-    ``options`` are ours too. ``pushes`` says that it is pushed to, instead of popped.
+    ``"wait"``, ``"lease"``, ``"lease+ack"``, ``"lease_many(ack=)"``, which acknowledges an item
+    in the transaction that leases the next, ``"worker"``; or ``"uncounted"``, a pop that writes
+    no counts. ``options`` are ours too. ``pushes`` says that it is pushed to, instead of popped.
     """
 
     kind: str = "fifo"
@@ -45,8 +57,13 @@ class Load:
 
     @property
     def is_strict(self) -> bool:
-        """Are items taken in their order?"""
-        return self.options.get("contention") != "relaxed"
+        """Are items taken in their order, as the times of the operations show it?"""
+        return self.options.get("contention") != "relaxed" and not self.is_worker
+
+    @property
+    def is_worker(self) -> bool:
+        """Does one worker with many threads take the items?"""
+        return self.method == "worker"
 
     def place(self, number: int) -> int:
         """Return where an item is in the order of the items a queue is filled with."""
@@ -62,16 +79,20 @@ class Peer:
 
     def fill(self, count: int) -> None:
         """Put ``count`` numbered items in."""
-        self._queue.fill((json.dumps(_value(n)).encode(), n % PRIORITIES) for n in range(count))
+        self._queue.fill((json.dumps(value_of(n)).encode(), n % PRIORITIES) for n in range(count))
 
     def push(self, number: int) -> None:
         """Push one item."""
-        self._queue.push(json.dumps(_value(number)).encode(), number % PRIORITIES)
+        self._queue.push(json.dumps(value_of(number)).encode(), number % PRIORITIES)
 
     def take(self) -> int | None:
         """Take one item and return its number, None when there is none."""
         value = self._queue.pop()
         return None if value is None else int(json.loads(value)["number"])
+
+    def client(self) -> Client:
+        """Return what one thread takes items with."""
+        return Client(self.take)
 
 
 class Ours:
@@ -90,12 +111,12 @@ class Ours:
 
     def fill(self, count: int) -> None:
         """Put ``count`` numbered items in."""
-        values = ((_value(number), number % PRIORITIES) for number in range(count))
+        values = ((value_of(number), number % PRIORITIES) for number in range(count))
         self.queue.push_many(values if self._has_priorities else (value for value, _ in values))
 
     def push(self, number: int) -> None:
         """Push one item."""
-        self.queue.push(_value(number), number % PRIORITIES if self._has_priorities else None)
+        self.queue.push(value_of(number), number % PRIORITIES if self._has_priorities else None)
 
     def take(self) -> int | None:
         """Take one item and return its number, None when there is none."""
@@ -109,6 +130,17 @@ class Ours:
                 self.queue.ack(item)
         return None if item is None else item.value["number"]
 
+    def client(self) -> Client:
+        """Return what one thread takes items with."""
+        if self._method == "lease_many(ack=)":
+            chain = _Chain(self.queue)
+            return Client(chain.take, chain.finish)
+        return Client(self.take)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the ready items, in order."""
+        return [item.value["number"] for item in self.queue]
+
     def take_many(self, count: int) -> None:
         """Take that many in one transaction; their acks take another."""
         if self._method == "pop":
@@ -117,6 +149,23 @@ class Ours:
             items = self.queue.lease_many(count)
             if self._method == "lease+ack":
                 self.queue.ack_many(items)
+
+
+class _Chain:
+    """Leases of one thread, each of which acknowledges the item before."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+        self._done: list[Any] = []
+
+    def take(self) -> int | None:
+        """Lease one item and return its number, None when there is none."""
+        self._done = self._queue.lease_many(1, ack=self._done)
+        return self._done[0].value["number"] if self._done else None
+
+    def finish(self) -> None:
+        """Acknowledge the last item."""
+        self._queue.ack_many(self._done)
 
 
 class _NoCountChange(CountChange):
@@ -137,5 +186,6 @@ def queue_of(database: Any, subspace: Subspace, load: Load) -> Peer | Ours:
     return (Peer if load.method in PEERS else Ours)(database, subspace, load)
 
 
-def _value(number: int) -> dict[str, Any]:
+def value_of(number: int) -> dict[str, Any]:
+    """Return the value of an item."""
     return {"number": number, **SMALL}

@@ -5,11 +5,12 @@ For a process of its own: Django can be set up but once in each.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
 from benchmarks.measure import Done, in_threads
-from benchmarks.queues import SMALL
+from benchmarks.queues import value_of
 
 _TIMEOUT_SECONDS = 60
 
@@ -45,7 +46,8 @@ def enqueue_for(seconds: float, threads: int) -> Done:
     """Enqueue tasks that do nothing, for so long."""
     from benchmarks.nothing_task import nothing
 
-    return in_threads(lambda: nothing.enqueue(SMALL), threads, seconds=seconds)
+    numbers = itertools.count()
+    return in_threads(lambda: nothing.enqueue(value_of(next(numbers))), threads, seconds=seconds)
 
 
 def work_all(count: int, threads: int) -> Done:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import plot, tables
+from benchmarks.__main__ import BENCHMARKS
 from benchmarks.results import Results
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,40 +57,122 @@ def test_the_page_is_as_its_results(page: str):
     assert tables.rendered(page) == page
 
 
-def test_every_place_of_the_page_is_filled(page: str):
-    """Each mark for results has its end, and each benchmark of the stored run is shown."""
-    places = re.findall(r"<!-- results: (.+?) (?:embedded|memory|cluster) -->", page)
-    assert len(places) == page.count("<!-- end -->") > 0
-    shown = {name for place in places for name in place.split()}
-    results = Results.read("embedded")
-    assert {line["benchmark"] for line in results.lines} <= shown
+def names_of(page: str) -> list[list[str]]:
+    """The words of each mark for results."""
+    return [found.split() for found in re.findall(r"<!-- results: (.+?) -->", page)]
+
+
+def on(engine: str, *lines: dict[str, Any]) -> Callable[[str], Results]:
+    """What reads stored results, of one engine alone."""
+    return lambda name: Results(name, [*lines] if name == engine else [])
+
+
+def test_every_benchmark_has_a_place_on_the_page(page: str):
+    """Each mark for results has its end, and each benchmark is shown, once it was measured."""
+    marks = names_of(page)
+    assert len(marks) == page.count("<!-- end -->") > 0
+    shown = [name for first, *names in marks if first not in {"losses", "plot"} for name in names]
+    shown += [first for first, *_ in marks]
+    assert set(BENCHMARKS) <= set(shown)
+
+
+def test_every_loss_is_told_of(page: str):
+    """Each benchmark belongs to one of the places that count losses."""
+    counted = [name for first, *names in names_of(page) if first == "losses" for name in names]
+    assert sorted(counted) == sorted(BENCHMARKS)
 
 
 def test_a_table_shows_figures_spread_and_a_missed_bar():
-    """A row has ours, the peer by name, the ratio with its spread, and says what was missed."""
-    results = Results("embedded", [line()])
-    text = "<!-- results: contention embedded -->\nold\n<!-- end -->"
-    row = (
-        "| FIFO pop | 2,000 a second | recipe: 500 a second | 4.00 (3.50 to 4.50) |"
-        " at least 5, **missed** |"
-    )
-    assert row in tables.rendered(text, lambda _: results)
+    """A cell has the ratio with its spread, both figures, and says what was missed."""
+    text = "<!-- results: contention -->\nold\n<!-- end -->"
+    assert tables.rendered(text, on("embedded", line())).splitlines() == [
+        "<!-- results: contention -->",
+        "| | beside | on a disk |",
+        "| --- | --- | --- |",
+        (
+            "| FIFO pop | recipe | 4.00 (3.50 to 4.50)<br>2,000 / 500 a second<br>"
+            "at least 5, **missed** |"
+        ),
+        "<!-- end -->",
+    ]
 
 
-def test_losses_are_told_of():
-    """A missed bar and a peer that is faster are among the losses; what is better is not."""
+def test_a_table_has_a_column_for_each_engine_with_figures():
+    """A line has one row; what was not measured on an engine is an empty cell."""
+    lines = {
+        "embedded": [line(bar="no bar", is_met=None, rounds=1), line(name="FIFO lease", rounds=1)],
+        "cluster": [line(bar="at least 3", is_met=True, rounds=1)],
+    }
+    text = "<!-- results: contention -->\n<!-- end -->"
+    found = tables.rendered(text, lambda name: Results(name, lines.get(name, [])))
+    assert found.splitlines()[1:-1] == [
+        "| | beside | on a disk | on a cluster |",
+        "| --- | --- | --- | --- |",
+        (
+            "| FIFO pop | recipe | 4.00<br>2,000 / 500 a second |"
+            " 4.00<br>2,000 / 500 a second<br>at least 3 |"
+        ),
+        "| FIFO lease | recipe | 4.00<br>2,000 / 500 a second<br>at least 5, **missed** | |",
+    ]
+
+
+@pytest.mark.parametrize(
+    "what", ["worker leases", "plot worker", "percentiles latency", "losses worker", "machine"]
+)
+def test_what_was_not_measured_yet_is_left_out(what: str):
+    """A place without stored results is empty, and is filled when there are some."""
+    empty = f"<!-- results: {what} -->\n<!-- end -->"
+    assert tables.rendered(empty, Results) == empty
+    old = f"<!-- results: {what} -->\nold\n<!-- end -->"
+    assert tables.rendered(old, Results) == empty
+
+
+def test_percentiles_are_shown_side_by_side():
+    """A row has ours and the recipe's times for each percentile of an engine."""
+    ours, peer = ({"p50": n, "p90": n + 1, "p99": n + 2, "max": n + 1_000} for n in (1.0, 2.5))
+    lines = line(benchmark="latency", our_latency=ours, peer_latency=peer)
+    text = "<!-- results: percentiles latency -->\n<!-- end -->"
+    assert tables.rendered(text, on("cluster", lines)).splitlines()[1:-1] == [
+        "| milliseconds | on a cluster, p50 | on a cluster, p99 | on a cluster, max |",
+        "| --- | --- | --- | --- |",
+        "| FIFO pop | 1.0 / 2.5 | 3.0 / 4.5 | 1,001.0 / 1,002.5 |",
+    ]
+
+
+def test_losses_are_counted():
+    """A missed bar and a peer that is faster are losses; what is better is not."""
     lines = [
-        line(name="missed"),
+        line(name="missed", ratio=4.0),
         line(name="slower", bar="no bar", is_met=None, ratio=0.5),
+        line(name="slower than ours", peer_name="pop of 50", bar="no bar", is_met=None, ratio=0.5),
         line(name="faster", bar="no bar", is_met=None, ratio=2.0),
         line(name="of others", our_name="recipe at once", ratio=0.5),
+        line(name="of another", benchmark="leases", ratio=0.1),
     ]
-    text = "<!-- results: losses embedded -->\n<!-- end -->"
-    found = tables.rendered(text, lambda _: Results("embedded", lines))
-    assert "missed |" in found
-    assert "slower |" in found
-    assert "faster |" not in found
-    assert "of others |" not in found
+    text = "<!-- results: losses contention -->\n<!-- end -->"
+    found = tables.rendered(text, on("memory", *lines)).splitlines()
+    assert found[1] == "Lost: 2 of 5 rows in memory (ratio 0.50 to 4.00)."
+    found = tables.rendered(text, on("memory", lines[3])).splitlines()
+    assert found[1] == "Lost: nothing."
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_lost"),
+    [
+        ("recipe", True),
+        ("recipe's pop", True),
+        ("bare DRF view", True),
+        ("pop", False),
+        ("1 thread", False),
+        ("1,000 items", False),
+        ("10 queues", False),
+        ("not counted", False),
+    ],
+)
+def test_a_slower_line_is_a_loss_beside_a_peer_alone(peer: str, is_lost: bool):
+    """Ours in another way, or at another size, is not a peer."""
+    slower = line(peer_name=peer, bar="no bar", is_met=None, ratio=0.5)
+    assert tables.is_lost(slower) == is_lost
 
 
 def test_a_line_measured_again_replaces_the_first(tmp_path: Path):
@@ -114,13 +198,13 @@ def test_each_run_says_when_and_how_busy(tmp_path: Path):
         line(),
     ]
     (tmp_path / "embedded.ndjson").write_text("".join(json.dumps(one) + "\n" for one in records))
-    text = "<!-- results: machine embedded -->\n<!-- end -->"
+    text = "<!-- results: machine -->\n<!-- end -->"
     found = tables.rendered(text, lambda name: Results.read(name, tmp_path)).splitlines()
     later, earlier = sorted(found[1:-1])
-    assert earlier.startswith("- `growth`: Measured on 2001-01-01")
+    assert earlier.startswith("- On a disk (`growth`): measured on 2001-01-01")
     assert "a load of 0.1" in earlier
     assert "not final" not in earlier
-    assert later.startswith("- `contention`: Measured on 2002-02-02")
+    assert later.startswith("- On a disk (`contention`): measured on 2002-02-02")
     assert "a load of 9.5" in later
     assert "not final" in later
 
@@ -148,6 +232,8 @@ def test_figures_takes_no_names():
 def test_plots_are_images_for_light_and_dark_pages(name: str):
     """A plot is an SVG with a title, whose colours are others on a dark page; no date is in it."""
     results = Results.read("embedded")
+    if not results.of(*plot.PLOTS[name].benchmarks):  # not measured yet
+        results = Results("embedded", [line(benchmark=name)])
     drawn = plot.drawn(name, results)
     root = ElementTree.fromstring(drawn)
     assert root.tag == f"{SVG}svg"
