@@ -86,7 +86,7 @@ _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, Process
 _sharing = threading.Lock()
 
 
-def group(
+def shared_group(
     database: Database, taker: Taker, handoff_timeout_seconds: float, key: Any, *, stamped: bool
 ) -> ProcessGroup:
     """Return what this process shares of a queue, the same for all its queue objects."""
