@@ -39,7 +39,9 @@ class Browser:
         self._priorities = priorities
 
     def peek(self, tr: Transaction, count: int, end: End) -> list[Item]:
-        """Return the items that a pop would take.
+        """Return the first items at an end, in strict order, also in a relaxed queue.
+
+        They include what the next pop would requeue.
 
         Raises:
             CorruptItem: One of them cannot be decoded.

@@ -1,7 +1,7 @@
 """Combine the operations of a process's threads: one transaction does the work of many.
 
-An operation that finds nobody else at work is done by its own thread, in a *turn*: a lock that
-the working thread holds. There are as many turns as transactions may be in flight: one where they
+An operation that finds no other at work is done by its own thread, in a *turn*: a lock that the
+working thread holds. There are as many turns as transactions may be in flight: one where they
 would conflict (takes at one end), three where they do not (pushes, acks). An operation that finds
 no turn free, a batch in flight or others in line, or comes just after a batch of several, joins
 the *line*, and its thread sleeps on the operation's own gate. While anything is in line, *helper*
@@ -234,7 +234,7 @@ class Combiner:
         while True:
             while self.line or self.orphans:
                 self._do_batch()
-                if self._most > 1:  # takes gather those who come late by themselves
+                if self._most > 1:  # a round gathers late requests itself
                     time.sleep(0)  # let the threads just served join the line first
             with self.mutex:
                 if self.line or self.orphans:

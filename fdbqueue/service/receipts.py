@@ -56,12 +56,12 @@ def place_of(database: Database) -> Subspace:
     """Return the subspace in which a database's receipts are kept."""
     try:
         return _places.get(database, DEFAULT_SUBSPACE)
-    except TypeError:  # somebody's own database, of a class without weak references
+    except TypeError:  # an engine's database of a class without weak references
         return DEFAULT_SUBSPACE
 
 
 class _Slots:
-    """The slots of this process: those that nobody is using.
+    """The free receipt slots of this process.
 
     A slot is the packed tuple of the client's name and a number: the end of its key.
     """

@@ -117,7 +117,7 @@ class EndPoppers:
             operation.requeue(operation.result)
         except Exception:
             facts = {"queue": self._taker.store.queue, "items": _ids(operation.result)}
-            logger.exception("what an interrupted thread had taken was not put back", extra=facts)
+            logger.exception("items of an interrupted thread were not requeued", extra=facts)
 
     # Rounds
 

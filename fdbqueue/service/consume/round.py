@@ -174,7 +174,7 @@ class Round:
     def _serve_batch(
         self, head: Head, batch: list[TakeRequest], early: int, may_undo: bool
     ) -> bool:
-        """Take for those who wait in this process; tell whether no row was corrupt."""
+        """Take items for the threads of this process; tell whether no row was corrupt."""
         wanted = [
             head.take(one.count, leased=one.leases, kept=one.call is not None) for one in batch
         ]
