@@ -36,12 +36,12 @@ class QueueRow:
 
     queue: Queue
     address: str = ""
-    history_minutes: int = _SPARKLINE_MINUTES
     counts: Counts = _NO_COUNTS
     oldest: datetime.datetime | None = None
     minutes: Sequence[Minute] = field(default_factory=list)
     pushes: float = 0
     pops: float = 0
+    history_minutes: int = _SPARKLINE_MINUTES
 
 
 #: Begins to read in a transaction for all rows at once, and returns what waits for the results

@@ -13,7 +13,7 @@
    request in order, then for the *help requests* of other processes
    (:mod:`fdbqueue.service.storage.handoffs`). The *taker* (:mod:`taker`) decodes the rows that
    were taken, and pops or leases the items. If a row cannot be decoded, the same transaction
-   writes it again, with all rows behind it: it stays, and no request passes it.
+   writes all rows of its request and of those behind it again: it stays, and no request passes it.
 4. The commit verifies what was read. After two conflicts in a row with poppers of other
    processes, the helper thread writes a help request (:mod:`staging`): one of those processes
    takes items for this process, too, and hands them over. After two conflicts with pushes, a
