@@ -26,6 +26,11 @@ from fdbqueue.setting_cache import SettingCache
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
+#: The engines of this package: what hints call each, and the option that it needs.
+ENGINES = {
+    EMBEDDED: ("The embedded engine", "path"),
+    "fdbqueue.engines.foundationdb": ("FoundationDB", "cluster_file"),
+}
 
 #: A project without the setting; one object, as a setting is.
 _NOTHING: dict[str, Any] = {}
@@ -54,7 +59,7 @@ class ApiOptions:
 
     Attributes:
         authorizer: Decides who may do what, in place of the users' permissions.
-        idempotency_seconds: How long the answers of requests with a key are kept.
+        idempotency_seconds: How long the responses of requests with a key are kept.
         max_body_bytes: The longest body.
         max_limit: The most items that one request pushes, takes or shows.
         max_wait_seconds: The longest wait for items.
@@ -215,23 +220,24 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(
             "fdbqueue.E003",
             f"ENGINE {path!r} cannot be imported: {message_of(error)}",
-            f"Use {EMBEDDED!r} or 'fdbqueue.engines.foundationdb'.",
+            f"Use {' or '.join(map(repr, ENGINES))}.",
         )
         return
     if not callable(getattr(engine, "open", None)):
         yield Problem(
             "fdbqueue.E003",
             f"ENGINE {path!r} has no function open().",
-            f"Use {EMBEDDED!r} or 'fdbqueue.engines.foundationdb'.",
+            f"Use {' or '.join(map(repr, ENGINES))}.",
         )
         return
     try:
         engine.open(**options)
     except Exception as error:  # noqa: BLE001  # a project's own engine may raise anything
+        needs = ", ".join(f"{engine} needs {option!r}" for engine, option in ENGINES.values())
         yield Problem(
             "fdbqueue.E004",
             f"The engine refuses OPTIONS: {message_of(error)}",
-            "The embedded engine needs 'path', FoundationDB 'cluster_file'.",
+            f"{needs}.",
         )
 
 

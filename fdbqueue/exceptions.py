@@ -149,7 +149,7 @@ class ItemNotFound(FdbQueueError):
 
 
 class LeaseLost(FdbQueueError):
-    """The lease is not held any more: acknowledged, given up, or run out and taken back."""
+    """The lease is not held any more: acknowledged, given up, or expired and requeued."""
 
     code = "lease_lost"
 

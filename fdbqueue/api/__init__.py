@@ -19,9 +19,11 @@ Where to add something
         One field of ``ItemOutput``, ``QueueOutput`` or ``QueueDetailOutput`` in ``outputs.py``:
         ``source`` names the attribute if it has another name, ``help_text`` documents it, and the
         class says how it is shown. ``examples.py`` has the items of the schema's examples. An
-        option of queues is there by itself.
+        option of queues is there by itself. Then the examples in ``docs/rest-api.md``, and the
+        tests that list all fields: ``test_pushing.KEYS`` and ``test_listing`` in ``tests/api``.
     A field of a body or a query
-        One field of its serializer in ``inputs.py``, named like the argument of the method.
+        One field of its serializer in ``inputs.py``, named like the argument of the method, and its
+        row in ``docs/rest-api.md``.
     An action
         A method of the viewset, its permission in ``required_permissions``, its description in
         ``schema.py``, and its example.

@@ -190,7 +190,7 @@ class CountsOutput(Output):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class ShownQueue:
     """A queue, and what was read of it for a response."""
 
     queue: Queue
@@ -276,7 +276,7 @@ def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict
 
 def queue_rows(queues: Sequence[Queue], counts: Sequence[Counts]) -> list[Any]:
     """Return the JSON of queues in a list."""
-    states = map(QueueState, queues, counts)
+    states = map(ShownQueue, queues, counts)
     return [QueueOutput.shown(state, state.queue.codec) for state in states]
 
 
@@ -284,7 +284,7 @@ def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
     """Return the JSON of a queue with the items at its two ends, all at one read version."""
     first = queue.page(end="min", limit=1, tr=tr).items
     last = queue.page(end="max", limit=1, tr=tr).items
-    state = QueueState(
+    state = ShownQueue(
         queue,
         counts=queue.counts(tr=tr),
         oldest=queue.oldest(tr=tr),

@@ -23,7 +23,7 @@ from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
 from fdbqueue.service import MAX_VALUE_BYTES, Queue, strict_json
 from fdbqueue.service.entries import Entry
-from fdbqueue.service.tools.load import Mark
+from fdbqueue.service.tools.load import SourceMark
 
 #: A value takes at most three times its stored bytes, however it is escaped.
 _LINE_BYTES_A_BYTE = 10
@@ -89,7 +89,7 @@ class Lines:
                 rest = self._read(self.max_line_bytes + 1)
             yield line
 
-    def skip(self, mark: Mark) -> None:
+    def skip(self, mark: SourceMark) -> None:
         """Skip the lines that were pushed before.
 
         Raises:
@@ -106,10 +106,10 @@ class Lines:
         if not is_same or rest not in _LINE_ENDS:
             raise InputChanged(lines=mark.lines)
 
-    def mark(self, pushed: int) -> Callable[[], Mark]:
+    def mark(self, pushed: int) -> Callable[[], SourceMark]:
         """Return a function to the mark of this place, with the number of items pushed."""
         size, number, digest = self.size_bytes, self.number, self._digest.copy()
-        return lambda: Mark(size, number, digest.digest(), pushed)
+        return lambda: SourceMark(size, number, digest.digest(), pushed)
 
     def _read(self, size: int, *, is_line: bool = True) -> bytes:
         read = self._stream.readline if is_line else self._stream.read
@@ -162,7 +162,7 @@ class Items:
         self._skipped = skipped
         self._read = pushed
 
-    def __iter__(self) -> Iterator[tuple[Entry, Callable[[], Mark]]]:
+    def __iter__(self) -> Iterator[tuple[Entry, Callable[[], SourceMark]]]:
         for line in self._lines:
             if line.isspace():
                 continue

@@ -27,7 +27,8 @@ What values look like
 Where to add something
     A column of the list of queues
         One entry in ``queue_columns.COLUMNS``: its heading, the value of its cell, alignment, the
-        template of the cell if it is not plain text, the sort key, and the read it needs. In
+        template of the cell if it is not plain text, the sort key, and the read it needs
+        (``begin_read``, into a field of ``QueueRow``; ``fill`` does it for both pages). In
         ``FIGURES`` it is also shown on the page of a queue.
     A column of the items, or a fact of one item
         One entry in ``item_columns.COLUMNS``, or in ``FACTS``: the same, and ``is_shown``, for

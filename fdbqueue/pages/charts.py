@@ -53,7 +53,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TooltipColumn:
     """A column of a chart that shows its values in a tooltip, and a row of the chart's table."""
 
     left: str
@@ -76,7 +76,7 @@ class Chart:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     lines: tuple[Line, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[TooltipColumn, ...]
     width: int = WIDTH
     height: int = HEIGHT
     left: int = _LEFT
@@ -190,7 +190,7 @@ def bar_chart(
     step = _PLOT_WIDTH / max(1, len(values))
     gap = min(2.0, step * 0.15)
     marks = tuple(
-        Mark(
+        TooltipColumn(
             left=_f(_LEFT + n * step + gap / 2),
             width=_f(step - gap),
             when=label,
@@ -260,10 +260,10 @@ def _line(
 
 def _time_marks(
     begins: Sequence[datetime.datetime], values: Sequence[Sequence[str]], units: Sequence[str]
-) -> tuple[Mark, ...]:
+) -> tuple[TooltipColumn, ...]:
     step = _PLOT_WIDTH / len(begins)
     return tuple(
-        Mark(
+        TooltipColumn(
             left=_f(_LEFT + n * step),
             width=_f(step),
             when=_clock(begin),

@@ -1,14 +1,15 @@
 """The columns of the list of queues: what each shows, what is read for it, how it is sorted.
 
 To add one, add a :class:`QueueColumn` to :data:`COLUMNS` (or to :data:`FIGURES`, which the page
-of a queue shows, too). What it shows must be in a :class:`QueueRow`; where that needs another
-read, its ``read`` does it for all rows at once.
+of a queue shows, too). What it shows must be in a :class:`QueueRow`; if that needs another read,
+its ``begin_read`` begins it for all rows at once. :func:`fill` reads what columns show, for the
+list and for the page of a queue.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.pages.charts import sparkline
 from fdbqueue.pages.columns import STATES, Column, link
 from fdbqueue.pages.text import Moment, age, grouped, mean
-from fdbqueue.service import Counts, Minute, Queue, counts_of, depths, histories_of, oldest_of
+from fdbqueue.service import Counts, Minute, Queue, depths
 
 #: Pushes and pops per minute are means over this many minutes, the present one included.
 RATE_MINUTES = 5
@@ -28,7 +29,10 @@ _NO_COUNTS = Counts(0, 0, 0, 0)
 
 @dataclass(slots=True)
 class QueueRow:
-    """A queue and what is known of it; what was not read yet is empty."""
+    """A queue and what is known of it; what was not read yet is empty.
+
+    ``history_minutes`` is how many minutes of its history are read.
+    """
 
     queue: Queue
     address: str = ""
@@ -37,9 +41,12 @@ class QueueRow:
     minutes: Sequence[Minute] = field(default_factory=list)
     pushes: float = 0
     pops: float = 0
+    history_minutes: int = _SPARKLINE_MINUTES
 
 
-Read: TypeAlias = Callable[[Any, Sequence[QueueRow]], None]
+#: Begins to read in a transaction for all rows at once, and returns what waits for the results
+#: and writes them into the rows.
+BeginRead: TypeAlias = Callable[[Any, Sequence[QueueRow]], Callable[[], None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +56,20 @@ class QueueColumn(Column[QueueRow]):
     Attributes:
         sort_key: Returns what rows are sorted by, None for rows that come last; without it the
             list cannot be sorted by this column.
-        read: Reads what the cells need, in a transaction, for all rows at once.
-        sort_read: Reads what the sort key needs, where that is less.
+        begin_read: Begins to read what the cells need.
+        begin_sort_read: Begins to read what the sort key needs, where that is less.
     """
 
     sort_key: Callable[[QueueRow], Any] | None = None
-    read: Read | None = None
-    sort_read: Read | None = None
+    begin_read: BeginRead | None = None
+    begin_sort_read: BeginRead | None = None
+
+
+def fill(tr: Any, rows: Sequence[QueueRow], reads: Iterable[BeginRead | None]) -> None:
+    """Read what columns show into rows, each read once and all of them at once."""
+    waits = [begin(tr, rows) for begin in dict.fromkeys(reads) if begin is not None]
+    for wait in waits:
+        wait()
 
 
 def rates(minutes: Sequence[Minute]) -> tuple[float, float]:
@@ -70,25 +84,41 @@ def rates(minutes: Sequence[Minute]) -> tuple[float, float]:
     return pushes / elapsed, pops / elapsed
 
 
-def _read_counts(tr: Any, rows: Sequence[QueueRow]) -> None:
-    for row, counts in zip(rows, counts_of(tr, [row.queue for row in rows]), strict=True):
-        row.counts = counts
+def _begin_counts(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    results = [row.queue.overview.begin_counts(tr) for row in rows]
+
+    def wait() -> None:
+        for row, result in zip(rows, results, strict=True):
+            row.counts = result()
+
+    return wait
 
 
-def _read_oldest(tr: Any, rows: Sequence[QueueRow]) -> None:
-    for row, oldest in zip(rows, oldest_of(tr, [row.queue for row in rows]), strict=True):
-        row.oldest = oldest
+def _begin_oldest(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    firsts = [row.queue.overview.begin_oldest(tr) for row in rows]
+
+    def wait() -> None:
+        for row, result in zip(rows, [first() for first in firsts], strict=True):
+            row.oldest = result()
+
+    return wait
 
 
-def _read_history(tr: Any, rows: Sequence[QueueRow], minutes: int = _SPARKLINE_MINUTES) -> None:
-    found = histories_of(tr, [row.queue for row in rows], minutes)
-    for row, history in zip(rows, found, strict=True):
-        row.minutes = history
-        row.pushes, row.pops = rates(history)
+def _begin_history(
+    tr: Any, rows: Sequence[QueueRow], minutes: int | None = None
+) -> Callable[[], None]:
+    results = [row.queue.overview.begin_history(tr, minutes or row.history_minutes) for row in rows]
+
+    def wait() -> None:
+        for row, result in zip(rows, results, strict=True):
+            row.minutes = result()
+            row.pushes, row.pops = rates(row.minutes)
+
+    return wait
 
 
-def _read_rates(tr: Any, rows: Sequence[QueueRow]) -> None:
-    _read_history(tr, rows, RATE_MINUTES)
+def _begin_rates(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    return _begin_history(tr, rows, RATE_MINUTES)
 
 
 def _quiet_zero(value: str) -> str:
@@ -108,7 +138,7 @@ def _count(state: str, heading: str | Promise) -> QueueColumn:
         is_number=True,
         css=css,
         sort_key=lambda row: getattr(row.counts, state),
-        read=_read_counts,
+        begin_read=_begin_counts,
     )
 
 
@@ -121,8 +151,8 @@ def _rate(name: str, heading: str | Promise) -> QueueColumn:
         is_number=True,
         css=_quiet_zero,
         sort_key=lambda row: getattr(row, name),
-        read=_read_history,
-        sort_read=_read_rates,
+        begin_read=_begin_history,
+        begin_sort_read=_begin_rates,
     )
 
 
@@ -136,7 +166,7 @@ FIGURES = (
         is_number=True,
         # by the age: what has waited longest is the largest
         sort_key=lambda row: row.oldest and -row.oldest.timestamp(),
-        read=_read_oldest,
+        begin_read=_begin_oldest,
     ),
     _rate("pushes", _("Pushes per minute")),
     _rate("pops", _("Pops per minute")),
@@ -160,7 +190,7 @@ COLUMNS = (
         heading=_("Depth, last hour"),
         value=lambda row: sparkline(depths(row.counts, row.minutes)),
         template="sparkline.html",
-        read=_read_history,
+        begin_read=_begin_history,
     ),
 )
 BY_NAME = {column.name: column for column in COLUMNS}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fdbqueue.access import visible
 from fdbqueue.pages.columns import Column, cells
 from fdbqueue.pages.forms import QueuesForm
-from fdbqueue.pages.queue_columns import BY_NAME, COLUMNS, RATE_MINUTES, QueueRow
+from fdbqueue.pages.queue_columns import BY_NAME, COLUMNS, RATE_MINUTES, QueueRow, fill
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped
 from fdbqueue.service import Catalog, run
@@ -55,16 +55,13 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
     rows = [QueueRow(catalog.queue(name)) for name in names if wanted in name.casefold()]
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
     chosen = BY_NAME[form.column]
-    sort_read = chosen.sort_read or chosen.read
+    sort_read = chosen.begin_sort_read or chosen.begin_read
 
     def read(tr: Any) -> list[QueueRow]:
-        if sort_read is not None:
-            sort_read(tr, rows)
+        fill(tr, rows, [sort_read])
         shown = _sorted(rows, form)[first : first + QUEUES_PER_PAGE]
-        reads = dict.fromkeys(column.read for column in COLUMNS)
-        for reader in reads:
-            if reader is not None and reader is not sort_read:
-                reader(tr, shown)
+        reads = [column.begin_read for column in COLUMNS]
+        fill(tr, shown, [begin for begin in reads if begin is not sort_read])
         return shown
 
     shown = run(catalog.database, read, read_only=True)

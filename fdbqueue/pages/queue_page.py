@@ -14,7 +14,7 @@ from fdbqueue.pages.columns import STATES, facts
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
-from fdbqueue.pages.queue_columns import FIGURES, QueueRow, rates
+from fdbqueue.pages.queue_columns import FIGURES, QueueRow, fill
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped, subspace
 from fdbqueue.service import Queue, depths, run
@@ -62,18 +62,14 @@ def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
 
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
     span = form.cleaned_data["span"]
-    counts_answer = queue.overview.ask_counts(tr)
-    history_answer = queue.overview.ask_history(tr, MINUTES[span])
-    oldest_answer = queue.overview.ask_oldest(tr)()
+    row = QueueRow(queue, history_minutes=MINUTES[span])
+    fill(tr, [row], [column.begin_read for column in FIGURES])
     levels, is_cut = _levels(queue, tr)
-    items = item_list.read(queue, form, tr)
-    counts, minutes, oldest = counts_answer(), history_answer(), oldest_answer()
-    pushes, pops = rates(minutes)
     return QueueDetails(
-        row=QueueRow(queue, "", counts, oldest, minutes, pushes, pops),
-        charts=(depth_chart(depths(counts, minutes), span), rate_chart(minutes, span)),
-        priorities=priorities_of(levels, counts.ready, queue.priority_type, is_cut=is_cut),
-        items=items,
+        row=row,
+        charts=(depth_chart(depths(row.counts, row.minutes), span), rate_chart(row.minutes, span)),
+        priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
+        items=item_list.read(queue, form, tr),
     )
 
 

@@ -299,15 +299,15 @@ class AsyncVerbs:
         return first(await self.apeek_many(1))
 
     async def apeek_min(self) -> Item | None:
-        """Return the item ``apop_min`` would take, as :meth:`peek_min` does."""
+        """Return the first item, as :meth:`peek_min` does."""
         return first(await self.apeek_many(1))
 
     async def apeek_max(self) -> Item | None:
-        """Return the item ``apop_max`` would take, as :meth:`peek_max` does."""
+        """Return the last item, as :meth:`peek_max` does."""
         return first(await self.apeek_many(1, end="max"))
 
     async def apeek_many(self, count: int, *, end: End = "min") -> list[Item]:
-        """Return the items ``apop_many`` would take, as :meth:`peek_many` does."""
+        """Return the first items from one end, as :meth:`peek_many` does."""
         return await read_in_thread(self.peek_many, count, end=end)
 
     async def aget(self, item_id: str) -> Item:

@@ -39,13 +39,15 @@ class Browser:
         self._priorities = priorities
 
     def peek(self, tr: Transaction, count: int, end: End) -> list[Item]:
-        """Return the items that a pop would take.
+        """Return the first items at an end, in strict order, also in a relaxed queue.
+
+        They include what the next pop would requeue.
 
         Raises:
             CorruptItem: One of them cannot be decoded.
         """
         now = now_us()
-        read = self._taker.ask_state(tr, now)
+        read = self._taker.begin_state(tr, now)
         head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
         state = self._taker.parse_state(tr, now, read)
         preview = functools.partial(expiry.preview, self._store, tr)
@@ -73,7 +75,7 @@ class Browser:
             ItemNotFound: No item is there.
         """
         ready = tr[self._keys.key(place)]
-        reads = [(state, self._store.ask(tr, state, place)) for state in STATES.values()]
+        reads = [(state, self._store.begin_read(tr, state, place)) for state in STATES.values()]
         if ready.present():
             return self._reader.shown(tr, [Row(place, bytes(ready))], retried=True)[0]
         for state, read in reads:

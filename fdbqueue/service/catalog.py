@@ -122,10 +122,9 @@ class Catalog:
         return catalog
 
     def queue(self, name: str) -> Queue:
-        """Return the queue with a name; one named by a pattern exists once pushed to.
+        """Return the queue with a name; a queue of a pattern needs no creation.
 
-        The same object each time, for it knows how contended the queue is; that of a name
-        not used for long may be another.
+        Returns the same object for the same name, until 1,000 other names have been opened.
 
         Raises:
             QueueNotFound: No spec has this name, and no pattern fits it.

@@ -228,10 +228,10 @@ CODECS: dict[str, type[Codec]] = {
 # A tuple of a text and two integers, packed and unpacked by hand: that is most of what a push
 # and a pop of many items cost otherwise.
 
-#: How the tuple layer begins a text, an integer of seven bytes, and all that there is of 0.
+#: The tuple layer's type codes of a text, of an integer of seven bytes, and of 0.
 _TEXT, _SEVEN, _ZERO = b"\x02", b"\x1b", b"\x14"
 _SEVEN_FROM, _SEVEN_TO = 1 << 48, 1 << 56
-#: The length of a moment of these centuries, and no attempts.
+#: The length of the metadata of an item pushed in these centuries, and never leased.
 _METADATA_BYTES = 9
 
 
@@ -248,7 +248,7 @@ def _packed_metadata(pushed_at: int, attempts: int) -> bytes:
 
 
 def _fast(data: bytes) -> tuple[str, int | None, int] | None:
-    """Return the text and the metadata of what is mostly stored, None for anything else."""
+    """Return the text and the metadata of the usual stored form, None for any other form."""
     end = len(data) - _METADATA_BYTES
     if data[end : end + 1] != _SEVEN or data[-1:] != _ZERO or data[:1] != _TEXT:
         return None

@@ -1,11 +1,12 @@
 """Combine the operations of a process's threads: one transaction does the work of many.
 
-Alone, an operation is done by its own thread, in *a turn*: a lock that is held by the thread
-that works. There are as many turns as transactions may be in flight: one where they would
-conflict (takes at one end), a few where they do not (pushes, acks). An operation that finds no
-turn free, or others waiting, joins *the line*, and its thread sleeps on the operation's own
-gate. While anything is in line, *helper* threads of the process take the turns that are free and
-do the line's work in batches. A batch claims all that are in line; nothing waits for company.
+An operation that finds no other at work is done by its own thread, in a *turn*: a lock that the
+working thread holds. There are as many turns as transactions may be in flight: one where they
+would conflict (takes at one end), three where they do not (pushes, acks). An operation that finds
+no turn free, a batch in flight or others in line, or comes just after a batch of several, joins
+the *line*, and its thread sleeps on the operation's own gate. While anything is in line, *helper*
+threads of the process use the free turns and do the line's work in batches. A batch claims
+everything that is in line; no batch waits for more operations.
 
 Signal handlers run in the main thread alone, between any two bytecodes, and may raise. A
 helper is never the main thread, so no signal ends a batch. No thread depends on one that a
@@ -31,7 +32,7 @@ from typing import Any, Protocol
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
-from fdbqueue.service.operations import Progress, SharedOperation, own_copy
+from fdbqueue.service.operations import OperationState, SharedOperation, own_copy
 
 #: How long an idle helper stays.
 _IDLE_SECONDS = 1.0
@@ -42,12 +43,12 @@ _LOOK_SECONDS = 0.01
 
 
 class Work(Protocol):
-    """What a combiner's threads do."""
+    """How a combiner's operations are done."""
 
     def alone(self, operation: Any) -> bool:
-        """Do one operation, in its own thread; tell whether it is done.
+        """Do one operation in its own thread; tell whether it is done.
 
-        It is not where other processes are in the way: then a helper does it.
+        It is not if other processes interfere; then a helper does it.
         """
 
     def together(self, batch: CombinedBatch) -> None:
@@ -61,7 +62,7 @@ class Work(Protocol):
 
 
 class _Turn:
-    """Where one thread may work: the lock that it holds meanwhile, and which thread it is."""
+    """A turn: the lock that the working thread holds, and which thread that is."""
 
     __slots__ = ("lock", "worker")
 
@@ -84,13 +85,13 @@ class Combiner:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew, in a forked process: those who waited are in the other one."""
-        #: A signal handler may come to it in the thread that holds it.
+        """Start anew in a forked process, where no thread waits."""
+        #: Reentrant, because a signal handler may run in the thread that holds it.
         self.mutex = threading.RLock()
         self._turns = [_Turn() for _ in range(self._most)]
-        #: Those that no batch has claimed.
+        #: The operations that no batch has claimed.
         self.line: dict[SharedOperation, None] = {}
-        #: Those that are done, and whose threads have gone.
+        #: The operations that are done, and whose threads have gone.
         self.orphans: list[SharedOperation] = []
         self._batches: list[CombinedBatch] = []
         self._helpers = self._idle_helpers = 0
@@ -141,7 +142,10 @@ class Combiner:
             return self._work.alone(operation)
 
     def _begin_turn(self, own: threading.Lock) -> bool:
-        """Have a turn, if one is free, for as long as a lock is held; called under the mutex."""
+        """Take a free turn, and tell whether there is one; called under the mutex.
+
+        It lasts as long as the lock ``own`` is held.
+        """
         for turn in self._turns:
             if not turn.lock.locked():
                 turn.lock, turn.worker = own, threading.get_ident()
@@ -161,7 +165,7 @@ class Combiner:
         if gate.acquire(timeout=seconds):
             return
         with self.mutex:
-            if operation.state is Progress.DONE:
+            if operation.state is OperationState.DONE:
                 return
             is_known = self._leave(operation)
         if is_known:
@@ -169,20 +173,20 @@ class Combiner:
         raise OutcomeUnknown(reason="the time was over before the commit was")
 
     def _leave(self, operation: SharedOperation) -> bool:
-        """Let an operation's thread go; tell whether nothing was, or will be, done for it."""
+        """Withdraw an operation whose thread leaves; tell whether it never takes effect."""
         with self.mutex:
             self.line.pop(operation, None)
             if operation.batch is not None:
                 operation.batch.members.pop(operation, None)
-            state, operation.state = operation.state, Progress.LEFT
-            if state is not Progress.LEFT:
+            state, operation.state = operation.state, OperationState.LEFT
+            if state is not OperationState.LEFT:
                 operation.left_in = state
-            is_orphan = state is Progress.DONE and operation.error is None
+            is_orphan = state is OperationState.DONE and operation.error is None
             if is_orphan:
                 self.orphans.append(operation)
         if is_orphan:
             self._call_helper()
-        return operation.left_in is Progress.WAITING
+        return operation.left_in is OperationState.WAITING
 
     @property
     def in_line(self) -> int:
@@ -198,7 +202,7 @@ class Combiner:
     # The helpers
 
     def _call_helper(self) -> bool:
-        """Make sure that a helper looks at the line; tell whether there is one."""
+        """Wake or start a helper; tell whether there is one."""
         with self.mutex:
             if self._idle_helpers:
                 if self._wake.locked():
@@ -220,7 +224,7 @@ class Combiner:
             self._helpers += 1
         try:
             self._work_off_the_line()
-        except BaseException:  # of this module: the line goes on with another helper
+        except BaseException:  # a defect of this module: another helper continues
             with self.mutex:
                 self._helpers -= 1
             self._call_helper()
@@ -230,14 +234,14 @@ class Combiner:
         while True:
             while self.line or self.orphans:
                 self._do_batch()
-                if self._most > 1:  # takes gather those who come late by themselves
+                if self._most > 1:  # a round gathers late requests itself
                     time.sleep(0)  # let the threads just served join the line first
             with self.mutex:
                 if self.line or self.orphans:
                     continue
                 self._idle_helpers += 1
             is_called = self._wake.acquire(timeout=_IDLE_SECONDS)
-            with self.mutex:  # who joins the line after this sees that there is no helper
+            with self.mutex:  # a thread that joins the line after this starts a helper
                 self._idle_helpers -= 1
                 if not (is_called or self.line or self.orphans):
                     self._helpers -= 1
@@ -245,7 +249,7 @@ class Combiner:
 
     def _work_as_helper(self, operation: SharedOperation) -> None:
         """Do the line's work until an operation is done, where no thread can be started."""
-        while operation.state < Progress.DONE:
+        while operation.state < OperationState.DONE:
             self._do_batch()
             if operation.gate is not None and operation.gate.acquire(timeout=_LOOK_SECONDS):
                 return
@@ -262,7 +266,7 @@ class Combiner:
             try:
                 if served:
                     self._work.together(batch)
-            except BaseException as error:  # noqa: BLE001  # each who waited raises it
+            except BaseException as error:  # noqa: BLE001  # each waiting thread raises it
                 batch.fail(error)
             finally:
                 with self.mutex:
@@ -288,7 +292,7 @@ class Combiner:
 
 
 class CombinedBatch:
-    """The operations that a helper works for at the moment.
+    """The operations that one transaction of a helper does.
 
     Args:
         combiner: Whose they are.
@@ -300,7 +304,7 @@ class CombinedBatch:
         self.members: dict[SharedOperation, None] = {}
 
     def waiting(self) -> list[Any]:
-        """Claim all that are in line; return those claimed, in the order they came."""
+        """Claim all operations in line; return all that are claimed, the oldest first."""
         with self._mutex:
             line = self._combiner.line
             for operation in line:
@@ -310,31 +314,31 @@ class CombinedBatch:
             return [*self.members]
 
     def take_up(self, operations: Iterable[Any]) -> list[Any]:
-        """Return those that are still wanted; from now on a transaction may do them."""
+        """Return the operations whose threads still wait; a transaction may do them from now on."""
         with self._mutex:
-            found = [one for one in operations if one.state < Progress.DONE]
+            found = [one for one in operations if one.state < OperationState.DONE]
             for operation in found:
-                operation.state = Progress.IN_FLIGHT
+                operation.state = OperationState.IN_FLIGHT
             return found
 
     def let_go(self) -> None:
-        """Note that what took operations up has failed for certain: they wait again."""
+        """Note that a transaction has failed for certain: its operations wait again."""
         with self._mutex:
             for operation in self.members:
-                if operation.state is Progress.IN_FLIGHT:
-                    operation.state = Progress.WAITING
+                if operation.state is OperationState.IN_FLIGHT:
+                    operation.state = OperationState.WAITING
 
     def finish(self, results: Sequence[tuple[Any, Any]]) -> None:
-        """Give operations their results, or their errors, and let their threads go on."""
+        """Give operations their results or errors, and wake their threads."""
         gates = []
         with self._mutex:
             for operation, result in results:
                 self.members.pop(operation, None)
                 operation.conclude(result)
-                if operation.state is Progress.LEFT:
+                if operation.state is OperationState.LEFT:
                     self._combiner.orphans.append(operation)
                     continue
-                operation.state = Progress.DONE
+                operation.state = OperationState.DONE
                 if operation.gate is not None:
                     gates.append(operation.gate)
             self.let_go()  # there was no room for these
@@ -342,20 +346,20 @@ class CombinedBatch:
             gate.release()
 
     def fail(self, error: BaseException) -> None:
-        """Give an error to each operation that was worked for, a copy of its own.
+        """Give a copy of an error to each operation that a transaction had taken up.
 
-        These are those that a transaction had taken up, or all, where none had been.
+        If it had taken up none, to all operations of the batch.
         """
         is_known = getattr(error, "outcome_known", False)
         with self._mutex:
             members = [*self.members]
-            taken_up = [one for one in members if one.state is Progress.IN_FLIGHT]
+            taken_up = [one for one in members if one.state is OperationState.IN_FLIGHT]
         if taken_up and not is_known and not isinstance(error, OutcomeUnknown):
             error = OutcomeUnknown(reason=repr(error)[:200])
         self.finish([(operation, own_copy(error)) for operation in taken_up or members])
 
     def disclaim(self) -> None:
-        """Let those that are not done be the first in line again."""
+        """Return the operations that are not done to the front of the line."""
         with self._mutex:
             for operation in self.members:
                 operation.batch = None

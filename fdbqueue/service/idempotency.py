@@ -133,7 +133,7 @@ class SavedResponses:
         name = _digest(once.key.encode(errors="surrogatepass"), RESPONSE_NAME_BYTES)
         return Call(once, name, _digest(fdb.tuple.pack(arguments)))
 
-    def ask(self, tr: Transaction, call: Call) -> Any:
+    def begin_recall(self, tr: Transaction, call: Call) -> Any:
         """Begin to read the saved response; the transaction depends on it."""
         return tr.get_range(*self._tables.response_bounds(call.name))
 

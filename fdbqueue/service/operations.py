@@ -1,4 +1,4 @@
-"""What a thread wants done in a transaction that may be shared, and what came of it.
+"""Operations of threads that may share a transaction, and their results.
 
 An operation is in one of these states, which change under the mutex:
 
@@ -18,8 +18,8 @@ import threading
 from typing import Any
 
 
-class Progress(enum.IntEnum):
-    """How far an operation has come."""
+class OperationState(enum.IntEnum):
+    """The state of an operation."""
 
     WAITING = 0
     IN_FLIGHT = 1
@@ -28,10 +28,10 @@ class Progress(enum.IntEnum):
 
 
 class SharedOperation:
-    """What one thread wants done, and what came of it.
+    """An operation of one thread, and its result.
 
     Attributes:
-        state: How far it has come.
+        state: Whether it waits, is in flight, is done, or its thread has left.
         result: What it returns.
         error: What it raises, None where it returns.
         database: Where its own thread does it; its transactions may have a time limit.
@@ -44,7 +44,7 @@ class SharedOperation:
 
     def restart(self, database: Any) -> None:
         """Start, or start anew, on a database."""
-        self.state = self.left_in = Progress.WAITING
+        self.state = self.left_in = OperationState.WAITING
         self.result: Any = None
         self.error: BaseException | None = None
         self.gate: threading.Lock | None = None

@@ -1,4 +1,4 @@
-"""Ask many queues at once how they are: each question goes out before any is waited for.
+"""Read the figures of many queues at once: all reads are sent before the first is awaited.
 
 So a list of queues costs a few round trips to a cluster, however many queues it has.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
         @property
         def overview(self) -> Overview:
-            """What asks for its figures."""
+            """Begins to read its figures."""
 
 
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
@@ -61,7 +61,7 @@ class Ends(NamedTuple):
 
 
 class Overview:
-    """Ask for the figures of one queue; what each question returns waits for its answer.
+    """Begin to read the figures of one queue; call what a method returns for the result.
 
     Args:
         store: Its items.
@@ -74,44 +74,44 @@ class Overview:
         self._store = store
         self._counters = counters
 
-    def ask_counts(self, tr: Transaction) -> Callable[[], Counts]:
-        """Ask how many items are in each state."""
-        return self._counters.ask(tr)
+    def begin_counts(self, tr: Transaction) -> Callable[[], Counts]:
+        """Begin to read how many items are in each state."""
+        return self._counters.begin_counts(tr)
 
-    def ask_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
-        """Ask for the pushes and pops of the last minutes, the present one last."""
-        return self._counters.ask_history(tr, minutes)
+    def begin_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
+        """Begin to read the pushes and pops of the last minutes, the present one last."""
+        return self._counters.begin_history(tr, minutes)
 
     def lowest_levels(self, tr: Transaction, limit: int) -> tuple[list[tuple[Priority, int]], bool]:
         """Return the lowest priorities with their counts, and whether there may be more."""
         return self._counters.some_by_priority(tr, None, limit)
 
-    def ask_ends(self, tr: Transaction) -> Callable[[], Ends]:
-        """Ask for the first and the last ready item."""
+    def begin_ends(self, tr: Transaction) -> Callable[[], Ends]:
+        """Begin to read the first and the last ready item."""
         reader = self._store.reader
-        asked = {end: reader.rows(tr.snapshot, *self._keys.bounds(), 1, end) for end in ENDS}
+        reads = {end: reader.rows(tr.snapshot, *self._keys.bounds(), 1, end) for end in ENDS}
 
-        def answer() -> Ends:
-            found = {end: self._shown(tr, rows) for end, rows in asked.items()}
+        def result() -> Ends:
+            found = {end: self._shown(tr, rows) for end, rows in reads.items()}
             undecodable = [end for end, items in found.items() if _is_undecodable(items)]
             return Ends(not found["min"], tuple(undecodable))
 
-        return answer
+        return result
 
-    def ask_oldest(self, tr: Transaction) -> Callable[[], Callable[[], Moment]]:
-        """Ask when the oldest ready item was pushed; two responses have to be waited for.
+    def begin_oldest(self, tr: Transaction) -> Callable[[], Callable[[], Moment]]:
+        """Begin to read when the oldest ready item was pushed; it takes two reads, one by one.
 
-        Where the first row does not tell, the next ones are read, one by one.
+        If the first row does not say it, the next ones are read, too.
         """
         if not self._store.codec.keeps_metadata:
             return lambda: lambda: None
         bounds = self._tables.ages() if self._keys.has_priorities else self._keys.bounds()
         rows = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
         if self._keys.has_priorities:
-            return lambda: self._ask_present(tr, rows)
+            return lambda: self._begin_present(tr, rows)
         return lambda: self._head_pushed_at(tr, rows)
 
-    def _ask_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
+    def _begin_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
         for row in ages:
             pushed_at, place = self._tables.parse_age(row.key)
             found = tr.snapshot[self._keys.key(place)]
@@ -157,14 +157,14 @@ def _is_undecodable(items: Sequence[Item]) -> bool:
 
 def counts_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Counts]:
     """Return the counts of queues, in one round trip."""
-    asked = [queue.overview.ask_counts(tr) for queue in queues]
-    return [answer() for answer in asked]
+    reads = [queue.overview.begin_counts(tr) for queue in queues]
+    return [result() for result in reads]
 
 
 def histories_of(tr: Transaction, queues: Sequence[Overseen], minutes: int) -> list[list[Minute]]:
     """Return the last minutes of queues, in one round trip."""
-    asked = [queue.overview.ask_history(tr, minutes) for queue in queues]
-    return [answer() for answer in asked]
+    reads = [queue.overview.begin_history(tr, minutes) for queue in queues]
+    return [result() for result in reads]
 
 
 def oldest_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Moment]:
@@ -172,15 +172,15 @@ def oldest_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Moment]:
 
     None for a queue without any, or whose codec keeps no such record.
     """
-    asked = [queue.overview.ask_oldest(tr) for queue in queues]
-    found = [ask() for ask in asked]
-    return [answer() for answer in found]
+    reads = [queue.overview.begin_oldest(tr) for queue in queues]
+    found = [second() for second in reads]
+    return [result() for result in found]
 
 
 def ends_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Ends]:
     """Return what is at the ends of queues, in one round trip where no value has chunks."""
-    asked = [queue.overview.ask_ends(tr) for queue in queues]
-    return [answer() for answer in asked]
+    reads = [queue.overview.begin_ends(tr) for queue in queues]
+    return [result() for result in reads]
 
 
 def depths(counts: Counts, minutes: Sequence[Minute]) -> list[Depth]:

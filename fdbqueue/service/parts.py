@@ -11,7 +11,7 @@ from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.leases import Leases
-from fdbqueue.service.consume.process_group import ProcessGroup, group
+from fdbqueue.service.consume.process_group import ProcessGroup, shared_group
 from fdbqueue.service.consume.requeue import Requeuer
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.entries import Encoder
@@ -38,7 +38,7 @@ class QueueParts:
         writer: Writes what is pushed.
         browser: Reads without changing anything.
         taker: Takes items in a transaction.
-        poppers: Its poppers, its writes and its watch in this process.
+        group: What the threads of this process share of it: poppers, writes, and the watch.
         consumer: Pops and leases, and waits for items.
         acks: Ends and extends leases.
         dead_letters: Buries items and redrives them.
@@ -51,7 +51,7 @@ class QueueParts:
     writer: Writer
     browser: Browser
     taker: Taker
-    poppers: ProcessGroup
+    group: ProcessGroup
     consumer: Consumer
     acks: Acks
     dead_letters: DeadLetters
@@ -81,14 +81,14 @@ def assemble(
     leases = Leases(store, options.max_attempts)
     taker = Taker(store, responses, relaxed=options.relaxed, max_attempts=options.max_attempts)
     shared_by = (keys.subspace.key(), name, type(keys), options)
-    poppers = group(
+    group = shared_group(
         database,
         taker,
         options.handoff_timeout_seconds,
         shared_by,
         stamped=options.in_commit_order,
     )
-    runner = Runner(database, store, poppers.writes)
+    runner = Runner(database, store, group.writes)
     encoder = Encoder(name, codec, priorities, keys.size_bytes, options.max_value_bytes)
     requeuer = Requeuer(database, store, leases)
     return QueueParts(
@@ -105,8 +105,8 @@ def assemble(
         ),
         browser=Browser(store, taker, priorities),
         taker=taker,
-        poppers=poppers,
-        consumer=Consumer(runner, taker, leases, poppers, requeuer),
+        group=group,
+        consumer=Consumer(runner, taker, leases, group, requeuer),
         acks=Acks(runner, store, leases, responses),
-        dead_letters=DeadLetters(runner, store, leases),
+        dead_letters=DeadLetters(runner, store),
     )

@@ -78,7 +78,7 @@ class _PushWrite(Write):
         self._placed: list[Placed] = []
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._writer.ask_tails(shared, self._entries)
+        self._writer.begin_tails(shared, self._entries)
 
     def apply(self, shared: SharedTransaction) -> None:
         self._placed = self._writer.apply(shared, self._entries)
@@ -175,7 +175,7 @@ class Writer:
 
     def _put_once(self, tr: Transaction, entries: list[Entry], call: Call) -> _Pushed:
         """Write entries, unless the call was made before."""
-        found = self._responses.recall(self._responses.ask(tr, call), call)
+        found = self._responses.recall(self._responses.begin_recall(tr, call), call)
         if found is not None:
             return _Pushed(unpacked_places(found[0]), found[1])
         placed = self.put(tr, entries)
@@ -275,12 +275,12 @@ class Writer:
             InvalidInput: What is at the tail was pushed in commit order, and this is not.
         """
         shared = SharedTransaction(tr, self._store)
-        self.ask_tails(shared, entries)
+        self.begin_tails(shared, entries)
         placed = self.apply(shared, entries)
         shared.count_change.write(tr)
         return placed
 
-    def ask_tails(self, shared: SharedTransaction, entries: list[Entry]) -> None:
+    def begin_tails(self, shared: SharedTransaction, entries: list[Entry]) -> None:
         """Ask where the queue ends for each priority, in the recipes' order.
 
         By snapshot reads, so that pushes never conflict; in commit order nothing is read.

@@ -21,7 +21,7 @@ from fdbqueue.service.aio import AsyncVerbs
 from fdbqueue.service.bulk.batches import Batch, Batches
 from fdbqueue.service.bulk.move import check_move, move
 from fdbqueue.service.bulk.recount import recount
-from fdbqueue.service.bulk.remove import remove_all, remove_places
+from fdbqueue.service.bulk.remove import clear, remove_all, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push, first
@@ -44,6 +44,24 @@ T = TypeVar("T")
 
 class Queue(AsyncVerbs):
     """What FIFO queues and priority queues have in common.
+
+    What arguments mean in every verb that has them:
+
+    - ``tr``: the transaction to take part in, which the caller commits; None for one of its own.
+    - ``once``: an idempotency key. The same call under the same key returns the same for a day and
+      takes effect once, also after an unknown outcome. ``IdempotencyKeyReused`` is raised, and
+      nothing changed, where another call has used the key.
+    - ``end``: ``"min"`` or ``"max"``. ``count``: the most items, up to 10,000.
+    - ``wait``: for how many seconds to wait for an item where there is none; not with ``tr``.
+    - ``waits_while``: called each time before it takes, and about once a second while it waits;
+      False ends the call, and nothing is taken or saved under the key.
+    - ``seconds`` of a lease: by the clocks of the clients, so keep it long against their skew.
+    - ``delay``, ``not_before``: for how many seconds, or until when (with its time zone), to hide
+      items. Then the next pop or lease puts them at the places that the push gave them.
+
+    And errors: ``InvalidInput``, for arguments, means that nothing was changed. ``OutcomeUnknown``:
+    it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
+    cannot be decoded; all stay where they are.
 
     Attributes:
         database: Where it is.
@@ -82,7 +100,6 @@ class Queue(AsyncVerbs):
         self._writer = self.parts.writer
         self._browser = self.parts.browser
         self._counters = self.parts.counters
-        self._poppers = self.parts.poppers
         self._consumer = self.parts.consumer
         self._acks = self.parts.acks
 
@@ -108,12 +125,6 @@ class Queue(AsyncVerbs):
             priority: A number that fits the queue's priority type: not NaN, infinity or a
                 boolean, not an integer beyond 64 bits, not a fraction in an int queue; 0
                 where it is not given. A FIFO queue has no priorities.
-            delay: For how many seconds to hide the item. Afterwards the next pop or lease
-                puts it at the place that this push gave it.
-            not_before: When to show it, with its time zone, in place of a delay.
-            once: An idempotency key. The same call under the same key returns the same item
-                for a day, and pushes it once.
-            tr: The transaction to take part in.
 
         Returns:
             The item as pushed, its priority in the queue's type.
@@ -122,8 +133,6 @@ class Queue(AsyncVerbs):
             InvalidPriority: The priority does not fit; nothing was written.
             InvalidValue: The codec cannot encode the value; nothing was written.
             ValueTooLarge: The encoded value is too long; nothing was written.
-            IdempotencyKeyReused: Another call has used the key; nothing was written.
-            OutcomeUnknown: It is not known whether the item was pushed.
         """
         return self._writer.prepare(Push(value, priority, delay, not_before), once)(tr)[0]
 
@@ -135,21 +144,15 @@ class Queue(AsyncVerbs):
         not_before: datetime.datetime | None = None,
         tr: Transaction | None = None,
     ) -> int:
-        """Put values at the end of the queue, in their order.
+        """Put values at the end of the queue, in their order, and return how many.
 
         They go in as few transactions as FoundationDB's limits allow, each all or nothing;
-        other clients may push in between. The values are read as they are needed, so there
-        may be any number.
+        other clients may push in between. With ``tr`` all go into that one, and its limits
+        (10,000,000 bytes) are the caller's to keep.
 
         Args:
-            items: The values; for a priority queue, ``(value, priority)`` pairs.
-            delay: For how many seconds to hide them, as for :meth:`push`.
-            not_before: When to show them.
-            tr: The transaction to take part in; then all go into that one, and its limits
-                (10,000,000 bytes) are the caller's to keep.
-
-        Returns:
-            How many were pushed.
+            items: Any number of values, read as they are needed; for a priority queue,
+                ``(value, priority)`` pairs.
 
         Raises:
             PushInterrupted: It failed when some were in the queue already, or a commit's
@@ -170,20 +173,10 @@ class Queue(AsyncVerbs):
         Args:
             pushes: The values, each with what belongs to it; at most 5,000,000 bytes together
                 once encoded, and about 9,000,000 with their keys.
-            once: An idempotency key. The same call under the same key returns the same
-                items for a day, and pushes them once.
-            tr: The transaction to take part in.
-
-        Returns:
-            The items as pushed.
 
         Raises:
-            InvalidInput: The queue does not take one of them, ``context["index"]``; nothing
-                was written.
+            InvalidInput: The queue does not take one of them, ``context["index"]``.
             BatchTooLarge: They are too large together; nothing was written.
-            IdempotencyKeyReused: Another call has used the key; nothing was written.
-            OutcomeUnknown: It is not known whether they were pushed; the same call under its
-                key finds out.
         """
         return self._writer.prepare_batch(pushes, once)(tr)
 
@@ -193,16 +186,9 @@ class Queue(AsyncVerbs):
         Later changes of the value's object have no effect. A delay, and the time at which the
         item says that it was pushed, are counted from this call.
 
-        Args:
-            push: The value, with what belongs to it.
-            once: An idempotency key, as for :meth:`push`.
-
         Returns:
             A function to call once: with the transaction to take part in, or None for one of
             its own. It pushes the value, and returns a list of the one item.
-
-        Raises:
-            InvalidInput: The queue does not take it.
         """
         return self._writer.prepare(push, once)
 
@@ -222,22 +208,11 @@ class Queue(AsyncVerbs):
         return first(self.pop_many(1, end="min", wait=wait, tr=tr))
 
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
-        """Take the first item: the earliest pushed of the lowest priority.
+        """Take the first item, None when the queue is empty.
 
-        Strict, unless the queue is relaxed: it was the first when it was taken, at some
-        moment of this call. Threads of a process share transactions; processes that meet at
-        one end take items for each other.
-
-        Args:
-            wait: For how many seconds to wait for an item where there is none.
-            tr: The transaction to take part in; then there is no waiting.
-
-        Returns:
-            The item, or None when the queue is empty.
-
-        Raises:
-            CorruptItem: The item cannot be decoded; it stays where it is.
-            OutcomeUnknown: It is not known whether the item was taken.
+        It is the earliest pushed of the lowest priority. Strict, unless the queue is relaxed: it
+        was the first when it was taken, at some moment of this call. Threads of a process share
+        transactions; processes that meet at one end take items for each other.
         """
         return first(self.pop_many(1, end="min", wait=wait, tr=tr))
 
@@ -260,28 +235,12 @@ class Queue(AsyncVerbs):
     ) -> list[Item]:
         """Take items from one end in one transaction: all of them, or none.
 
-        Args:
-            count: The most to take, up to 10,000.
-            end: ``"min"`` or ``"max"``.
-            wait: For how many seconds to wait where there is none; it takes what there is
-                as soon as there is one.
-            waits_while: Asked each time before it takes, and about once a second while it
-                waits; False ends the call, and nothing is taken or saved under the key.
-            once: An idempotency key. The same call under the same key returns the same
-                items for a day, also where there were none, and takes them once; ``wait``
-                may differ.
-            tr: The transaction to take part in; then there is no waiting.
+        Under a key ``wait`` may differ, and that there were no items is saved, too.
 
         Returns:
             The items in the order single pops would have given; empty when the queue is.
             Fewer than asked when the queue holds fewer, or after 5,000,000 stored bytes;
             under a key, which keeps a copy of them, after about 4,500,000.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded; all stay where they are.
-            IdempotencyKeyReused: Another call has used the key; nothing was taken.
-            OutcomeUnknown: It is not known whether they were taken; the same call under its
-                key finds out.
         """
         self._check(count, end)
         request = self._consumer.pop(end, count, once)
@@ -303,18 +262,9 @@ class Queue(AsyncVerbs):
         Where the lease expires, the next pop or lease returns the item to its place with its
         attempts one higher, or moves it to the dead letters.
 
-        Args:
-            seconds: How long, by the clocks of the clients: keep it long against their skew.
-            wait: For how many seconds to wait for an item where there is none.
-            tr: The transaction to take part in; then there is no waiting.
-
         Returns:
             The item, its :attr:`Item.lease` being what :meth:`ack` takes; None when the
             queue is empty.
-
-        Raises:
-            CorruptItem: The item cannot be decoded; it stays where it is.
-            OutcomeUnknown: It is not known whether it was leased; then the lease expires.
         """
         return first(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
 
@@ -338,20 +288,12 @@ class Queue(AsyncVerbs):
     ) -> list[Item]:
         """Lease items from one end in one transaction, each under a token of its own.
 
-        Takes what :meth:`pop_many` and :meth:`lease_min` take, but at most what one
-        transaction can write: some thousands. The same call under the same key returns the
-        same tokens, whether the leases are still held or not.
+        At most as many as one transaction can write: some thousands. The same call under the same
+        key returns the same tokens, whether the leases are still held or not.
 
         Args:
-            count: The most items.
-            end: From which end.
-            seconds: How long, as for :meth:`lease_min`.
-            wait: For how many seconds to wait for items where there are none.
-            waits_while: False ends the wait.
             ack: Up to 1,000 leased items, or their tokens, that are done: they are removed for
                 good in the transaction that leases, also where there is nothing to lease.
-            once: An idempotency key.
-            tr: The transaction to take part in; then there is no waiting.
 
         Raises:
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
@@ -367,20 +309,13 @@ class Queue(AsyncVerbs):
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> None:
-        """Remove a leased item for good.
+        """Remove a leased item, given as the item or its token, for good.
 
         Also after its time, as long as no pop or lease has returned it to the queue.
-
-        Args:
-            lease: The item, or its token.
-            once: An idempotency key. The same call under the same key succeeds again for a
-                day, and removes nothing more.
-            tr: The transaction to take part in.
 
         Raises:
             LeaseLost: It is not held any more; another worker may have the item.
             InvalidInput: It is not a lease's token of this queue.
-            IdempotencyKeyReused: Another call has used the key; nothing was changed.
         """
         self._acks.ack(lease, once, tr)
 
@@ -391,12 +326,7 @@ class Queue(AsyncVerbs):
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Held:
-        """Remove leased items for good, in one transaction.
-
-        Args:
-            leases: The items, or their tokens, up to 10,000.
-            once: An idempotency key, as for :meth:`ack`.
-            tr: The transaction to take part in.
+        """Remove up to 10,000 leased items for good, in one transaction.
 
         Returns:
             How many were still held, and are gone now; its ``lost`` names the others.
@@ -405,7 +335,6 @@ class Queue(AsyncVerbs):
             InvalidInput: One is not a lease's token of this queue; nothing was changed.
             BatchTooLarge: They are more than one transaction can remove, which is
                 ``context["most"]``; nothing was changed.
-            IdempotencyKeyReused: Another call has used the key; nothing was changed.
         """
         return self._acks.ack_many(leases, once, tr)
 
@@ -426,14 +355,10 @@ class Queue(AsyncVerbs):
             lease: The item, or its token.
             delay: For how many seconds to keep it hidden.
             reason: What the dead letter says, clipped at 1,000 characters.
-            once: An idempotency key. The same call under the same key succeeds again for a
-                day, and gives nothing more up.
-            tr: The transaction to take part in.
 
         Raises:
             LeaseLost: It is not held any more.
             InvalidInput: It is not a lease's token of this queue.
-            IdempotencyKeyReused: Another call has used the key; nothing was changed.
         """
         self._acks.nack(lease, delay, reason, once, tr)
 
@@ -446,14 +371,9 @@ class Queue(AsyncVerbs):
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Held:
-        """Give leased items up in one transaction, as :meth:`nack` does.
+        """Give up to 1,000 leased items up in one transaction, as :meth:`nack` does.
 
-        Args:
-            leases: The items, or their tokens, up to 1,000.
-            delay: For how many seconds to keep them hidden.
-            reason: What the dead letters say, clipped at 1,000 characters.
-            once: An idempotency key, as for :meth:`nack`.
-            tr: The transaction to take part in; not to be committed after an error.
+        A ``tr`` is not to be committed after an error.
 
         Returns:
             How many were still held, and are given up now; its ``lost`` names the others.
@@ -462,7 +382,6 @@ class Queue(AsyncVerbs):
             InvalidInput: One is not a lease's token of this queue; nothing was changed.
             BatchTooLarge: Their values are over about 8,500,000 bytes together, too much for
                 one transaction; nothing was changed.
-            IdempotencyKeyReused: Another call has used the key; nothing was changed.
         """
         return self._acks.nack_many(leases, delay, reason, once, tr)
 
@@ -476,12 +395,7 @@ class Queue(AsyncVerbs):
     ) -> Item:
         """Extend a lease to end the given number of seconds from now.
 
-        Args:
-            lease: The item, or its token.
-            seconds: How long.
-            once: An idempotency key. The same call under the same key returns the same item
-                for a day, and extends its lease once. A copy of the item is kept for that.
-            tr: The transaction to take part in.
+        A key keeps a copy of the item.
 
         Returns:
             The item, under the same token.
@@ -489,7 +403,6 @@ class Queue(AsyncVerbs):
         Raises:
             LeaseLost: It is not held any more.
             InvalidInput: It is not a lease's token of this queue.
-            IdempotencyKeyReused: Another call has used the key; nothing was changed.
         """
         return self._acks.extend(lease, seconds, once, tr)
 
@@ -501,22 +414,16 @@ class Queue(AsyncVerbs):
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Held:
-        """Extend leases to end the given number of seconds from now, in one transaction.
+        """Extend up to 1,000 leases to end the given number of seconds from now.
 
-        Args:
-            leases: The items, or their tokens, up to 1,000.
-            seconds: How long.
-            once: An idempotency key. The same call under the same key returns the same for a
-                day, and extends the leases once.
-            tr: The transaction to take part in; not to be committed after an error.
+        In one transaction; a ``tr`` is not to be committed after an error.
 
         Returns:
-            How many were still held, and are for longer now; its ``lost`` names the others.
+            How many were still held, and end later now; its ``lost`` names the others.
 
         Raises:
             InvalidInput: One is not a lease's token of this queue; nothing was changed.
             BatchTooLarge: They are too much for one transaction, as for :meth:`nack_many`.
-            IdempotencyKeyReused: Another call has used the key; nothing was changed.
         """
         return self._acks.extend_many(leases, seconds, once, tr)
 
@@ -545,11 +452,7 @@ class Queue(AsyncVerbs):
         self.ack(item)
 
     def wait_for_items(self, seconds: float) -> bool:
-        """Wait until there may be an item to take, at most the given number of seconds.
-
-        Returns:
-            Whether there may be one.
-        """
+        """Wait until there may be an item to take, at most this many seconds; tell whether so."""
         deadline = self._consumer.deadline(seconds)
         found = self._consumer.watch.until(self._has_items, deadline, database=self.database)
         return bool(found)
@@ -567,23 +470,23 @@ class Queue(AsyncVerbs):
         return first(self.peek_many(1, end="min", tr=tr))
 
     def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
-        """Return the item ``pop_min`` would take, None when the queue is empty."""
+        """Return the first item, None when the queue is empty.
+
+        It is what ``pop_min`` would take; in a relaxed queue a pop takes one of the first 100.
+        """
         return first(self.peek_many(1, end="min", tr=tr))
 
     def peek_max(self, *, tr: Transaction | None = None) -> Item | None:
-        """Return the item ``pop_max`` would take, None when the queue is empty."""
+        """Return the last item, as :meth:`peek_min` returns the first."""
         return first(self.peek_many(1, end="max", tr=tr))
 
     def peek_many(
         self, count: int, *, end: End = "min", tr: Transaction | None = None
     ) -> list[Item]:
-        """Return the items ``pop_many`` would take, leaving them where they are.
+        """Return the first items from one end, in strict order, and leave them where they are.
 
         Those are included whose lease or delay has expired, and that no pop or lease has
         returned to their places yet.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded.
         """
         self._check(count, end)
         return self._runner.read(tr, functools.partial(self._browser.peek, count=count, end=end))
@@ -591,8 +494,7 @@ class Queue(AsyncVerbs):
     def get(self, item_id: str, *, tr: Transaction | None = None) -> Item:
         """Return the item with an id, whatever state it is in.
 
-        Returns:
-            The item; its value is :class:`Undecodable` where the codec cannot read it.
+        Its value is :class:`Undecodable` where the codec cannot read it.
 
         Raises:
             InvalidInput: It is not an item's id in this queue.
@@ -628,7 +530,6 @@ class Queue(AsyncVerbs):
             max_priority: The highest priority to show, itself included.
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``. Expired leases and
                 delays stay where they are until the next pop or lease.
-            tr: The transaction to take part in.
 
         Raises:
             InvalidInput: ``after`` is not an id of this queue, there is no such state, or a
@@ -668,17 +569,14 @@ class Queue(AsyncVerbs):
 
     def counts(self, *, tr: Transaction | None = None) -> Counts:
         """Return how many items are ready, leased, delayed and dead, without counting them."""
-        return self._runner.read(tr, lambda transaction: self._counters.ask(transaction)())
+        return self._runner.read(tr, lambda transaction: self._counters.begin_counts(transaction)())
 
     def by_priority(
         self, *, after: Any = None, limit: int = 1_000, tr: Transaction | None = None
     ) -> list[tuple[Priority, int]]:
         """Return the priorities of ready items, lowest first, each with their number.
 
-        Args:
-            after: Only the priorities above this one.
-            limit: The most priorities, up to 10,000.
-            tr: The transaction to take part in.
+        At most ``limit`` of them, up to 10,000, and only those above ``after``.
         """
         self._check(limit, "min")
         above = self._priorities.bound(after)
@@ -689,23 +587,20 @@ class Queue(AsyncVerbs):
         """Return when the oldest ready item was pushed.
 
         In a FIFO queue that is the first item that says when it was pushed, which an item that
-        cannot be decoded does not.
-
-        Returns:
-            The moment; None when there are no items, or where it is not known: none of the
-            first 100 says it, or the codec keeps no such record.
+        cannot be decoded does not. None when there are no items, or where it is not known: none of
+        the first 100 says it, or the codec keeps no such record.
         """
-        return self._runner.read(tr, lambda transaction: self.overview.ask_oldest(transaction)()())
+        return self._runner.read(
+            tr, lambda transaction: self.overview.begin_oldest(transaction)()()
+        )
 
     def history(self, minutes: int = 60, *, tr: Transaction | None = None) -> list[Minute]:
         """Return how many items were pushed and taken in each of the last minutes.
 
-        Args:
-            minutes: How many, the present one included, up to 1,440: a day.
-            tr: The transaction to take part in.
+        In order, the present minute last, and those without any work included.
 
-        Returns:
-            The minutes in order, those without any work included.
+        Args:
+            minutes: How many, up to 1,440: a day.
         """
         if isinstance(minutes, bool) or not isinstance(minutes, int):
             raise InvalidInput(queue=self.name, minutes=minutes, allowed="a number")
@@ -715,7 +610,7 @@ class Queue(AsyncVerbs):
 
     @property
     def overview(self) -> Overview:
-        """Asks for figures of this queue without waiting, so as to ask many queues at once."""
+        """Begins to read figures of this queue, so that many queues can be read at once."""
         return Overview(self._store, self._counters)
 
     # Dead letters
@@ -730,24 +625,17 @@ class Queue(AsyncVerbs):
         self.parts.dead_letters.bury(item_id, reason, tr)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
-        """Move the item that an error names to the dead letters, out of the way of all others.
-
-        Returns:
-            Whether it was still there to be moved.
-        """
+        """Move the item that an error names to the dead letters; tell whether it was there."""
         return self.parts.dead_letters.bury_corrupt(error)
 
     def redrive(self, item_ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
-        """Return dead letters to their places, as if they had never been tried.
+        """Return dead letters to their places, as if they had never been tried; count them.
 
         In transactions of up to 200 items, each all or nothing.
 
         Args:
             item_ids: Which; None for all that are dead when it starts.
             limit: The most to return.
-
-        Returns:
-            How many were.
         """
         return self.parts.dead_letters.redrive(item_ids, limit)
 
@@ -763,18 +651,11 @@ class Queue(AsyncVerbs):
         return to their places as they were, with no attempt counted.
 
         Args:
-            count: The most to take, up to 10,000.
-            end: ``"min"`` or ``"max"``.
-            seconds: How long, by the clocks of the clients.
             owner: Sixteen bytes by which :meth:`settle_batch` finds it; an owner has one
                 batch at a time. None for no owner.
 
         Returns:
             The items, in order; empty when the queue is.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded; all stay where they are.
-            OutcomeUnknown: It is not known whether they were leased; then the lease expires.
         """
         self._check(count, end)
         return self._batches.lease(count, end, seconds, owner)
@@ -828,16 +709,12 @@ class Queue(AsyncVerbs):
 
         Args:
             target: The queue they go to, of the same database.
-            count: The most to move, up to 10,000.
-            end: ``"min"`` or ``"max"``.
             priority: The priority of all of them; None for their own.
-            tr: The transaction to take part in.
 
         Returns:
             How many were moved; 0 when this queue is empty.
 
         Raises:
-            CorruptItem: One cannot be decoded; all stay where they are.
             InvalidInput: The move makes no sense, or the target cannot hold one of them.
         """
         self._check(count, end)
@@ -849,29 +726,21 @@ class Queue(AsyncVerbs):
         return self._runner.write("move", tr, move_some)
 
     def remove_many(self, item_ids: Iterable[str]) -> int:
-        """Remove items for good by their ids, whatever state they are in.
+        """Remove items for good by their ids, whatever state they are in; count them.
 
         In transactions of up to 500 items. The worker that holds a lease of one learns of it
         by :class:`LeaseLost`; so does the owner of a batch with one in it.
-
-        Returns:
-            How many were there.
         """
         places = (self._store.keys.place_named(item_id) for item_id in item_ids)
         return remove_places(self.database, self._store, places)
 
     def clear_state(self, state: str, *, on_removed: Callable[[int], None] = lambda _: None) -> int:
-        """Remove the items that are in a state when it starts, in bounded transactions.
+        """Remove the items that are in a state when it starts, and return how many.
 
-        Args:
-            state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
-            on_removed: Called after each transaction, with how many it removed.
-
-        Returns:
-            How many were removed.
+        In bounded transactions; ``on_removed`` is called after each, with how many it removed.
 
         Raises:
-            InvalidInput: There is no such state.
+            InvalidInput: It is not ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
         """
         return remove_all(self.database, self._store, state, on_removed)
 
@@ -880,36 +749,26 @@ class Queue(AsyncVerbs):
 
         Any number of them. Leases that are held are lost.
         """
-
-        def remove(transaction: Transaction) -> None:
-            transaction.clear_range(*self._store.keys.bounds())
-            transaction.clear_range(*self._store.tables.bounds)
-
-        self._runner.write("clear", tr, remove)
+        self._runner.write("clear", tr, functools.partial(clear, store=self._store))
 
     # Maintain
 
     def recount(self) -> Counts:
-        """Count the items, and correct the counts: other programs' pushes and pops keep none.
+        """Count the items, correct the counts, and return them.
 
-        In transactions of a bounded length. Exact while other clients push and pop, as long as
-        a FIFO queue, or each priority, can be read in one transaction (some 100,000 items);
-        beyond that, the counts may be wrong by what is pushed and popped meanwhile.
-
-        Returns:
-            The counts as they are then.
+        Other programs' pushes and pops keep no counts. In transactions of a bounded length. Exact
+        while other clients push and pop, as long as a FIFO queue, or each priority, can be read in
+        one transaction (some 100,000 items); beyond that, the counts may be wrong by what is pushed
+        and popped meanwhile.
         """
         recount(self.database, self._store)
         return self.counts()
 
     def sweep(self) -> int:
-        """Remove the saved responses of calls under a key that expired an hour ago.
+        """Remove the saved responses of calls under a key that expired an hour ago; count them.
 
         By this client's clock, which may be an hour ahead of others'. In transactions of up
         to 200 responses each.
-
-        Returns:
-            How many were removed.
         """
         total = 0
         while count := run(self.database, self.parts.responses.sweep, wrote=bool):
@@ -940,10 +799,7 @@ class FifoQueue(Queue):
             opened with the FoundationDB binding.
         subspace: The queue's own place; items are at ``subspace[index][random]``.
         name: What errors call the queue.
-        options: As in :class:`QueueOptions`.
-
-    Raises:
-        ConfigurationError: An option is wrong.
+        options: As in :class:`QueueOptions`; ``ConfigurationError`` says which is wrong.
     """
 
     kind = "fifo"
@@ -969,15 +825,9 @@ class PriorityQueue(Queue):
     order. Pushes never conflict. Recipe: "Priority Queues".
 
     Args:
-        database: Anything with ``create_transaction()``: either engine's database, or one
-            opened with the FoundationDB binding.
+        database, name, options: As for :class:`FifoQueue`.
         subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
-        name: What errors call the queue.
         priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
-        options: As in :class:`QueueOptions`.
-
-    Raises:
-        ConfigurationError: An option is wrong.
     """
 
     kind = "priority"

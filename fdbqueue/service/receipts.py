@@ -40,7 +40,7 @@ _places: weakref.WeakKeyDictionary[Any, Subspace] = weakref.WeakKeyDictionary()
 _numbers = itertools.count(1)
 
 
-class Found(NamedTuple):
+class StoredReceipt(NamedTuple):
     """What a slot holds: which attempt wrote it, and its commit's versionstamp."""
 
     number: int
@@ -56,12 +56,12 @@ def place_of(database: Database) -> Subspace:
     """Return the subspace in which a database's receipts are kept."""
     try:
         return _places.get(database, DEFAULT_SUBSPACE)
-    except TypeError:  # somebody's own database, of a class without weak references
+    except TypeError:  # an engine's database of a class without weak references
         return DEFAULT_SUBSPACE
 
 
 class _Slots:
-    """The slots of this process: those that nobody is using.
+    """The free receipt slots of this process.
 
     A slot is the packed tuple of the client's name and a number: the end of its key.
     """
@@ -111,7 +111,7 @@ class Receipt:
         )
         return number
 
-    def read(self, tr: Transaction) -> Found | None:
+    def read(self, tr: Transaction) -> StoredReceipt | None:
         """Return what the slot holds; the transaction then depends on it."""
         value = tr[self._key]
         return _found(bytes(value)) if value.present() else None
@@ -121,10 +121,10 @@ class Receipt:
         self._slots.free.append(self._slot)
 
 
-def _found(value: bytes) -> Found | None:
+def _found(value: bytes) -> StoredReceipt | None:
     if len(value) != _STAMP_BYTES + _NUMBER_BYTES:
         return None
-    return Found(int.from_bytes(value[_STAMP_BYTES:], "big"), value[:_STAMP_BYTES])
+    return StoredReceipt(int.from_bytes(value[_STAMP_BYTES:], "big"), value[:_STAMP_BYTES])
 
 
 def version_of(value: bytes) -> int:

@@ -43,7 +43,7 @@ class Runner:
         *,
         wrote: Callable[[T], bool] = lambda _: True,
     ) -> T:
-        """Call a function that writes; observers are told of the verb where nobody gave ``tr``.
+        """Call a function that writes, and report the verb to observers where ``tr`` is None.
 
         Args:
             verb: What is done.
@@ -58,7 +58,7 @@ class Runner:
         )
 
     def share(self, verb: str, tr: Transaction | None, write: Write) -> Any:
-        """Do a write in a transaction that other threads may share, where ``tr`` is None."""
+        """Commit a write, in a transaction that other threads may share where ``tr`` is None."""
         if tr is not None:
             return write_in(tr, self._store, write)
         if not instrumentation.is_observed():
@@ -69,5 +69,5 @@ class Runner:
 
 
 def patient(database: Database) -> Any:
-    """Return the database that a database with a time limit is over, or the database itself."""
+    """Return the database without a time limit: the one that a database wraps, or itself."""
     return getattr(database, "patient", database)

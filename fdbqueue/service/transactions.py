@@ -30,7 +30,7 @@ How a call of :func:`run` goes. Only its own thread acts for it.
    may be a signal handler's. Every error that passes has an attribute ``outcome_known``: False
    where an attempt was unsettled, or where the error had it already (from a call within). An
    error without it came before the first line or after the last one, and says nothing.
-   The slot is given back where nothing is unsettled. Otherwise it is not used again: what is
+   The slot is released where nothing is unsettled. Otherwise it is not used again: what is
    still under way can overwrite no other call's receipt.
 
 What is left behind by
@@ -191,13 +191,13 @@ class _Call(Generic[T]):
                         raise
                     tr = self._prepare(tr, error, code)
             if self._retries:
-                self._tell_of_retries()
+                self._log_retries()
             is_done = True
             return result
         except BaseException as error:
             if tr is not None:
                 tr.cancel()
-            raised = self._told(error)
+            raised = self._with_outcome(error)
             if raised is error:
                 del raised  # an error that its own frames refer to keeps all of them
                 raise
@@ -283,8 +283,12 @@ class _Call(Generic[T]):
         tr.on_error(code).wait()
         return tr
 
-    def _told(self, error: BaseException) -> BaseException:
-        """Return what to raise: an error that says no more than what is known."""
+    def _with_outcome(self, error: BaseException) -> BaseException:
+        """Return the error to raise, with ``outcome_known`` set.
+
+        ``OutcomeUnknown`` replaces an error of the engine or of fdbqueue while an attempt is
+        unsettled.
+        """
         code = error_code(error)
         is_known = self._unsettled is None
         is_ours = code is not None or isinstance(error, FdbQueueError)
@@ -297,7 +301,7 @@ class _Call(Generic[T]):
         vars(error)["outcome_known"] = known  # which a frozen class has, too
         return error
 
-    def _tell_of_retries(self) -> None:
+    def _log_retries(self) -> None:
         seconds = time.monotonic() - self._failed_at
         if seconds > _LONG_SECONDS:
             facts = {"retries": self._retries, "seconds": round(seconds, 3)}

@@ -1,15 +1,16 @@
 """Writes that share transactions: pushes, acks, nacks and extends of all threads of a process.
 
-A thread submits its write to the combiner of its queue (:mod:`fdbqueue.service.combiner`). Alone,
-its own thread commits it. Beside others a helper commits those in line in one transaction, with
-one receipt: every write begins its reads, then each is applied, or fails alone and has written
-nothing; the counts are written once. Each thread then has its own result or its own error.
+A thread submits its write to the combiner of its queue (:mod:`fdbqueue.service.combiner`). When
+no other thread waits, it commits the write itself. Otherwise a helper thread commits the writes
+in line in one transaction, with one receipt: every write begins its reads, then each is applied,
+or fails alone and has written nothing; the counts are written once. Each thread then has its own
+result or its own error.
 
-Writes do not wait for company, and several transactions of them may be in flight, since pushes
-do not conflict. Two writes to one lease never share a transaction: the second would not see the
-first. When a commit conflicts, because a lease was taken back meanwhile, all of it is done again.
-When it is refused for good, each write is done by itself, so that only the one that does not fit
-fails. When its outcome stays unknown, it is unknown for each of them.
+No write waits for others to join it. Up to three transactions of writes may be in flight, since
+pushes do not conflict. Two writes to one lease never share a transaction: the second would not
+see the first. When a commit conflicts, because another process has changed a lease, the whole
+transaction runs again. When it is refused for good, each write is committed by itself, so that
+only the one that does not fit fails. When its outcome stays unknown, it is unknown for each.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fdbqueue.exceptions import EngineError, FdbQueueError
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.operations import Progress, SharedOperation
+from fdbqueue.service.operations import OperationState, SharedOperation
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import error_code, run, run_stamped
@@ -43,7 +44,7 @@ class SharedTransaction:
     Attributes:
         tr: The transaction.
         count_change: What they change in the counts; written once, behind all of them.
-        tails: What was asked for to find where the queue ends, by priority.
+        tails: The reads that find where the queue ends, by priority.
         following: The next index by priority, once that is known.
     """
 
@@ -63,30 +64,30 @@ class Write(SharedOperation):
 
     Attributes:
         size_bytes: About what it sends.
-        lease: The place of the lease that it changes, None for none.
+        place: The place of the leased item that it changes; None for a push.
     """
 
-    __slots__ = ("lease", "size_bytes")
+    __slots__ = ("place", "size_bytes")
 
-    def __init__(self, size_bytes: int, lease: bytes | None = None) -> None:
+    def __init__(self, size_bytes: int, place: bytes | None = None) -> None:
         self.size_bytes = size_bytes
-        self.lease = lease
+        self.place = place
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        """Ask for what it must know, without waiting for it."""
+        """Begin the reads of this write, without waiting for their results."""
         raise NotImplementedError
 
     def apply(self, shared: SharedTransaction) -> None:
-        """Do it, or raise an error of fdbqueue before anything is written."""
+        """Apply this write, or raise an error of fdbqueue before anything is written."""
         raise NotImplementedError
 
     def result_from(self, stamp: bytes, /) -> Any:
-        """Return its result, given the commit's versionstamp, or nothing where none is used."""
+        """Return the result; ``stamp`` is the commit's versionstamp, empty if it has none."""
         raise NotImplementedError
 
 
 def write_in(tr: Transaction, store: ItemStore, write: Write) -> Any:
-    """Do a write in the caller's transaction, and return its result."""
+    """Apply a write in the caller's transaction, and return its result."""
     _apply_alone(tr, store, write)
     return write.result_from(b"")
 
@@ -99,9 +100,9 @@ def _apply_alone(tr: Transaction, store: ItemStore, write: Write) -> None:
 
 
 class SharedWrites:
-    """The writes to one queue in this process: what their combiner does.
+    """Commit the writes of this process to one queue, for their combiner.
 
-    ``combiner.submit(write, database)`` does a write together with those of other threads, and
+    ``combiner.submit(write, database)`` commits a write together with those of other threads, and
     returns its result. It raises the write's own error, or DeadlineExceeded (nothing was
     changed), or OutcomeUnknown.
 
@@ -118,20 +119,20 @@ class SharedWrites:
         self.combiner = Combiner(self, turns=_IN_FLIGHT)
 
     def alone(self, operation: Write) -> bool:
-        """Do one write in its own thread."""
-        operation.state = Progress.IN_FLIGHT
+        """Commit one write in its own thread."""
+        operation.state = OperationState.IN_FLIGHT
         try:
             stamp = self._commit(operation.database, operation)
         except BaseException as error:
             if getattr(error, "outcome_known", False):
-                operation.state = Progress.WAITING
+                operation.state = OperationState.WAITING
             raise
         operation.result = operation.result_from(stamp)
-        operation.state = Progress.DONE
+        operation.state = OperationState.DONE
         return True
 
     def _commit(self, database: Database, write: Write) -> bytes:
-        """Do a write in a transaction of its own, and return the commit's versionstamp."""
+        """Commit a write in a transaction of its own, and return the commit's versionstamp."""
         apply = functools.partial(_apply_alone, store=self._store, write=write)
         if self._stamped:
             return run_stamped(database, apply, wrote=_always)[1]
@@ -139,7 +140,7 @@ class SharedWrites:
         return b""
 
     def together(self, batch: CombinedBatch) -> None:
-        """Do the writes in line in one transaction, as many as fit."""
+        """Commit the writes in line in one transaction, as many as fit."""
         writes = _fitting(batch.waiting())
 
         def apply(tr: Transaction) -> _Results:
@@ -167,7 +168,7 @@ class SharedWrites:
         return results
 
     def _do_by_itself(self, batch: CombinedBatch, write: Write) -> None:
-        """Do one write of a batch that was refused in a transaction of its own."""
+        """Commit one write of a refused batch in a transaction of its own."""
         for taken_up in batch.take_up([write]):
             try:
                 result = taken_up.result_from(self._commit(self._database, taken_up))
@@ -176,7 +177,7 @@ class SharedWrites:
             batch.finish([(taken_up, result)])
 
     def undo(self, operation: Write) -> None:
-        """Leave it: the thread that has gone was told that the outcome is not known."""
+        """Leave the write as it is: its thread has raised ``OutcomeUnknown``."""
 
 
 def _always(_: object) -> bool:
@@ -199,24 +200,27 @@ def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
 
 
 def _fitting(writes: Sequence[Write]) -> list[Write]:
-    """Return the first write, and those behind it that one transaction has room for."""
+    """Return the first write, and those behind it that fit into one transaction.
+
+    At most 1,000 writes and ``BATCH_BYTES``, and one write to each leased item.
+    """
     found: list[Write] = []
-    leases: set[bytes] = set()
+    places: set[bytes] = set()
     size = 0
     for write in writes[:_MAX_WRITES]:
         size += write.size_bytes
         if found and size > BATCH_BYTES:
             break
-        if write.lease is not None:
-            if write.lease in leases:
+        if write.place is not None:
+            if write.place in places:
                 continue
-            leases.add(write.lease)
+            places.add(write.place)
         found.append(write)
     return found
 
 
 def _may_be_of_one(error: Exception) -> bool:
-    """Tell whether a commit was refused for what one of its writes may have brought about."""
+    """Tell whether a commit was refused, perhaps because of one of its writes alone."""
     if not getattr(error, "outcome_known", False) or isinstance(error, EngineError):
         return False
     code = error_code(error)

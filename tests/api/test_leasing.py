@@ -44,8 +44,8 @@ def check_lost(response: Any, name: str, token: str) -> None:
     assert "Retry-After" not in response
     assert response.json() == {
         "code": "lease_lost",
-        "message": "The lease is not held any more: acknowledged, given up, or run out and "
-        "taken back",
+        "message": "The lease is not held any more: acknowledged, given up, or expired and "
+        "requeued",
         "queue": name,
         "lease": token,
     }

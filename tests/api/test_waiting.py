@@ -57,7 +57,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
 def waiting_requests(name: str) -> int:
     """Return how many requests wait for a queue's items in this process."""
     found = deadlines._limited.get(conf.catalog())
-    return 0 if found is None else found.queue(name)._poppers.watch.waiting
+    return 0 if found is None else found.queue(name).parts.group.watch.waiting
 
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw"])

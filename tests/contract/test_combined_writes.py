@@ -65,7 +65,7 @@ def held(database, pool):  # the pool outlives it
 
 def writes(queue):
     """Return what combines the writes of a queue."""
-    return queue.parts.poppers.writes.combiner
+    return queue.parts.group.writes.combiner
 
 
 def fill(pool, held, queue):

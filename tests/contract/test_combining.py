@@ -10,7 +10,7 @@ import pytest
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, DeadlineExceeded, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.storage.handoffs import ask_handoff, parse_handoff
+from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.tools.census import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
@@ -93,7 +93,7 @@ def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten
     first = pool.submit(patient.pop)
     begun(held)
     second = pool.submit(take)
-    wait_until(lambda: patient._poppers.in_line("min") == 1)
+    wait_until(lambda: patient.parts.group.in_line("min") == 1)
     held.gate.release()
     assert first.result(SOON_SECONDS).value == 0
     begun(held)  # the helper takes for the second, and cannot commit yet
@@ -102,7 +102,7 @@ def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten
     assert caught.value.outcome_known is False
     held.meddle = lambda: None
     held.gate.release()
-    wait_until(lambda: not patient._poppers.is_busy("min") and len(list(ten)) == 9)
+    wait_until(lambda: not patient.parts.group.is_busy("min") and len(list(ten)) == 9)
     assert [item.value for item in ten] == list(range(1, 10))
     held_now = assert_counted(ten)
     assert not held_now["leased"]
@@ -125,7 +125,7 @@ def test_an_error_of_the_engine_is_given_to_each_who_waited(database, subspace, 
     first = pool.submit(queue.pop)
     begun(held)
     others = [pool.submit(queue.pop) for _ in range(3)]
-    wait_until(lambda: queue._poppers.in_line("min") == 3)
+    wait_until(lambda: queue.parts.group.in_line("min") == 3)
     broken.set()
     held.gate.release()
     assert first.result(SOON_SECONDS).value == 0
@@ -143,7 +143,7 @@ def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
     first = pool.submit(patient.pop_many, 8)
     begun(held)
     second = pool.submit(hurried.pop_many, 5)
-    wait_until(lambda: patient._poppers.in_line("min") == 1)
+    wait_until(lambda: patient.parts.group.in_line("min") == 1)
     held.gate.release()
     assert len(first.result(SOON_SECONDS)) == 8
     begun(held)
@@ -157,7 +157,7 @@ def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
 
     held.meddle = push_before_the_undo
     held.gate.release()
-    wait_until(lambda: not patient._poppers.is_busy("min") and len(list(ten)) == 3)
+    wait_until(lambda: not patient.parts.group.is_busy("min") and len(list(ten)) == 3)
     assert hidden.is_set()
     assert [item.value for item in ten] == [8, 9, "later"]
 
@@ -170,9 +170,9 @@ def test_who_finds_no_room_in_a_round_has_taken_nothing(held, subspace, pool):
     first = pool.submit(patient.pop)
     begun(held)
     large = pool.submit(patient.pop_many, 900)
-    wait_until(lambda: patient._poppers.in_line("min") == 1)
+    wait_until(lambda: patient.parts.group.in_line("min") == 1)
     late = pool.submit(hurried.pop_many, 900)
-    wait_until(lambda: patient._poppers.in_line("min") == 2)
+    wait_until(lambda: patient.parts.group.in_line("min") == 2)
     held.gate.release()
     assert first.result(SOON_SECONDS) is not None
     begun(held)
@@ -222,7 +222,7 @@ def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten
     assert [len(item.id) > 0 for item in ten.page().items] == [True] * 10  # all are there
     assert [item.value for item in ten.pop_many(count)] == list(range(count))
     asked = [
-        ask_handoff(database.create_transaction(), ten.parts.store.tables, one.name)
+        begin_handoff(database.create_transaction(), ten.parts.store.tables, one.name)
         for one in requests
     ]
     assert [parse_handoff(one) for one in asked] == [None] * 4

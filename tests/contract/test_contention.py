@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.exceptions import ConfigurationError, CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.storage.handoffs import ask_handoff, parse_handoff
+from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
@@ -433,7 +433,7 @@ def test_a_corrupt_item_stops_all_who_take_together(meddled, database, subspace,
 
     def wait_for_the_others():
         if is_first.acquire(blocking=False):
-            wait_until(lambda: queue._poppers.in_line("min") == 2)
+            wait_until(lambda: queue.parts.group.in_line("min") == 2)
 
     def pop(thread):
         if thread == 0:
@@ -526,7 +526,9 @@ def test_help_is_given_to_the_oldest_first(kind, ten):
     assert numbers(kind, [ten.pop()]) == [0]
     places = []
     for request in requests:
-        asked = ask_handoff(ten.database.create_transaction(), ten.parts.store.tables, request.name)
+        asked = begin_handoff(
+            ten.database.create_transaction(), ten.parts.store.tables, request.name
+        )
         places.append([row.place for row in parse_handoff(asked).rows])
     assert [len(each) for each in places] == [4, 4, 1]
     assert places[0] < places[1] < places[2]

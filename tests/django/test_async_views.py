@@ -48,7 +48,7 @@ async def until(condition):
 
 def waits(name):
     """Return whether somebody waits for the items of a queue."""
-    return bool(fdbqueue.queue(name)._poppers.watch.waiting)
+    return bool(fdbqueue.queue(name).parts.group.watch.waiting)
 
 
 def request_of(path, query=b""):

@@ -7,5 +7,5 @@
 
 Elsewhere: one batch after the other in :mod:`fdbqueue.service.tools.streams`; many acks, nacks
 and extensions of one caller in :mod:`fdbqueue.service.consume.acks`; operations of several
-threads that share a transaction in :mod:`fdbqueue.service.consume.combiner`.
+threads that share a transaction in :mod:`fdbqueue.service.combiner`.
 """

@@ -28,7 +28,7 @@ from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     Handoff,
     Hold,
-    ask_handoff,
+    begin_handoff,
     parse_handoff,
     read_hold,
     remove_pieces,
@@ -70,7 +70,7 @@ class Batches:
     def __init__(self, parts: QueueParts) -> None:
         self._runner = parts.runner
         self._store = parts.store
-        self._poppers = parts.poppers
+        self._group = parts.group
         self._jobs = JobKeys(parts.store.tables)
 
     def lease(self, count: int, end: End, seconds: float, owner: bytes | None) -> Batch:
@@ -80,7 +80,7 @@ class Batches:
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         request = TakeRequest(end, count, self._effect(owner, lasting), requeue=self._requeue_all)
         items = instrumentation.observed(
-            "lease_batch", queue, lambda: self._poppers.take(request, self._runner.database)
+            "lease_batch", queue, lambda: self._group.take(request, self._runner.database)
         )
         return items if isinstance(items, Batch) else Batch.empty()
 
@@ -143,13 +143,13 @@ class Batches:
         self._release(tr, batch.hold)
         count_change = self._store.count_change()
         for loaded in batch.loaded:
-            self._store.remove(tr, count_change, loaded)
+            self._store.remove_taken(tr, count_change, loaded)
         count_change.write(tr)
         return len(batch)
 
     def _requeue(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
-        self._store.requeue(tr, [loaded.row for loaded in batch.loaded])
+        self._store.requeue_rows(tr, [loaded.row for loaded in batch.loaded])
         return len(batch)
 
     def _finish(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
@@ -158,14 +158,14 @@ class Batches:
         hold = read_hold(owner, bytes(stored)) if stored.present() else None
         if hold is None:
             return 0
-        held = parse_handoff(ask_handoff(tr, self._store.tables, hold.name))
+        held = parse_handoff(begin_handoff(tr, self._store.tables, hold.name))
         self._remove_hold(tr, hold)
         rows = [] if held is None else held.rows
         removed = [row for row in rows if row.place in done]
-        self._store.requeue(tr, [row for row in rows if row.place not in done])
+        self._store.requeue_rows(tr, [row for row in rows if row.place not in done])
         count_change = self._store.count_change()
         for loaded in self._store.reader.load(tr, removed, retried=True):
-            self._store.remove(tr, count_change, loaded)
+            self._store.remove_taken(tr, count_change, loaded)
         count_change.write(tr)
         return len(removed)
 

@@ -1,4 +1,4 @@
-"""Remove items for good: by their ids, in whatever state, or all in one state."""
+"""Remove items for good: by their ids, in whatever state, all in one state, or all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
             rows.append(Row(place, bytes(value)))
             tr.clear(store.keys.key(place))
         elif items:
-            store.delete(tr, count_change, items[0])
+            store.remove_hidden(tr, count_change, items[0])
             count += 1
         else:
             missing.append(place)
@@ -104,11 +104,17 @@ def remove_all(
     return count
 
 
+def clear(tr: Transaction, store: ItemStore) -> None:
+    """Remove all items and everything else that the queue stores."""
+    tr.clear_range(*store.keys.bounds())
+    tr.clear_range(*store.tables.bounds)
+
+
 def _removed(
     tr: Transaction, store: ItemStore, count_change: CountChange, rows: Sequence[Row]
 ) -> int:
     for loaded in store.reader.load(tr, rows, retried=True):
-        store.remove(tr, count_change, loaded)
+        store.remove_taken(tr, count_change, loaded)
     return len(rows)
 
 
@@ -150,7 +156,7 @@ def _take_out(
         write_pieces(tr, store.tables, found.name, found.handoff._replace(rows=rest))
     else:
         tr.clear(found.holder)
-        store.requeue(tr, rest)
+        store.requeue_rows(tr, rest)
     return _removed(tr, store, count_change, taken)
 
 
@@ -234,6 +240,6 @@ class _Hidden:
         count_change = self._store.count_change()
         found = [hidden for hidden in self._store.facts(tr, self._state, places) if hidden]
         for hidden in found:
-            self._store.delete(tr, count_change, hidden)
+            self._store.remove_hidden(tr, count_change, hidden)
         count_change.write(tr)
         return len(found)

@@ -2,20 +2,24 @@
 
 1. ``Queue.pop_many`` makes a *take request* (:mod:`requests`): how many items, from which end,
    and whether to pop them, lease them, or lease them as a batch.
-2. The request is submitted to the *combiner* of that end (:mod:`fdbqueue.service.combiner`), which
-   all threads of the process share (:mod:`process_group`); the *poppers* do its work
-   (:mod:`poppers`). When no other thread pops, the calling thread does the rest itself. Otherwise
-   it waits, and a helper thread does the rest for all waiting threads, in one transaction.
+2. ``Consumer.take`` looks for items; when there are none, it waits and looks again. Each look
+   submits the request to the *combiner* of that end (:mod:`fdbqueue.service.combiner`), which all
+   threads of the process share (:mod:`process_group`). The combiner calls the *poppers*
+   (:mod:`poppers`). When no other thread pops, the calling thread does the rest itself.
+   Otherwise it waits, and the process's helper thread does the rest for all waiting threads, in
+   one transaction.
 3. That transaction is a *round* (:mod:`round`). It reads the head of the queue (:mod:`head`)
    and the queue's state, requeues what has expired (:mod:`expiry`), and takes items for each
    request in order, then for the *help requests* of other processes
-   (:mod:`fdbqueue.service.storage.handoffs`). The *taker* (:mod:`taker`) decodes the items
-   before anything is removed: an item that cannot be decoded stays, and no request passes it.
+   (:mod:`fdbqueue.service.storage.handoffs`). The *taker* (:mod:`taker`) decodes the rows that
+   were taken, and pops or leases the items. If a row cannot be decoded, the same transaction
+   writes all rows of its request and of those behind it again: it stays, and no request passes it.
 4. The commit verifies what was read. After two conflicts in a row with poppers of other
    processes, the helper thread writes a help request (:mod:`staging`): one of those processes
-   takes items for this process, too, and hands them over. After two conflicts with pushes, at
-   the max end, a round takes the items that were last at its read version, and depends on
-   nothing but these items.
+   takes items for this process, too, and hands them over. After two conflicts with pushes, a
+   round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it takes the items that were
+   last at its read version, and depends on nothing but these items. Relaxed queues never ask for
+   help.
 5. When the queue is empty, the process's poppers wait at one watch (:mod:`wakeups`).
 
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps

@@ -29,7 +29,7 @@ from fdbqueue.service.writes import SharedTransaction, Write, write_in
 
 #: A nack and an extend write the stored values anew, some at a time.
 _MAX_REWRITTEN = 1_000
-_ASKED_AT_ONCE = 25
+_READ_AT_ONCE = 25
 
 #: Changes a lease that is held, in a transaction, and returns what it has become.
 Change = Callable[[Transaction, CountChange, Hidden], "Hidden | None"]
@@ -38,19 +38,19 @@ Change = Callable[[Transaction, CountChange, Hidden], "Hidden | None"]
 class _AckWrite(Write):
     """The ack of one lease."""
 
-    __slots__ = ("_asked", "_leases", "_token")
+    __slots__ = ("_leases", "_read", "_token")
 
     def __init__(self, leases: Leases, token: Token) -> None:
         super().__init__(leases.ack_bytes, token.place)
         self._leases = leases
         self._token = token
-        self._asked: Any = None
+        self._read: Any = None
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._asked = self._leases.ask_facts(shared.tr, self._token)
+        self._read = self._leases.begin_facts(shared.tr, self._token)
 
     def apply(self, shared: SharedTransaction) -> None:
-        held = self._leases.held(self._token, self._asked)
+        held = self._leases.held(self._token, self._read)
         self._leases.end(shared.tr, shared.count_change, held)
 
     def result_from(self, _: bytes) -> None:
@@ -63,21 +63,21 @@ class _ChangeWrite(Write):
     Its result is the lease's item, where it is still leased.
     """
 
-    __slots__ = ("_asked", "_change", "_item", "_leases", "_token")
+    __slots__ = ("_change", "_item", "_leases", "_read", "_token")
 
     def __init__(self, leases: Leases, token: Token, change: Change) -> None:
         super().__init__(MAX_VALUE_BYTES + leases.ack_bytes, token.place)
         self._leases = leases
         self._token = token
         self._change = change
-        self._asked: Any = None
+        self._read: Any = None
         self._item: Item | None = None
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._asked = self._leases.ask(shared.tr, self._token)
+        self._read = self._leases.begin_read(shared.tr, self._token)
 
     def apply(self, shared: SharedTransaction) -> None:
-        held = self._leases.held(self._token, self._asked)
+        held = self._leases.held(self._token, self._read)
         changed = self._change(shared.tr, shared.count_change, held)
         if changed is not None:
             self._item = self._leases.shown(shared.tr, self._token, changed)
@@ -188,8 +188,8 @@ class Acks:
         made = call
 
         def extend(transaction: Transaction) -> Item:
-            asked = self._responses.ask(transaction, made)
-            for item in self._responses.recalled_items(asked, made) or ():
+            reads = self._responses.begin_recall(transaction, made)
+            for item in self._responses.recalled_items(reads, made) or ():
                 return item
             item = write_in(transaction, self._store, write)
             loaded = self._loaded(transaction, item)
@@ -244,15 +244,15 @@ class Acks:
     ) -> bytes:
         """Run what writes, unless the call was made before; return its response."""
 
-        def answer(transaction: Transaction) -> bytes:
-            found = self._responses.recall(self._responses.ask(transaction, call), call)
+        def respond(transaction: Transaction) -> bytes:
+            found = self._responses.recall(self._responses.begin_recall(transaction, call), call)
             if found is not None:
                 return found[0]
             payload = function(transaction)
             self._responses.save(transaction, call, payload)
             return payload
 
-        return self._runner.write(verb, tr, answer, wrote=lambda _: not call.replayed)
+        return self._runner.write(verb, tr, respond, wrote=lambda _: not call.replayed)
 
     def _end_many(
         self,
@@ -285,7 +285,7 @@ class Acks:
     def _change_held(self, tr: Transaction, tokens: Sequence[str], change: Change) -> list[str]:
         """Change the leases that are held, and return the tokens of the others.
 
-        Some are asked for at once. A lease is changed once, however its token is spelled.
+        Reads 25 at a time. A lease is changed once, however its token is spelled.
 
         Raises:
             BatchTooLarge: The transaction can take no more.
@@ -294,10 +294,10 @@ class Acks:
         places: set[bytes] = set()
         count_change = self._store.count_change()
         parsed = [self._leases.parse(token) for token in tokens]
-        for start in range(0, len(parsed), _ASKED_AT_ONCE):
-            some = parsed[start : start + _ASKED_AT_ONCE]
-            asked = [self._leases.ask(tr, token) for token in some]
-            for token, found in zip(some, asked, strict=True):
+        for start in range(0, len(parsed), _READ_AT_ONCE):
+            some = parsed[start : start + _READ_AT_ONCE]
+            reads = [self._leases.begin_read(tr, token) for token in some]
+            for token, found in zip(some, reads, strict=True):
                 try:
                     held = self._leases.held(token, found)
                 except LeaseLost:

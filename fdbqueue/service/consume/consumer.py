@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
@@ -12,14 +12,16 @@ from fdbqueue.service import instrumentation
 from fdbqueue.service.consume.leases import LeaseEnds, Leases, token_of
 from fdbqueue.service.consume.process_group import ProcessGroup
 from fdbqueue.service.consume.requests import TakeRequest
-from fdbqueue.service.consume.requeue import Requeuer, pop, pop_for_a_task
+from fdbqueue.service.consume.requeue import Popped, Requeuer
 from fdbqueue.service.consume.round import take
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.idempotency import IdempotencyKey, SavedResponses, is_replayed
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.runner import Runner
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.reader import End, Loaded
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import run
 
 #: The most leases that end in the transaction that takes the next items.
@@ -36,8 +38,8 @@ class Consumer:
         runner: Runs its operations.
         taker: Takes its items.
         leases: Its leases.
-        poppers: All its poppers in this process.
-        requeuer: Puts back what was taken for a thread that has gone.
+        group: What the threads of this process share of the queue.
+        requeuer: Requeues items that were taken for a thread that no longer waits.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Consumer:
         runner: Runner,
         taker: Taker,
         leases: Leases,
-        poppers: ProcessGroup,
+        group: ProcessGroup,
         requeuer: Requeuer,
     ) -> None:
         self._runner = runner
@@ -53,9 +55,9 @@ class Consumer:
         self._store = taker.store
         self._responses: SavedResponses = taker.responses
         self._leases = leases
-        self._poppers = poppers
+        self._group = group
         self._requeuer = requeuer
-        self.watch = poppers.watch
+        self.watch = group.watch
 
     def pop(
         self, end: End, count: int, once: IdempotencyKey | str | None, *, for_a_task: bool = False
@@ -134,8 +136,8 @@ class Consumer:
         Args:
             request: What to take.
             wait: For how many seconds to wait.
-            take_once: Calls a function that takes items in a thread, and puts back what was
-                taken where the task was cancelled meanwhile.
+            take_once: Calls a function that takes items in a thread, and requeues them if the
+                task was cancelled meanwhile.
         """
         deadline = self.deadline(wait)
 
@@ -153,11 +155,11 @@ class Consumer:
         """Take the items there are, in a transaction that other threads may share."""
         verb = "lease" if request.leases else "pop"
         return instrumentation.observed(
-            verb, self._store.queue, lambda: self._poppers.take(request, self._runner.database)
+            verb, self._store.queue, lambda: self._group.take(request, self._runner.database)
         )
 
     def take_nothing(self, request: TakeRequest) -> list[Item]:
-        """Return that there is nothing; where that is a response to be saved, look again."""
+        """Return no items; under an idempotency key, look again and save that response."""
         call = request.call
         if call is None:
             return []
@@ -179,3 +181,27 @@ class Consumer:
         if not is_number or not wait >= 0:
             raise InvalidInput(queue=self._store.queue, wait=wait, allowed="a number of seconds")
         return time.monotonic() + min(wait, MAX_SECONDS)
+
+
+# The effects of a pop
+
+
+def pop(
+    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
+) -> Popped:
+    """Remove items for good."""
+    items = []
+    for one in loaded:
+        store.remove_taken(tr, count_change, one)
+        assert isinstance(one.item, Item)
+        items.append(one.item)
+    return Popped(items, loaded)
+
+
+def pop_for_a_task(
+    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
+) -> Popped:
+    """Remove items that may be requeued, because the task that pops may be cancelled."""
+    for one in loaded:  # later pushes go behind items that may be requeued
+        store.note_hidden(count_change, one.position)
+    return pop(store, tr, count_change, loaded)

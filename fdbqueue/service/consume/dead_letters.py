@@ -6,12 +6,15 @@ import functools
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, ItemNotFound
-from fdbqueue.service.consume.leases import Leases, reason_of
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.leases import reason_of
+from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.runner import Runner
+from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 
@@ -26,19 +29,17 @@ class DeadLetters:
     Args:
         runner: Runs its operations.
         store: Its items.
-        leases: Its leases.
     """
 
-    def __init__(self, runner: Runner, store: ItemStore, leases: Leases) -> None:
+    def __init__(self, runner: Runner, store: ItemStore) -> None:
         self._runner = runner
         self._store = store
-        self._leases = leases
 
     def bury(self, item_id: str, reason: str, tr: Transaction | None) -> None:
         """Move a ready item to the dead letters."""
         queue = self._store.queue
         place, reason = self._store.keys.place_named(item_id), reason_of(queue, reason)
-        bury = functools.partial(self._leases.bury, place=place, item_id=item_id, reason=reason)
+        bury = functools.partial(self._bury, place=place, item_id=item_id, reason=reason)
         self._runner.write("bury", tr, bury)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
@@ -61,7 +62,7 @@ class DeadLetters:
         for some in self._dead(places):
             rest = some
             while rest and moved < most:
-                redrive = functools.partial(self._leases.redrive, places=rest, most=most - moved)
+                redrive = functools.partial(self._redrive, places=rest, most=most - moved)
                 count, looked = self._runner.write("redrive", None, redrive)
                 moved, rest = moved + count, rest[looked:]
             if moved >= most:
@@ -83,3 +84,48 @@ class DeadLetters:
 
     def _next_places(self, tr: Transaction, after: bytes | None) -> list[bytes]:
         return self._store.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)
+
+    # In a transaction
+
+    def _bury(self, tr: Transaction, place: bytes, item_id: str, reason: str) -> None:
+        """Move a ready item, even a corrupt one, to the dead letters.
+
+        Raises:
+            ItemNotFound: No ready item is there.
+        """
+        key = self._store.keys.key(place)
+        value = tr[key]
+        if not value.present():
+            raise ItemNotFound(queue=self._store.queue, id=item_id)
+        count_change = self._store.count_change()
+        (loaded,) = self._store.reader.load(tr, [Row(place, bytes(value))], retried=True)
+        tr.clear(key)
+        self._store.bury(tr, count_change, loaded, now_us(), reason)
+        count_change.taken += 1
+        count_change.write(tr)
+
+    def _redrive(self, tr: Transaction, places: Sequence[bytes], most: float) -> tuple[int, int]:
+        """Requeue dead letters at their places, without attempts.
+
+        Places without a dead letter are skipped. Stops after about 1,000,000 bytes.
+
+        Returns:
+            How many were requeued, and how many of the places were looked at.
+        """
+        count_change = self._store.count_change()
+        count = looked = size = 0
+        for place in places:
+            if count >= most or size >= BATCH_BYTES:
+                break
+            looked += 1
+            hidden = self._store.find(tr, State.DEAD, place)
+            if hidden is None:
+                continue
+            self._store.reveal(tr, count_change, hidden)
+            self._store.requeue_hidden(
+                tr, count_change, hidden, self._store.requeued_row(tr, hidden, 0)
+            )
+            count += 1
+            size += len(hidden.row.value)
+        count_change.write(tr)
+        return count, looked

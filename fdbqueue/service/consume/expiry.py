@@ -20,7 +20,7 @@ from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
-    ask_handoff,
+    begin_handoff,
     parse_handoff,
     remove_pieces,
     remove_request,
@@ -60,7 +60,7 @@ class ExpiredBatch(NamedTuple):
     due: Due | None
 
 
-class Found(NamedTuple):
+class AllExpired(NamedTuple):
     """What has expired: items, handoffs and batches, and keys without an item.
 
     ``is_cut`` says that there is more than one transaction requeues.
@@ -98,7 +98,7 @@ class _Budget:
 
 def examine(
     store: ItemStore, tr: Transaction, dues: Sequence[Due], requests: Sequence[HelpRequest] = ()
-) -> Found:
+) -> AllExpired:
     """Read what has expired; the transaction depends on it.
 
     The reads of 25 items are sent before the first is awaited.
@@ -109,7 +109,7 @@ def examine(
         dues: The leases, delays and batches that have expired.
         requests: The help requests that have expired, handed over or not.
     """
-    found = Found([], [], [])
+    found = AllExpired([], [], [])
     budget = _Budget(store)
     _examine_batches(store, tr, dues, requests, found, budget)
     _examine_items(store, tr, [due for due in dues if due.kind is not Kind.BATCH], found, budget)
@@ -121,7 +121,7 @@ def _examine_batches(
     tr: Transaction,
     dues: Sequence[Due],
     requests: Sequence[HelpRequest],
-    found: Found,
+    found: AllExpired,
     budget: _Budget,
 ) -> None:
     batches: list[tuple[bytes, Due | None]] = [
@@ -130,7 +130,7 @@ def _examine_batches(
     ]
     while batches and not budget.is_spent:
         some, batches = batches[:_READS_AT_ONCE], batches[_READS_AT_ONCE:]
-        reads = [ask_handoff(tr, store.tables, name) for name, _ in some]
+        reads = [begin_handoff(tr, store.tables, name) for name, _ in some]
         for (name, due), pieces in zip(some, reads, strict=True):
             handoff = parse_handoff(pieces)
             rows = [] if handoff is None else handoff.rows
@@ -141,11 +141,11 @@ def _examine_batches(
 
 
 def _examine_items(
-    store: ItemStore, tr: Transaction, dues: Sequence[Due], found: Found, budget: _Budget
+    store: ItemStore, tr: Transaction, dues: Sequence[Due], found: AllExpired, budget: _Budget
 ) -> None:
     rest = iter(dues)
     while not budget.is_spent and (some := list(itertools.islice(rest, _READS_AT_ONCE))):
-        reads = [store.ask(tr, _STATES[due.kind], due.rest) for due in some]
+        reads = [store.begin_read(tr, _STATES[due.kind], due.rest) for due in some]
         for due, read in zip(some, reads, strict=True):
             item = store.parse(_STATES[due.kind], due.rest, read)
             if item is None or item.until != due.moment:
@@ -161,7 +161,7 @@ def apply(
     store: ItemStore,
     tr: Transaction,
     count_change: CountChange,
-    found: Found,
+    found: AllExpired,
     max_attempts: int | None,
 ) -> list[Row]:
     """Remove what has expired from its tables, and return the rows to requeue."""
@@ -182,7 +182,7 @@ def apply(
     return rows
 
 
-def counted(found: Found, max_attempts: int | None) -> ExpiredCounts:
+def counted(found: AllExpired, max_attempts: int | None) -> ExpiredCounts:
     """Count the expired leases and handoffs, for :func:`log`."""
     leases = [one for one in found.items if one.hidden.state is State.LEASED]
     dead = sum([dies(hidden, attempts, max_attempts) for hidden, attempts in leases])
@@ -230,7 +230,7 @@ def release(
         )
         store.hide(tr, count_change, dead)
         return None
-    row = store.returned(tr, hidden, attempts)
+    row = store.requeued_row(tr, hidden, attempts)
     store.count_ready(tr, count_change, hidden)
     return row
 

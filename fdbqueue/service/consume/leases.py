@@ -5,10 +5,11 @@ held: until the worker acknowledges it or gives it up, or the next popper requeu
 the lease has expired. Leases expire by the clients' clocks, so they should be much longer than
 the clocks' skew.
 
-The key of a lease is built in :mod:`fdbqueue.service.storage.tables` (``hidden_keys`` of
-``State.LEASED``, ``due`` of ``Kind.LEASE``), and its value in
-:mod:`fdbqueue.service.storage.store`. :mod:`fdbqueue.service.consume.expiry` requeues what has
-expired.
+The keys of a lease are defined in :mod:`fdbqueue.service.storage.tables`: ``hidden_keys`` of
+``State.LEASED`` (its facts and its value), and ``due`` of ``Kind.LEASE`` (when it expires).
+``ItemStore.hide`` writes them, by their prefixes; ``begin_read`` and ``reveal`` of the same class
+read and clear them by ``hidden_keys``; ``Browser.page`` continues behind one (``HIDDEN_END``).
+:mod:`fdbqueue.service.consume.expiry` requeues what has expired.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, LeaseLost
+from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration, now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
-from fdbqueue.service.limits import BATCH_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR, SENT_BY_READ
+from fdbqueue.service.limits import MAX_SENT_BYTES, SENT_BY_CLEAR, SENT_BY_READ
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.reader import Loaded, Row
+from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
 
@@ -45,7 +46,7 @@ class Token(NamedTuple):
 
 
 class Leases:
-    """Lease, acknowledge, give up and extend the items of one queue; bury and redrive them.
+    """Lease, acknowledge, give up and extend the items of one queue.
 
     Each method takes part in the transaction it is given.
 
@@ -124,28 +125,28 @@ class Leases:
 
     # One lease; what changes it takes what held() returned
 
-    def ask_facts(self, tr: Transaction, token: Token) -> Any:
-        """Ask for a lease without its item's value, without waiting for it."""
-        return self._store.ask_facts(tr, State.LEASED, token.place)
+    def begin_facts(self, tr: Transaction, token: Token) -> Any:
+        """Begin to read a lease without its item's value."""
+        return self._store.begin_facts(tr, State.LEASED, token.place)
 
-    def ask(self, tr: Transaction, token: Token) -> Any:
-        """Ask for a lease and its item, without waiting for it."""
-        return self._store.ask(tr, State.LEASED, token.place)
+    def begin_read(self, tr: Transaction, token: Token) -> Any:
+        """Begin to read a lease and its item."""
+        return self._store.begin_read(tr, State.LEASED, token.place)
 
-    def held(self, token: Token, asked: Any) -> Hidden:
-        """Return the lease that was asked for.
+    def held(self, token: Token, read: Any) -> Hidden:
+        """Return the lease that :meth:`begin_read` or :meth:`begin_facts` began to read.
 
         Raises:
             LeaseLost: It is not held any more.
         """
-        hidden = self._store.parse(State.LEASED, token.place, asked)
+        hidden = self._store.parse(State.LEASED, token.place, read)
         if hidden is None or hidden.mark != token.mark:
             raise LeaseLost(queue=self._store.queue, lease=token.text)
         return hidden
 
     def end(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
         """Remove a leased item for good."""
-        self._store.delete(tr, count_change, held)
+        self._store.remove_hidden(tr, count_change, held)
         count_change.pops += 1
 
     def give_up(
@@ -177,7 +178,7 @@ class Leases:
         self._store.reveal(tr, count_change, held)
         extended = held._replace(until=now_us() + lasting_us)
         self._store.hide(tr, count_change, extended)
-        count_change.delays += 1  # those who wait may have to look sooner
+        count_change.delays += 1  # waiting poppers may have to look sooner
         return extended
 
     def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
@@ -189,56 +190,15 @@ class Leases:
         """Requeue leased items as they were; those whose lease was lost are skipped."""
         count_change = self._store.count_change()
         parsed = [self.parse(token) for token in tokens]
-        asked = [self.ask(tr, token) for token in parsed]
-        for (place, mark, _), rows in zip(parsed, asked, strict=True):
+        read = [self.begin_read(tr, token) for token in parsed]
+        for (place, mark, _), rows in zip(parsed, read, strict=True):
             hidden = self._store.parse(State.LEASED, place, rows)
             if hidden is None or hidden.mark != mark:
                 continue
             self._store.reveal(tr, count_change, hidden)
-            row = self._store.returned(tr, hidden, hidden.attempts)
-            self._store.make_ready(tr, count_change, hidden, row)
+            row = self._store.requeued_row(tr, hidden, hidden.attempts)
+            self._store.requeue_hidden(tr, count_change, hidden, row)
         count_change.write(tr)
-
-    def bury(self, tr: Transaction, place: bytes, item_id: str, reason: str) -> None:
-        """Move a ready item, even a corrupt one, to the dead letters.
-
-        Raises:
-            ItemNotFound: No ready item is there.
-        """
-        key = self._store.keys.key(place)
-        value = tr[key]
-        if not value.present():
-            raise ItemNotFound(queue=self._store.queue, id=item_id)
-        count_change = self._store.count_change()
-        (loaded,) = self._store.reader.load(tr, [Row(place, bytes(value))], retried=True)
-        tr.clear(key)
-        self._store.bury(tr, count_change, loaded, now_us(), reason)
-        count_change.taken += 1
-        count_change.write(tr)
-
-    def redrive(self, tr: Transaction, places: Sequence[bytes], most: float) -> tuple[int, int]:
-        """Requeue dead letters at their places, without attempts.
-
-        Places without a dead letter are skipped. Stops after about 1,000,000 bytes.
-
-        Returns:
-            How many were requeued, and how many of the places were looked at.
-        """
-        count_change = self._store.count_change()
-        count = looked = size = 0
-        for place in places:
-            if count >= most or size >= BATCH_BYTES:
-                break
-            looked += 1
-            hidden = self._store.find(tr, State.DEAD, place)
-            if hidden is None:
-                continue
-            self._store.reveal(tr, count_change, hidden)
-            self._store.make_ready(tr, count_change, hidden, self._store.returned(tr, hidden, 0))
-            count += 1
-            size += len(hidden.row.value)
-        count_change.write(tr)
-        return count, looked
 
     def parse(self, token: str) -> Token:
         """Return what a token says.
@@ -266,19 +226,19 @@ class LeaseEnds:
         self._leases = leases
         parsed = map(leases.parse, tokens)
         self._tokens = {(token.place, token.mark): token for token in parsed}
-        self._asked: list[Any] = []
+        self._reads: list[Any] = []
         self._held: list[Hidden] = []
         self.places = frozenset(place for place, _ in self._tokens)
 
     def begin_reads(self, tr: Transaction) -> None:
-        """Ask for the leases, without waiting for them."""
-        self._asked = [self._leases.ask_facts(tr, token) for token in self._tokens.values()]
+        """Begin to read the leases."""
+        self._reads = [self._leases.begin_facts(tr, token) for token in self._tokens.values()]
 
     def refusal(self) -> LeaseLost | None:
         """Return the error where one of them is not held any more."""
-        pairs = zip(self._tokens.values(), self._asked, strict=True)
+        pairs = zip(self._tokens.values(), self._reads, strict=True)
         try:
-            self._held = [self._leases.held(token, asked) for token, asked in pairs]
+            self._held = [self._leases.held(token, read) for token, read in pairs]
         except LeaseLost as error:
             return error
         return None

@@ -1,7 +1,7 @@
-"""The poppers of one queue in this process, at each of its ends.
+"""Take items for the threads of this process, alone or together, at one end of a queue.
 
-Each end has a combiner of its own, because what conflicts at one end need not at the other:
-every push behind the last item changes what is last.
+Each end has a combiner of its own, because what conflicts at one end need not conflict at the
+other: every push behind the last item changes what is last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fdbqueue.service.consume.round import Gather, Round, TakeUp
 from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.items import Item
-from fdbqueue.service.operations import Progress
+from fdbqueue.service.operations import OperationState
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.transactions import Conflict, run
@@ -37,7 +37,7 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
 
 
 class EndPoppers:
-    """The poppers at one end of a queue in this process: what their combiner does.
+    """Take items at one end of a queue for the threads of this process, for their combiner.
 
     Args:
         database: Anything with ``create_transaction()``, without a time limit.
@@ -61,33 +61,33 @@ class EndPoppers:
         """Start anew, in a forked process."""
         self.combiner.forget()
         self._staging.forget()
-        self._extra = 0  # how many more are wanted than those who waited at first want
+        self._extra = 0  # how many items to read for late requests and other processes
         self._staged_until = 0.0
 
     # The combiner's work
 
     def alone(self, operation: TakeRequest) -> bool:
-        """Take for one popper in its own thread; not so where processes are in the way."""
+        """Take items for one popper in its own thread, unless other processes interfere."""
         if time.monotonic() < self._staged_until:
             return False
-        operation.state = Progress.IN_FLIGHT
+        operation.state = OperationState.IN_FLIGHT
         try:
             result = self._try(
                 operation.database, [operation], lambda: ([operation], 1), may_undo=False
             )
         except BaseException as error:
             if getattr(error, "outcome_known", False):
-                operation.state = Progress.WAITING
+                operation.state = OperationState.WAITING
             raise
         for _, items in [] if result is None else result.results:
             operation.conclude(items)
-            operation.state = Progress.DONE
+            operation.state = OperationState.DONE
             return True
-        operation.state = Progress.WAITING
+        operation.state = OperationState.WAITING
         return False
 
     def together(self, batch: CombinedBatch) -> None:
-        """Take for those in line, or ask other processes to."""
+        """Take items for the requests in line, or ask other processes to."""
         if time.monotonic() >= self._staged_until:
             early = batch.waiting()
             if not early:
@@ -107,14 +107,17 @@ class EndPoppers:
             self._staged_until = 0.0
 
     def undo(self, operation: TakeRequest) -> None:
-        """Put back what a thread had taken that has gone; its call's key returns the same."""
+        """Requeue the items of a thread that has gone.
+
+        Not under an idempotency key: there the same call returns them.
+        """
         if operation.call is not None:
             return
         try:
             operation.requeue(operation.result)
         except Exception:
             facts = {"queue": self._taker.store.queue, "items": _ids(operation.result)}
-            logger.exception("what an interrupted thread had taken was not put back", extra=facts)
+            logger.exception("items of an interrupted thread were not requeued", extra=facts)
 
     # Rounds
 
@@ -128,8 +131,7 @@ class EndPoppers:
         """Take items in a round, again after a conflict.
 
         Returns:
-            What it did; None where other processes take at this end, too, and have been
-            faster time and again.
+            Its result; None after two conflicts in a row with poppers of other processes.
         """
         seen: list[int] = []
         conflicts = 0
@@ -158,17 +160,17 @@ class EndPoppers:
         take_up: TakeUp = list,
         may_undo: bool = True,
     ) -> RoundResult:
-        """Take items once.
+        """Take items in one transaction.
 
         Args:
             database: Where.
-            early: Those who wait already.
-            gather: Returns those who wait once the head has been read.
-            own: The help request under which the early ones wait.
+            early: The requests in line when it begins.
+            gather: Returns the requests in line once the head has been read.
+            own: The help request of the early ones.
             order: What the transaction depends on.
             seen: Gets how many items had ever been taken when it began.
-            take_up: Takes up those that are served.
-            may_undo: Whether threads may leave what is taken for them.
+            take_up: Takes up the requests that are served.
+            may_undo: Whether taken items may be requeued later.
 
         Raises:
             Conflict: It conflicted.
@@ -193,7 +195,7 @@ class EndPoppers:
 def _gathered(
     batch: CombinedBatch, early: Sequence[TakeRequest]
 ) -> tuple[Sequence[TakeRequest], int]:
-    """Return those who wait now, and how many, the first, waited early."""
+    """Return the requests in line, the early ones first, and how many are early."""
     waiting = dict.fromkeys(batch.waiting())
     prompt = [one for one in early if one in waiting]
     return list(dict.fromkeys([*prompt, *waiting])), len(prompt)

@@ -1,6 +1,6 @@
-"""What the threads of a process share of a queue: poppers at each end, writes, and the watch.
+"""Share the poppers, the writes and the watch of a queue between all threads of a process.
 
-All queue objects of one queue on one database share it, so that their threads combine.
+All queue objects of one queue on one database have the same :class:`ProcessGroup`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fdbqueue.service.writes import SharedWrites
 
 
 class ProcessGroup:
-    """What the threads of this process share of one queue: its poppers, its writes, its watch.
+    """The poppers at each end of one queue, its writes and its watch, for this process.
 
     Args:
         database: Anything with ``create_transaction()``, without a time limit.
@@ -41,12 +41,12 @@ class ProcessGroup:
         }
         #: Combines pushes, acks, nacks and extends.
         self.writes = SharedWrites(database, taker.store, stamped=stamped)
-        #: Wakes those who wait for items.
+        #: Wakes threads and tasks that wait for items.
         self.watch = ItemWatch(database, taker.store)
         _groups.add(self)
 
     def take(self, request: TakeRequest, database: Database) -> list[Item]:
-        """Take items, together with all others in this process who want some now.
+        """Take items, together with the other threads of this process that take some now.
 
         What is raised has an attribute ``outcome_known``: True where nothing was taken.
 
@@ -86,10 +86,10 @@ _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, Process
 _sharing = threading.Lock()
 
 
-def group(
+def shared_group(
     database: Database, taker: Taker, handoff_timeout_seconds: float, key: Any, *, stamped: bool
 ) -> ProcessGroup:
-    """Return what this process shares of a queue, the same for all its queue objects."""
+    """Return the process's group for a queue, the same for all its queue objects."""
     database = patient(database)
     with _sharing:
         try:

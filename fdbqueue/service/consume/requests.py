@@ -1,4 +1,4 @@
-"""Requests to take items, what a popper must know of the queue, and what a round did."""
+"""Requests to take items, the state of the queue, and the result of a round."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import End, Loaded, Row
 from fdbqueue.service.storage.tables import Due
 
-#: What becomes of items that were taken: popped, or leased. Given the transaction, its
-#: account and the items, none of them corrupt.
+#: Pops or leases items that were taken, and returns them. Called with the transaction, its
+#: ``CountChange``, and the items, none of them corrupt.
 Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
-#: Puts back what an effect returned, in transactions of its own.
+#: Requeues the items that an effect returned, in transactions of its own.
 Requeue = Callable[[Any], None]
 
 
@@ -34,7 +34,7 @@ class Acknowledgement(Protocol):
     places: frozenset[bytes]
 
     def begin_reads(self, tr: Transaction) -> None:
-        """Ask for the leases, without waiting for them."""
+        """Begin to read the leases."""
 
     def refusal(self) -> FdbQueueError | None:
         """Return why they cannot end, None where they can."""
@@ -44,16 +44,16 @@ class Acknowledgement(Protocol):
 
 
 class TakeRequest(SharedOperation):
-    """A request of one thread: some items from one end, and what becomes of them.
+    """A request of one thread: take items from one end, and pop or lease them.
 
     Attributes:
         end: Which end.
         count: The most items.
-        effect: What becomes of them.
+        effect: Pops or leases them.
         call: The call that has an idempotency key, None where there is none.
-        leases: Whether they are to be leased.
+        leases: Whether it leases them.
         acknowledges: Leases that end in the same transaction; None where none do, or they have.
-        requeue: Puts them back, where their thread has gone.
+        requeue: Requeues them, if the thread no longer waits.
     """
 
     __slots__ = ("acknowledges", "call", "count", "effect", "end", "leases", "requeue")
@@ -78,23 +78,23 @@ class TakeRequest(SharedOperation):
         self.acknowledges = acknowledges
 
 
-#: A request, and the rows it is to get.
+#: A request, and the rows that were taken for it.
 Portion = tuple[TakeRequest, list[Row]]
 #: A request, and its items or its error.
 Result = tuple[TakeRequest, list[Item] | Exception]
 
 
 class QueueState(NamedTuple):
-    """What a popper must know besides the items.
+    """The state of a queue, which a round reads besides the items.
 
     Attributes:
         taken: How many items were ever taken off the ready ones: it tells whether others pop.
         retried: Whether attempts may be in rows of their own.
         requests: The open help requests, the oldest first.
-        expired: The help requests whose time is over, handed over or not.
-        awaits: Whether something was handed over that may yet come back.
-        dues: What has fallen due by the clock.
-        more_due: Whether there may be more of that.
+        expired: The help requests that have expired, handed over or not.
+        awaits: Whether there is a handoff that has not expired yet.
+        dues: The leases, delays and batches that have expired.
+        more_due: Whether there may be more of these.
     """
 
     taken: int
@@ -113,9 +113,9 @@ class RoundResult:
     Attributes:
         results: The requests that were served, each with its items or its error.
         wrote: Whether anything was written.
-        late: How many items were wanted by those who came after it had begun.
+        late: How many items the late requests wanted, which joined after it had begun.
         asked: How many items the help requests of other processes wanted.
-        expired: What had expired and was put back, None where nothing had.
+        expired: How much had expired and was requeued, None where nothing had.
         is_helped: Whether this process's help request was not open any more; then nothing
             was taken.
     """

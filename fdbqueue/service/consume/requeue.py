@@ -15,7 +15,6 @@ from fdbqueue.service.consume.leases import Leases, token_of
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.runner import patient
-from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import run
@@ -30,27 +29,6 @@ class Popped(list[Item]):
     def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded]) -> None:
         super().__init__(items)
         self.loaded = loaded
-
-
-def pop(
-    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
-) -> Popped:
-    """Remove items for good: the effect of a pop."""
-    items = []
-    for one in loaded:
-        store.remove(tr, count_change, one)
-        assert isinstance(one.item, Item)
-        items.append(one.item)
-    return Popped(items, loaded)
-
-
-def pop_for_a_task(
-    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
-) -> Popped:
-    """Remove items that may be requeued, because the task that pops may be cancelled."""
-    for one in loaded:  # later pushes go behind items that may be requeued
-        store.note_hidden(count_change, one.position)
-    return pop(store, tr, count_change, loaded)
 
 
 class Requeuer:
@@ -73,7 +51,7 @@ class Requeuer:
         """Requeue popped items."""
         while items:
             count = _fitting_count(items)
-            self._run(functools.partial(self._restore, loaded=items.loaded[:count]))
+            self._run(functools.partial(self._requeue, loaded=items.loaded[:count]))
             items.loaded = items.loaded[count:]
             del items[:count]
 
@@ -85,10 +63,10 @@ class Requeuer:
             self._run(functools.partial(self._leases.requeue, tokens=tokens))
             del items[:count]
 
-    def _restore(self, tr: Transaction, loaded: Sequence[Loaded]) -> None:
+    def _requeue(self, tr: Transaction, loaded: Sequence[Loaded]) -> None:
         count_change = self._store.count_change()
         for one in loaded:
-            self._store.restore(tr, count_change, one)
+            self._store.requeue_taken(tr, count_change, one)
         count_change.write(tr)
 
     def _run(self, function: Callable[[Transaction], None]) -> None:

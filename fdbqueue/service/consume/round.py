@@ -1,6 +1,6 @@
 """Rounds: transactions that take items from one end, for one popper or for many.
 
-A round serves all who wait in this process, and after them the help requests of other
+A round serves the requests of this process's threads, and after them the help requests of other
 processes. It reads the head of the queue and its state (who else pops, who asks for help,
 what has expired) at once, so an uncontended pop costs one read more than the recipe's.
 """
@@ -23,14 +23,14 @@ from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import Handoff, HelpRequest, hand_over, remove_request
 from fdbqueue.service.storage.reader import End, Row
 
-#: One round takes no more items than this, but for the first who waits; and as many for
-#: other processes, but for the first who asks.
+#: The most items that a round takes for the threads of this process, and the most for other
+#: processes; the first request of each may be larger.
 ROUND_ITEMS = 1_000
 
-#: Returns those who wait once the head has been read, and how many of them, the first, were
-#: early: waited before that.
+#: Returns the requests in line once the head has been read, the early ones first, and how many are
+#: early: were in line when the round began.
 Gather = Callable[[], tuple[Sequence[TakeRequest], int]]
-#: Takes requests up, and returns those that are still wanted.
+#: Takes up requests, and returns those whose threads still wait.
 TakeUp = Callable[[list[TakeRequest]], list[TakeRequest]]
 
 
@@ -57,7 +57,7 @@ class Round:
         self._returned: list[Row] = []
         self._retried = False
         self._more_due = False  # then no popper is told yet that the queue is empty
-        self._asked: dict[TakeRequest, Any] = {}  # what was asked before anything is taken
+        self._reads: dict[TakeRequest, Any] = {}  # the reads that requests need
         self._result = RoundResult()
         self._took = 0
         #: How many items had ever been taken at this end when it began.
@@ -74,26 +74,27 @@ class Round:
         may_undo: bool = False,
         own: HelpRequest | None = None,
     ) -> RoundResult:
-        """Take items for all who wait.
+        """Take items for the requests in line.
 
         Args:
-            early: Those who wait already.
-            gather: Returns those who wait once the head has been read. The late ones are
-                served by the commit, which proves what was read; they cannot be told that
-                the queue is empty by a transaction without one.
-            take_up: Takes up those that are served.
-            extra: For how many more to read at once.
-            helps: Whether to take for other processes' requests, too.
-            may_undo: Whether what is taken may be put back later.
-            own: The help request under which the early ones wait. It is removed here; where
-                it is not open any more, nothing is taken.
+            early: The requests in line when the round begins.
+            gather: Returns the requests in line once the head has been read. A late request
+                (one that joined the line after the reads) gets items, since the commit proves
+                what was read. It is told that the queue is empty only if this transaction writes
+                something: without a write no commit proves it.
+            take_up: Takes up the requests that are served.
+            extra: How many more items to read at once.
+            helps: Whether to take items for other processes' help requests, too.
+            may_undo: Whether taken items may be requeued later.
+            own: The help request of the early ones. It is removed here; if it is not open any
+                more, nothing is taken.
         """
         now = now_us()
-        asked = self._taker.ask_state(self._tr, now)
+        rows = self._taker.begin_state(self._tr, now)
         prompt = fitting(early)
-        self._asked = self._taker.ask_before(self._tr, prompt)
-        head = self._ask_head(sum([one.count for one in prompt]), extra)
-        state = self._without_ending(self._taker.parse_state(self._tr, now, asked))
+        self._reads = self._taker.begin_reads(self._tr, prompt)
+        head = self._begin_head(sum([one.count for one in prompt]), extra)
+        state = self._without_ending(self._taker.parse_state(self._tr, now, rows))
         self.taken = taken_at(self._end, state.taken)
         if own is not None and own.name not in _names((*state.requests, *state.expired)):
             self._result.is_helped = True
@@ -106,35 +107,35 @@ class Round:
         admitted, early_count = self._admitted(*gather())
         batch = take_up(admitted)
         early_count = len(set(admitted[:early_count]).intersection(batch))
-        # On the embedded engine versions move on by commits alone: where something was handed
-        # over that may come back, one who finds nothing makes one, so that it expires.
+        # On the embedded engine only commits raise the version: while there is a handoff that may
+        # expire, a round that finds nothing commits a write, so that it does expire.
         self._result.wrote = self._result.wrote or state.awaits
         is_sound = self._serve_batch(head, batch, early_count, may_undo)
         if helps and is_sound:
             self._help(head, [one for one in state.requests if own is None or one.name != own.name])
         for row in self._returned:
             if row.place not in self._budget.places:
-                self._store.requeue(self._tr, [row])
+                self._store.requeue_rows(self._tr, [row])
         self._count_change.take(self._end, self._took)
         self._count_change.write(self._tr)
         return self._result
 
     def _without_ending(self, state: QueueState) -> QueueState:
         """Return the state without the leases that end here: they do not expire as well."""
-        ends = [one.acknowledges for one in self._asked if one.acknowledges is not None]
+        ends = [one.acknowledges for one in self._reads if one.acknowledges is not None]
         places = [one.places for one in ends if one.refusal() is None]
         if not places:
             return state
         ending = frozenset().union(*places)
         return state._replace(dues=[due for due in state.dues if due.rest not in ending])
 
-    def _ask_head(self, wanted: int, extra: int) -> Head:
+    def _begin_head(self, wanted: int, extra: int) -> Head:
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         store = self._store
         return Head(self._tr, store.keys, store.reader, self._end, limit, self._budget, self._order)
 
     def _expire(self, state: QueueState, head: Head) -> None:
-        """Put back what has expired; it can be taken at once."""
+        """Requeue what has expired; it can be taken at once."""
         self._retried = state.retried
         if not state.dues and not state.expired:
             return
@@ -150,19 +151,20 @@ class Round:
     def _admitted(
         self, waiting: Sequence[TakeRequest], early: int
     ) -> tuple[list[TakeRequest], int]:
-        """Return those who can be served, and how many of them, the first, are early.
+        """Return the requests to serve, the early ones first, and how many are early.
 
-        Those whose calls were made before are answered, and those whose leases cannot end. For
-        a late call with a key, or with leases, nothing was asked, so it waits for the next
-        round; so do all who came late where the transaction does not depend on what it has read.
+        A request whose call was made before gets its saved response, and one whose leases
+        cannot end its error. A late request with a key, or with leases to end, waits for the next
+        round, because this one has not read what it needs. So do all late requests when the
+        transaction does not depend on what it has read (``Order.AS_SEEN``).
         """
-        answered = self._taker.answered(self._asked)
+        concluded = self._taker.concluded(self._reads)
         batch = []
         prompt = 0
         for index, one in enumerate(waiting):
-            if one in answered:
-                self._result.results.append((one, answered[one]))
-            elif (one in self._asked or is_plain(one)) and (
+            if one in concluded:
+                self._result.results.append((one, concluded[one]))
+            elif (one in self._reads or is_plain(one)) and (
                 index < early or self._order is not Order.AS_SEEN
             ):
                 batch.append(one)
@@ -173,7 +175,7 @@ class Round:
     def _serve_batch(
         self, head: Head, batch: list[TakeRequest], early: int, may_undo: bool
     ) -> bool:
-        """Take for those who wait in this process; tell whether no row was corrupt."""
+        """Take items for the threads of this process; tell whether no row was corrupt."""
         wanted = [
             head.take(one.count, leased=one.leases, kept=one.call is not None) for one in batch
         ]
@@ -191,14 +193,14 @@ class Round:
         )
         self._result.results += results
         self._took += sum([len(items) for _, items in results if isinstance(items, list)])
-        if may_undo:  # later pushes go behind what may come back
+        if may_undo:  # later pushes go behind items that may be requeued
             for row in itertools.chain.from_iterable(wanted):
                 self._store.note_hidden(self._count_change, self._store.position(row.place))
         self._result.late = sum([one.count for one in batch[early:]])
         return not is_corrupt
 
     def _help(self, head: Head, requests: list[HelpRequest]) -> None:
-        """Take for other processes, those who asked first before the others."""
+        """Take items for other processes, the oldest help request first."""
         handed = 0
         for request in requests:
             if request.end != self._end:
@@ -207,22 +209,22 @@ class Round:
             if self._result.asked and asked > ROUND_ITEMS:
                 break
             self._result.asked = asked
-            rows = head.take(request.wanted, leased=True, kept=True)  # as its owner may need
+            rows = head.take(request.wanted, leased=True, kept=True)  # the owner may lease them
             handed += sum([len(row.value) for row in rows])
             head.finish()
             if not self._hand_over(request, rows) or handed >= BATCH_BYTES:
                 break
 
     def _hand_over(self, request: HelpRequest, rows: list[Row]) -> bool:
-        """Answer a help request; tell whether to go on with the next."""
+        """Hand rows over for a help request; tell whether to go on with the next."""
         sound = self._taker.sound(self._tr, rows, retried=self._retried)
         short = len(rows) < request.wanted
         is_cut = self._budget.is_full or self._more_due
         if not rows and is_cut:
-            return False  # it is answered by the next round
+            return False  # the next round serves it
         self._result.wrote = True
         if rows and not sound:
-            remove_request(self._tr, self._store.tables, request.name)  # its owner meets it
+            remove_request(self._tr, self._store.tables, request.name)  # its owner gets the error
             return False
         self._took += len(sound)
         for row in sound:
@@ -237,7 +239,7 @@ def _names(requests: Sequence[HelpRequest]) -> set[bytes]:
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
-    """Return the first, and those behind it as long as there is room for them."""
+    """Return the first requests of a batch: at most 1,000 items, or one request of more."""
     room = ROUND_ITEMS
     for index, one in enumerate(batch):
         if index and one.count > room:

@@ -1,15 +1,15 @@
 """Staging: a process whose rounds conflict asks other processes to take items for it.
 
-It writes a help request for those who wait in it, in one commit. The process that takes items
-at that end next takes for the oldest requests too, in the same transaction, and hands the
-items over. The asker looks for its handoff after the time that this usually takes, then ever
-again, and collects it in a transaction of its own. When no process has taken anything for a
-while, the first in line takes for all requests itself: so one process leads for as long as it
-takes items, and the first in line follows it.
+It writes a help request for its waiting threads, in one commit. The process that takes items at
+that end next takes items for the oldest help requests too, in the same transaction, and hands
+them over. The first process looks for its handoff after the time that this usually takes, then
+again and again, and collects it in a transaction of its own. When no process has taken anything
+for a while, the one whose request is the oldest takes items for all requests. So one process
+leads for as long as it takes items, and then the next in line leads.
 
-Until a transaction collects a handoff, nothing has been taken for those who wait: they may
-leave at any moment. What was taken for them goes back to its place in the transaction that
-collects the rest. What a process that died has not collected goes back when it expires.
+Until a transaction collects a handoff, nothing has been taken for the waiting threads: they may
+leave at any moment. The items of those that left are requeued by the transaction that collects
+the others. The items that a dead process has not collected are requeued when the handoff expires.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
-    ask_handoff,
+    begin_handoff,
     parse_handoff,
     remove_pieces,
     remove_request,
@@ -39,17 +39,17 @@ from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
 from fdbqueue.service.transactions import Conflict, run
 
-#: How long no process must have taken anything before the first in line takes over, in
-#: times that a commit takes; and in seconds, at least and at most.
+#: A process whose request is the oldest takes over when no process has taken anything for as long
+#: as this many commits take; at least and at most so many seconds.
 _PATIENCE_COMMITS = 2.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
-#: Whatever others take, those who have waited this long take over.
+#: A process that has waited this long takes over, whatever others take.
 _MAX_WAIT_SECONDS = 1.0
 #: When to look for a handoff, in parts of the time it usually takes.
 _FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
-#: Threads that are back within this many moments ask together.
+#: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
-#: After an error a request is taken back, if that can be done at once.
+#: After an error a help request is withdrawn, within this time or not at all.
 _WITHDRAWAL_MS = 1_000
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
@@ -59,7 +59,7 @@ TakeOver = Callable[..., RoundResult]
 
 
 class Staging:
-    """Ask other processes to take from one end of a queue, for those who wait in this one.
+    """Ask other processes to take items from one end, for the waiting threads of this one.
 
     Args:
         database: Anything with ``create_transaction()``, without a time limit.
@@ -92,10 +92,7 @@ class Staging:
         self._company = 0  # how many asked together the last time
 
     def take(self, combined: CombinedBatch) -> bool:
-        """Take for those in line; tell whether another process helped.
-
-        The first of them, and as many as their request has room for.
-        """
+        """Take items for the requests in line, as many as fit; tell whether a process helped."""
         batch = self._gathered(combined)
         if not batch:
             return True
@@ -108,7 +105,7 @@ class Staging:
             raise
 
     def _gathered(self, combined: CombinedBatch) -> list[TakeRequest]:
-        """Return those who ask together; those who were just served have a moment to be back."""
+        """Return the requests to ask for, after threads just served could join the line again."""
         for _ in range(_MOMENTS):
             if len(combined.waiting()) >= self._company:
                 break
@@ -120,21 +117,21 @@ class Staging:
     def _ask(
         self, combined: CombinedBatch, name: bytes, batch: list[TakeRequest]
     ) -> tuple[list[TakeRequest], HelpRequest]:
-        """Ask for those whose calls were not made before; return them, and the request."""
+        """Write a help request for the requests without a result yet; return both."""
         taker = self._taker
 
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            asked = taker.ask_before(tr, batch)
-            answered = taker.answered(asked)
-            rest = taker.unanswered(batch, asked, answered)
+            reads = taker.begin_reads(tr, batch)
+            concluded = taker.concluded(reads)
+            rest = taker.remaining(batch, reads, concluded)
             wanted = sum([one.count for one in rest])
             request = HelpRequest(name, self._end, wanted, self._timeout_us)
             if rest:
                 write_request(tr, self._tables, request)
-            return RoundResult([*answered.items()], wrote=bool(rest)), rest, request
+            return RoundResult([*concluded.items()], wrote=bool(rest)), rest, request
 
         began = time.monotonic()
-        responses, rest, request = run(self._database, ask, wrote=lambda asked: asked[0].wrote)
+        responses, rest, request = run(self._database, ask, wrote=lambda found: found[0].wrote)
         self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
         combined.finish(responses.results)
         return rest, request
@@ -142,10 +139,10 @@ class Staging:
     def _follow_up(
         self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
     ) -> bool:
-        """Collect what others take, or take it when no other does; tell whether one did."""
-        progress = _Progress(self._helped_seconds, self._patience())
+        """Collect the handoff, or take over when no process helps; tell whether one did."""
+        wait = _HandoffWait(self._helped_seconds, self._patience())
         while True:
-            progress.pause()
+            wait.pause()
             look = run(
                 self._database,
                 lambda tr: self._look(tr, combined, request, batch),
@@ -153,12 +150,12 @@ class Staging:
             )
             if isinstance(look, RoundResult):
                 combined.finish(look.results)
-                self._helped_seconds += _WEIGHT * (progress.seconds - self._helped_seconds)
+                self._helped_seconds += _WEIGHT * (wait.seconds - self._helped_seconds)
                 return True
             combined.let_go()
-            if look is None:  # it has expired, and what was taken for it went back
+            if look is None:  # it has expired, and its items were requeued
                 return True
-            if progress.is_over(*look) and self._take_over(combined, request, batch):
+            if wait.is_over(*look) and self._take_over(combined, request, batch):
                 return False
 
     def _look(
@@ -168,15 +165,15 @@ class Staging:
         request: HelpRequest,
         batch: Sequence[TakeRequest],
     ) -> RoundResult | tuple[int, int] | None:
-        """Collect the handoff, or return how far others are, and the place in line.
+        """Collect the handoff; else return how many items were ever taken, and the place in line.
 
-        None when there is neither a handoff nor the request any more.
+        None when there is neither a handoff nor the help request any more.
         """
-        asked = ask_handoff(tr, self._tables, request.name)
+        pieces = begin_handoff(tr, self._tables, request.name)
         waits = tr.snapshot[self._tables.request(request.name)]
         now = now_us()
-        rows = self._taker.ask_state(tr, now)
-        handoff = parse_handoff(asked)
+        rows = self._taker.begin_state(tr, now)
+        handoff = parse_handoff(pieces)
         if handoff is not None:
             return self._taker.collect(tr, combined.take_up(batch), request, handoff)
         if not waits.present():
@@ -189,7 +186,7 @@ class Staging:
     def _take_over(
         self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
     ) -> bool:
-        """Take for all who asked, because no other process does; tell whether that worked."""
+        """Take items for all help requests, as no process does; tell whether that worked."""
         try:
             result = self._take_over_round(
                 self._database,
@@ -206,14 +203,14 @@ class Staging:
         return not result.is_helped
 
     def _withdraw(self, name: bytes) -> None:
-        """Take a request back, with what was taken for it, if that can be done at once."""
+        """Remove a help request, and requeue its handoff, if that can be done at once."""
         with contextlib.suppress(Exception):
             tr = self._database.create_transaction()
             tr.options.set_timeout(_WITHDRAWAL_MS)
-            handoff = parse_handoff(ask_handoff(tr, self._tables, name))
+            handoff = parse_handoff(begin_handoff(tr, self._tables, name))
             remove_request(tr, self._tables, name)
             remove_pieces(tr, self._tables, name)
-            self._taker.store.requeue(tr, [] if handoff is None else handoff.rows)
+            self._taker.store.requeue_rows(tr, [] if handoff is None else handoff.rows)
             tr.commit().wait()
 
     def _patience(self) -> float:
@@ -221,7 +218,7 @@ class Staging:
         return min(max(seconds, _MIN_PATIENCE_SECONDS), _MAX_PATIENCE_SECONDS)
 
 
-class _Progress:
+class _HandoffWait:
     """Decide when to look for a handoff, and when no process seems to be at work.
 
     Args:

@@ -1,4 +1,4 @@
-"""What becomes of items that are taken off the ready ones, and what a popper must know."""
+"""Read the state of a queue, and pop or lease the rows that a round has taken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due
 
-#: One range read returns the counts, the help requests and what is due; requests beyond
+#: One range read returns the counts, the help requests and what has expired; requests beyond
 #: these wait for the next popper.
 _MAX_REQUESTS = 200
 _STATE_ROWS = 2 + _MAX_REQUESTS + expiry.MAX_EXPIRED
@@ -55,8 +55,8 @@ class Taker:
 
     # What a popper must know
 
-    def ask_state(self, tr: Transaction, now: int) -> Any:
-        """Ask for the state of the queue, without waiting for it."""
+    def begin_state(self, tr: Transaction, now: int) -> Any:
+        """Begin to read the state of the queue."""
         begin, stop = self.store.tables.present(now)
         return tr.snapshot.get_range(begin, stop, limit=_STATE_ROWS)
 
@@ -79,7 +79,7 @@ class Taker:
                 entry = tables.parse_due(row.key)
                 if entry is not None:
                     dues.append(entry)
-        if count == _STATE_ROWS and not dues:  # the requests hide what is due
+        if count == _STATE_ROWS and not dues:  # the help requests left no room for it
             dues = list(self._due(tr, now, expiry.MAX_EXPIRED))
         chosen = expiry.chosen(dues, self.relaxed)
         is_open, handed, expired = _by_age(tr, requests)
@@ -87,7 +87,7 @@ class Taker:
         return QueueState(taken, retried, is_open, expired, bool(handed), chosen, more_due)
 
     def all_due(self, tr: Transaction, now: int) -> Iterator[Due]:
-        """Yield all that is due, in its order."""
+        """Yield everything that has expired by the clock, the oldest first."""
         return self._due(tr, now, 0)
 
     def _due(self, tr: Transaction, now: int, limit: int) -> Iterator[Due]:
@@ -97,19 +97,18 @@ class Taker:
             if entry is not None:
                 yield entry
 
-    # Before anything is taken: saved responses, and leases that end beside
+    # Before anything is taken: saved responses, and leases that end in the same transaction
 
-    def ask_before(self, tr: Transaction, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
-        """Ask for what is saved of calls with a key, and for the leases that requests end.
+    def begin_reads(self, tr: Transaction, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
+        """Begin to read the saved responses of requests, and the leases that they end.
 
-        Of those with the same key, or the same lease, for the first.
+        Of several requests with the same key, or the same lease, only for the first.
 
         Returns:
-            The requests that may be served once :meth:`answered` has looked, and what was
-            asked for them.
+            The requests whose reads were begun, each with the read of its saved response.
         """
         names: set[bytes] = set()
-        asked = {}
+        reads = {}
         for one in batch:
             if is_plain(one):
                 continue
@@ -119,19 +118,23 @@ class Taker:
             if own & names:
                 continue
             names |= own
-            asked[one] = None if one.call is None else self.responses.ask(tr, one.call)
+            reads[one] = None if one.call is None else self.responses.begin_recall(tr, one.call)
             if one.acknowledges is not None:
                 one.acknowledges.begin_reads(tr)
-        return asked
+        return reads
 
-    def answered(self, asked: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
-        """Return the responses of calls that were made before, and why leases cannot end."""
+    def concluded(self, reads: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
+        """Return the requests for which nothing is taken, each with its result.
+
+        That is the saved response of a call that was made before, or the error where leases
+        cannot end.
+        """
         found: dict[TakeRequest, list[Item] | Exception] = {}
-        for request, answer in asked.items():
+        for request, read in reads.items():
             items: list[Item] | Exception | None = None
             if request.call is not None:
                 try:
-                    items = self.responses.recalled_items(answer, request.call)
+                    items = self.responses.recalled_items(read, request.call)
                 except FdbQueueError as error:
                     items = error
             if items is None and request.acknowledges is not None:
@@ -140,40 +143,40 @@ class Taker:
                 found[request] = items
         return found
 
-    def unanswered(
+    def remaining(
         self,
         batch: Iterable[TakeRequest],
-        asked: Container[TakeRequest],
-        answered: Container[TakeRequest],
+        reads: Container[TakeRequest],
+        concluded: Container[TakeRequest],
     ) -> list[TakeRequest]:
-        """Return the requests to be served: where something had to be asked, it was."""
-        return [one for one in batch if (one in asked or is_plain(one)) and one not in answered]
+        """Return the other requests, but for those whose reads were not begun."""
+        return [one for one in batch if (one in reads or is_plain(one)) and one not in concluded]
 
     # What becomes of rows
 
     def collect(
         self, tr: Transaction, batch: Sequence[TakeRequest], request: HelpRequest, handoff: Handoff
     ) -> RoundResult:
-        """Give those who wait what was taken for them, and remove the handoff.
+        """Deliver the items of a handoff to the requests of this process, and remove it.
 
-        What those would have had whose threads have gone, or whose calls were made meanwhile,
-        goes to the next; what is left is put back.
+        Items of a request whose thread has gone, or whose call was made meanwhile, go to the
+        next request; the rest is requeued.
         """
         count_change = self.store.count_change()
-        asked = self.ask_before(tr, batch)
+        reads = self.begin_reads(tr, batch)
         remove_request(tr, self.store.tables, request.name)
         remove_pieces(tr, self.store.tables, request.name)
-        answered = self.answered(asked)
+        concluded = self.concluded(reads)
         portions: list[Portion] = []
         start = 0
-        for one in self.unanswered(batch, asked, answered):
+        for one in self.remaining(batch, reads, concluded):
             portions.append((one, handoff.rows[start : start + one.count]))
             start += one.count
-        self.store.requeue(tr, handoff.rows[start:])
+        self.store.requeue_rows(tr, handoff.rows[start:])
         portions = [(one, rows) for one, rows in portions if rows or handoff.empty]
         results, _ = self.deliver(tr, count_change, portions, retried=handoff.retried)
         count_change.write(tr)
-        return RoundResult([*answered.items(), *results], wrote=True)
+        return RoundResult([*concluded.items(), *results], wrote=True)
 
     def deliver(
         self,
@@ -183,10 +186,10 @@ class Taker:
         *,
         retried: bool,
     ) -> tuple[list[Result], bool]:
-        """Do to rows what was wanted of them; no request gets past one that is corrupt.
+        """Apply the effect of each request to its rows, up to the first row that is corrupt.
 
-        It is put back, with all that was taken with it and behind it. A request that got
-        nothing has the error too, because the queue is not empty.
+        That row is requeued, with all rows of its request and of the requests behind it. A
+        request without rows gets the error too, because the queue is not empty.
 
         Returns:
             The results, and whether a row was corrupt.
@@ -206,11 +209,11 @@ class Taker:
         return results, corrupt is not None
 
     def sound(self, tr: Transaction, rows: list[Row], *, retried: bool) -> list[Row]:
-        """Return the rows before the first that is corrupt; put back the others."""
+        """Return the rows before the first that is corrupt; requeue the others."""
         loaded = self.store.reader.load(tr, rows, retried=retried)
         for index, one in enumerate(loaded):
             if isinstance(one.item, CorruptItem):
-                self.store.requeue(tr, rows[index:])
+                self.store.requeue_rows(tr, rows[index:])
                 return rows[:index]
         return rows
 
@@ -234,12 +237,12 @@ class Taker:
                     self.responses.save_items(tr, request.call, loaded, items)
                 return items
             corrupt = errors[0]
-        self.store.requeue(tr, rows)
+        self.store.requeue_rows(tr, rows)
         return copy.copy(corrupt)
 
 
 def is_plain(request: TakeRequest) -> bool:
-    """Tell whether nothing has to be asked before a request is served."""
+    """Tell whether a request needs no reads of its own: no key, and no leases to end."""
     return request.call is None and request.acknowledges is None
 
 

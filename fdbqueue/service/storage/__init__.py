@@ -2,9 +2,10 @@
 
 - :mod:`keys`: the keys of the ready items, in the recipes' layouts; ids and places.
 - :mod:`tables`: the keys of everything else that a queue stores, table by table: of leases,
-  delays, dead letters, counts, history and saved responses. The key of a lease is built here.
+  delays, dead letters, counts, history and saved responses.
 - :mod:`reader`: reads rows and decodes them into items.
-- :mod:`store`: moves items between ready, leased, delayed and dead, a few writes each.
+- :mod:`store`: moves items between ready, leased, delayed and dead, a few writes each. ``hide``
+  writes a lease, with the keys that :mod:`tables` defines.
 - :mod:`counts`: the counts and the history that go with each move.
 - :mod:`handoffs`: help requests of processes, and the items handed over to them.
 - :mod:`groups`: finds the names of queues among the keys.

@@ -184,7 +184,7 @@ class Counters:
         """Return how many items are ready."""
         return ready_and_taken(_bytes(tr.snapshot[self._tables.ready]))[0]
 
-    def ask(self, tr: Transaction) -> Callable[[], Counts]:
+    def begin_counts(self, tr: Transaction) -> Callable[[], Counts]:
         """Begin to read the counts by state; call the returned function for the result."""
         ready, hidden = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
 
@@ -224,9 +224,9 @@ class Counters:
 
     def history(self, tr: Transaction, minutes: int) -> list[Minute]:
         """Return the last minutes, idle ones included; the current one is the last."""
-        return self.ask_history(tr, minutes)()
+        return self.begin_history(tr, minutes)()
 
-    def ask_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
+    def begin_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
         """Begin to read :meth:`history`; call the returned function for the result."""
         present = now_us() // _MINUTE_US
         first = present - minutes + 1

@@ -125,13 +125,13 @@ def remove_pieces(tr: Transaction, tables: TableKeys, name: bytes) -> None:
     tr.clear_range(*tables.handoff_bounds(name))
 
 
-def ask_handoff(tr: Transaction, tables: TableKeys, name: bytes) -> Any:
+def begin_handoff(tr: Transaction, tables: TableKeys, name: bytes) -> Any:
     """Begin to read a handoff or a batch; the transaction depends on it."""
     return tr.get_range(*tables.handoff_bounds(name))
 
 
 def parse_handoff(pieces: Any) -> Handoff | None:
-    """Return the handoff that :func:`ask_handoff` began to read, None when there is none."""
+    """Return the handoff that :func:`begin_handoff` began to read, None when there is none."""
     data = b"".join([row.value for row in pieces])
     return _unpacked(data) if data else None
 

@@ -86,17 +86,17 @@ class ItemStore:
         """Return an empty change of the queue's counts, for one transaction."""
         return CountChange(self.tables)
 
-    # Out of the ready items; the caller removes their rows
+    # Ready items that are taken: the caller clears their rows
 
-    def remove(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
-        """Remove the chunks and attempts of a popped item; the caller removes its row."""
+    def remove_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
+        """Remove an item that was taken; the caller has cleared its row, or its handoff."""
         self._leave(tr, count_change, loaded)
         if loaded.position.chunks > 1:
             tr.clear_range(*self.tables.chunks(loaded.row.place))
         count_change.pops += 1
 
-    def restore(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
-        """Requeue a popped item as it was; the history still counts it as popped."""
+    def requeue_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
+        """Write a popped item again, as it was; the history still counts it as popped."""
         place = Place(loaded.row.place)
         place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
         if loaded.has_attempts:
@@ -115,7 +115,7 @@ class ItemStore:
     def lease(
         self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int, mark: bytes
     ) -> None:
-        """Move a ready item to the leased ones."""
+        """Write a taken item to the table of leases; the caller clears its row."""
         assert isinstance(loaded.item, Item)
         self._leave(tr, count_change, loaded)
         attempts = loaded.item.attempts
@@ -129,7 +129,10 @@ class ItemStore:
     def bury(
         self, tr: Transaction, count_change: CountChange, loaded: Loaded, now: int, reason: str
     ) -> None:
-        """Move a ready item, or a row that is not an item, to the dead letters."""
+        """Write a ready item, or a row that is not an item, to the dead letters.
+
+        The caller clears its row.
+        """
         attempts = loaded.item.attempts if isinstance(loaded.item, Item) else 0
         self._leave(tr, count_change, loaded)
         self.hide(
@@ -202,7 +205,7 @@ class ItemStore:
             tr.clear(self.tables.due(hidden.until, kind, hidden.row.place))
         count_change.hide(hidden.state, -1)
 
-    def returned(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
+    def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
         """Return the row that requeues a hidden item with this number of attempts.
 
         When the stored value cannot hold the attempts, they are written to a row of their own.
@@ -229,15 +232,15 @@ class ItemStore:
             return None
         return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
 
-    def requeue(self, tr: Transaction, rows: Iterable[Row]) -> None:
-        """Requeue rows that still count as ready: those of handoffs and batches."""
+    def requeue_rows(self, tr: Transaction, rows: Iterable[Row]) -> None:
+        """Write rows that still count as ready again: those of handoffs and batches."""
         for row in rows:
             tr[self.keys.key(row.place)] = row.value
 
-    def make_ready(
+    def requeue_hidden(
         self, tr: Transaction, count_change: CountChange, hidden: Hidden, row: Row
     ) -> None:
-        """Write the row of an item that is ready again."""
+        """Write the row of an item that :meth:`reveal` has removed, and count it as ready."""
         tr[self.keys.key(row.place)] = row.value
         self.count_ready(tr, count_change, hidden)
 
@@ -247,7 +250,7 @@ class ItemStore:
         priority = None if position is None else position.priority
         count_change.enter(tr, Place(hidden.row.place), priority, hidden.pushed_at)
 
-    def delete(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
+    def remove_hidden(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
         """Remove a hidden item for good."""
         self.reveal(tr, count_change, hidden)
         position = self.position(hidden.row.place)
@@ -256,32 +259,32 @@ class ItemStore:
 
     # Reading the hidden items
 
-    def ask(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, Any]:
+    def begin_read(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, Any]:
         """Begin to read a hidden item; the transaction depends on it."""
         facts, value = self.tables.hidden_keys(state, place)
         return tr[facts], tr[value]
 
-    def parse(self, state: State, place: bytes, asked: tuple[Any, Any | None]) -> Hidden | None:
-        """Return the hidden item that was asked for, None where there is none."""
-        facts, value = asked
+    def parse(self, state: State, place: bytes, read: tuple[Any, Any | None]) -> Hidden | None:
+        """Return the hidden item that was read, None where there is none."""
+        facts, value = read
         if not facts.present():
             return None
-        if value is None:  # it was not asked for
+        if value is None:  # it was not read
             return self._hidden(state, place, bytes(facts), b"")
         return self._hidden(state, place, bytes(facts), bytes(value)) if value.present() else None
 
     def find(self, tr: Transaction, state: State, place: bytes) -> Hidden | None:
         """Return the hidden item at a place, None when there is none."""
-        return self.parse(state, place, self.ask(tr, state, place))
+        return self.parse(state, place, self.begin_read(tr, state, place))
 
-    def ask_facts(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, None]:
-        """Ask as :meth:`ask` does, for all but the value."""
+    def begin_facts(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, None]:
+        """Begin to read a hidden item without its value."""
         return tr[self.tables.hidden_keys(state, place)[0]], None
 
     def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
         """Return hidden items without their values, None where there is none."""
-        asked = [self.ask_facts(tr, state, place) for place in places]
-        return [self.parse(state, place, one) for place, one in zip(places, asked, strict=True)]
+        read = [self.begin_facts(tr, state, place) for place in places]
+        return [self.parse(state, place, one) for place, one in zip(places, read, strict=True)]
 
     def shown(self, tr: Transaction, hidden: list[Hidden]) -> list[Item]:
         """Return hidden items, those that cannot be decoded included."""

@@ -3,7 +3,7 @@ r"""The keys of everything that a queue stores besides its ready items.
 All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
 reaches. Then follows a byte for each table:
 
-    01  READY                                   items ready, and how many were ever taken
+    01  READY                                   items ready, ever taken, and ever given a time
     02  RETRIED                                 set while table 09 may have rows
     03  REQUEST   name                          a help request, open or handed over
     04  DUE       moment, kind, place or name   what expires at that moment

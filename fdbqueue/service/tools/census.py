@@ -170,7 +170,7 @@ class Examiner:
             entry = self._tables.parse_due(bytes(row.key))
             if entry is not None:
                 kinds[entry.kind] += 1
-        expired = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now)).expired
+        expired = self._taker.parse_state(tr, now, self._taker.begin_state(tr, now)).expired
         handed = sum(request.is_handed for request in expired)
         return Overdue(
             leases=kinds[Kind.LEASE],
@@ -182,10 +182,10 @@ class Examiner:
     def _requeue(self, tr: Transaction) -> int:
         """Requeue some of what has expired, and return how many items, batches and keys."""
         now = now_us()
-        state = self._taker.parse_state(tr, now, self._taker.ask_state(tr, now))
+        state = self._taker.parse_state(tr, now, self._taker.begin_state(tr, now))
         count_change = self._store.count_change()
         found = expiry.examine(self._store, tr, state.dues, state.expired)
-        self._store.requeue(
+        self._store.requeue_rows(
             tr, expiry.apply(self._store, tr, count_change, found, self._taker.max_attempts)
         )
         count_change.write(tr)

@@ -33,7 +33,7 @@ _SHOWN_CHARACTERS = 500
 _SWEPT_AT_ONCE = 500
 
 
-class Mark(NamedTuple):
+class SourceMark(NamedTuple):
     """How far a source was read.
 
     Attributes:
@@ -64,16 +64,16 @@ class Load:
         self._key = b"" if name is None else _keys(queue).progress(_digest(name))
         self._stored = run(queue.database, self._read, read_only=True)
         #: The last two entries that were read: one of them ends the current batch.
-        self._latest: deque[tuple[Entry, Callable[[], Mark]]] = deque(maxlen=2)
+        self._latest: deque[tuple[Entry, Callable[[], SourceMark]]] = deque(maxlen=2)
 
     @property
-    def begun(self) -> Mark | None:
+    def begun(self) -> SourceMark | None:
         """How far the source was pushed before; None when there is no record."""
         return None if self._stored is None else _mark(self._stored)
 
     def push_all(
         self,
-        entries: Iterable[tuple[Entry, Callable[[], Mark]]],
+        entries: Iterable[tuple[Entry, Callable[[], SourceMark]]],
         *,
         pushed: Callable[[int], None] = lambda _: None,
     ) -> int:
@@ -94,7 +94,7 @@ class Load:
         beside = functools.partial(self._beside, pushed=pushed)
         return self._queue.parts.writer.put_all(self._noted(entries), beside)
 
-    def _noted(self, entries: Iterable[tuple[Entry, Callable[[], Mark]]]) -> Iterator[Entry]:
+    def _noted(self, entries: Iterable[tuple[Entry, Callable[[], SourceMark]]]) -> Iterator[Entry]:
         for pair in entries:
             self._latest.append(pair)
             yield pair[0]
@@ -131,7 +131,7 @@ class Stopped(NamedTuple):
 
     key: bytes
     source: str
-    mark: Mark
+    mark: SourceMark
     moment: int
 
 
@@ -186,8 +186,8 @@ def _stopped(key: bytes, stored: bytes) -> Stopped | None:
     return Stopped(key, str(source), mark, moment) if isinstance(moment, int) else None
 
 
-def _mark(stored: bytes) -> Mark:
-    return Mark(*tuples.unpack(stored)[3:])
+def _mark(stored: bytes) -> SourceMark:
+    return SourceMark(*tuples.unpack(stored)[3:])
 
 
 def _keys(queue: Queue) -> JobKeys:

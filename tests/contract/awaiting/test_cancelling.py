@@ -188,7 +188,7 @@ def test_the_others_go_on_waiting(observed, subspace, in_loop):
 def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, subspace, in_loop):
     """While all threads are busy two tasks begin to wait, and the first is cancelled."""
     queue = FifoQueue(observed, subspace)
-    watch = queue._poppers.watch
+    watch = queue.parts.group.watch
 
     async def work():
         deadline = time.monotonic() + LONG_SECONDS
@@ -208,7 +208,7 @@ def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, 
 def test_who_waits_for_a_thread_keeps_nobody_from_watching(observed, subspace, in_loop):
     """A thread that waits meanwhile has its watch, and asks no more than others do."""
     queue = FifoQueue(observed, subspace)
-    watch = queue._poppers.watch
+    watch = queue.parts.group.watch
 
     async def work():
         deadline = time.monotonic() + LONG_SECONDS

@@ -10,9 +10,9 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import IdempotencyKey, Push, run
+from fdbqueue.service.consume.consumer import pop
 from fdbqueue.service.consume.requests import TakeRequest
-from fdbqueue.service.consume.requeue import pop
-from fdbqueue.service.storage.handoffs import ask_handoff, parse_handoff
+from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import STRICT
@@ -44,14 +44,14 @@ def combined(queue, meddled, operations):
 
     def wait_for_the_others():
         if is_first.acquire(blocking=False):
-            wait_until(lambda: queue._poppers.in_line("min") == len(operations))
+            wait_until(lambda: queue.parts.group.in_line("min") == len(operations))
 
     def work(thread):
         if thread == 0:
             meddled.meddle = wait_for_the_others
             return queue.pop_many(1)
         wait_until(is_first.locked)
-        wait_until(lambda: queue._poppers.in_line("min") >= thread - 1)
+        wait_until(lambda: queue.parts.group.in_line("min") >= thread - 1)
         try:
             return operations[thread - 1]()
         except Exception as error:  # noqa: BLE001  # a result like another
@@ -303,7 +303,7 @@ def ask_for(queue, wanted):
 
     def collect(*requests):
         def work(tr):
-            found = parse_handoff(ask_handoff(tr, queue.parts.store.tables, request.name))
+            found = parse_handoff(begin_handoff(tr, queue.parts.store.tables, request.name))
             return queue.parts.taker.collect(tr, requests, request, found)
 
         results = dict(run(queue.database, work, wrote=lambda _: True).results)

@@ -245,7 +245,7 @@ def test_who_waits_under_a_key_gets_what_comes(kind, database, subspace):
     def work(thread):
         if thread == 0:
             return queue.pop_many(2, once="key", wait=60)
-        wait_until(lambda: queue._poppers.watch.waiting == 1)
+        wait_until(lambda: queue.parts.group.watch.waiting == 1)
         queue.push(kind.value("a"), kind.priorities[0])
         return None
 
