@@ -4,6 +4,10 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 # A test file is one worker's: some of its tests share a server, or a browser.
 WORKERS ?= auto
+# Their queues are files; on a disk the tests mostly wait for it, so they are kept in memory where
+# there is room for two gigabytes.
+FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)
+SCRATCH ?= $(shell [ "$(FREE)" -gt 2000000 ] 2>/dev/null && echo $(MEMORY))
 FUZZ_SECONDS ?= 300
 LOCALE ?= de
 export PORT
@@ -33,7 +37,8 @@ run: install ## Serve the demo project with its sample data on PORT.
 	$(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
 
 test: install ## Run the tests, on WORKERS processes.
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile $(ARGS)
+	$(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 \
+		--dist loadfile $(ARGS)
 
 soak: install ## Run the long tests of faults and concurrency.
 	$(BIN)/python -m pytest tests/soak $(ARGS)
