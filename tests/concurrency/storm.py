@@ -25,11 +25,14 @@ class Alarm(Exception):
 
 
 def start_alarms(dice: random.Random, longest_seconds: float) -> None:
-    """Raise an alarm in the main thread again and again, at random moments."""
+    """Raise an alarm in the main thread again and again, at random moments of its pops."""
 
-    def ring(_: int, __: FrameType | None) -> None:
+    def ring(_: int, frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, max(1e-5, dice.random() * longest_seconds))
-        raise Alarm
+        while frame is not None:
+            if frame.f_code is Queue.pop_many.__code__:
+                raise Alarm
+            frame = frame.f_back
 
     signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, longest_seconds)
@@ -56,17 +59,11 @@ class Storm:
         for other in others:
             other.start()
         end = time.monotonic() + seconds
-        is_over = False
-        while not is_over:
-            try:  # an alarm may come between two calls, and while alarms are being ended
-                start_alarms(self._dice, longest_seconds)
-                while time.monotonic() < end:
-                    self._take_interrupted()
-                signal.signal(signal.SIGALRM, signal.SIG_IGN)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                is_over = True
-            except Alarm:
-                continue
+        start_alarms(self._dice, longest_seconds)
+        while time.monotonic() < end:
+            self._take_interrupted()
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         stop.set()
         for other in others:
             other.join(_DEADLINE_SECONDS)
