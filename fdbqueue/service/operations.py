@@ -40,15 +40,18 @@ class SharedOperation:
         left_in: Its state when its thread left.
     """
 
-    __slots__ = ("batch", "database", "error", "gate", "left_in", "result", "state")
+    # Of the class, because a signal may come before restart() has begun.
+    state = left_in = OperationState.WAITING
+    result: Any = None
+    error: BaseException | None = None
+    gate: threading.Lock | None = None
+    batch: Any = None
+    database: Any = None
 
     def restart(self, database: Any) -> None:
         """Start, or start anew, on a database."""
         self.state = self.left_in = OperationState.WAITING
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.gate: threading.Lock | None = None
-        self.batch: Any = None
+        self.result = self.error = self.gate = self.batch = None
         self.database = database
 
     def conclude(self, result: Any) -> None:
