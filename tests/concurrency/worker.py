@@ -23,7 +23,7 @@ from fdbqueue.service import Item, Queue
 from tests.concurrency.clients import together
 from tests.concurrency.history import Recorder
 from tests.concurrency.kinds import KINDS, Kind
-from tests.concurrency.storm import rage
+from tests.concurrency.storm import rage, rage_pushes
 
 #: How a test starts one; then come the engine, the kind, the subspace's prefix in hex, the
 #: name of what to do, and its arguments in JSON.
@@ -50,6 +50,7 @@ def main(database: Any) -> None:
         "pop": pop,
         "record": record,
         "storm": storm,
+        "storm_pushes": storm_pushes,
     }
     subspace = Subspace(rawPrefix=bytes.fromhex(prefix))
     tasks[task](kind, database, subspace, **json.loads(arguments))
@@ -107,6 +108,11 @@ def record(
 def storm(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
     """Pop while signals come, and say what came of it."""
     say(rage(kind, database, subspace, **arguments))
+
+
+def storm_pushes(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
+    """Push in a storm of signals."""
+    say(rage_pushes(kind, database, subspace, **arguments))
 
 
 class _Toiler:
