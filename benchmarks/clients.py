@@ -190,7 +190,7 @@ class _TimeIsOver(Exception):
 
 
 def _handle_until(queue: Queue, concurrency: int, ends_at: float) -> list[Operation]:
-    """Have a worker handle items with so many threads until the time is over.
+    """Have a worker with some number of threads handle items until the time is over.
 
     An item's operation has no length: it is the moment when the item was acknowledged.
 

@@ -159,8 +159,8 @@ class Writer:
     ) -> list[Item]:
         """Write entries in one transaction unless the call was made before; return the items."""
         if tr is not None:
-            pushed, stamp = self._put_once(tr, entries, call), b""
-            return self.items(pushes, entries, pushed.placed, pushed.stamp or stamp)
+            pushed = self._put_once(tr, entries, call)
+            return self.items(pushes, entries, pushed.placed, pushed.stamp or b"")
 
         def push() -> list[Item]:
             pushed, stamp = run_stamped(

@@ -27,7 +27,7 @@ from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.operations import OperationState, SharedOperation
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.transactions import error_code, run, run_stamped
+from fdbqueue.service.transactions import error_code, run_stamped
 
 #: How many transactions of writes one process has in flight at most.
 _IN_FLIGHT = 3
@@ -134,10 +134,7 @@ class SharedWrites:
     def _commit(self, database: Database, write: Write) -> bytes:
         """Commit a write in a transaction of its own, and return the commit's versionstamp."""
         apply = functools.partial(_apply_alone, store=self._store, write=write)
-        if self._stamped:
-            return run_stamped(database, apply, wrote=_always)[1]
-        run(database, apply, wrote=_always)
-        return b""
+        return run_stamped(database, apply, wrote=_always, stamped=self._stamped)[1]
 
     def together(self, batch: CombinedBatch) -> None:
         """Commit the writes in line in one transaction, as many as fit."""

@@ -55,7 +55,7 @@ def test_pushes_that_are_all_there_are_right(queue: Ours, numbers: tuple[int, ..
     ],
 )
 def test_a_push_that_went_wrong_is_found(queue: Ours, numbers: tuple[int, ...], wrong: str):
-    """An item that is missing, there twice, of nobody, or before one that was pushed earlier."""
+    """An item that is missing, pushed twice, unknown, or before one that was pushed earlier."""
     with pytest.raises(ItemsWentWrong, match=wrong):
         pushed(queue, *numbers)
 

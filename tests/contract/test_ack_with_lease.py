@@ -96,7 +96,7 @@ def test_an_expired_lease_that_is_still_held(database, subspace):
 
 
 def test_an_expired_lease_that_was_lost_expires(database, subspace):
-    """The error of one who has lost it keeps the item from nobody else."""
+    """A caller whose lease was lost gets its error, and the next pop gets the item."""
     queue = FifoQueue(database, subspace)
     queue.push("a")
     old = queue.lease(seconds=0.001)

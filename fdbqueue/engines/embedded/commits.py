@@ -1,4 +1,4 @@
-"""Commit transactions: which thread of the process commits, for whom, and who is told.
+"""Commit transactions: which thread commits, for which others, and how each learns the result.
 
 The threads of one process form groups: the one that comes first, the leader, waits for the
 writer's turn and commits for all that have asked by then, in one SQLite transaction and one

@@ -90,7 +90,7 @@ class TransactionState:
         if snapshot is not None:
             snapshot.release()
         request: CommitRequest | None = getattr(self, "_request", None)
-        if request is not None and request.snapshot is not None:  # nobody waited for it
+        if request is not None and request.snapshot is not None:  # no thread waited for it
             request.release()
 
     # Use

@@ -40,7 +40,7 @@ from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
 from fdbqueue.service.transactions import Conflict, run
 
 #: A process whose request is the oldest takes over when no process has taken anything for as long
-#: as this many commits take; at least and at most so many seconds.
+#: as this many commits take; and the bounds of that time in seconds.
 _PATIENCE_COMMITS = 2.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
 #: A process that has waited this long takes over, whatever others take.
