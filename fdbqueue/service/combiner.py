@@ -328,8 +328,13 @@ class CombinedBatch:
                 if operation.state is OperationState.IN_FLIGHT:
                     operation.state = OperationState.WAITING
 
-    def finish(self, results: Sequence[tuple[Any, Any]]) -> None:
-        """Give operations their results or errors, and wake their threads."""
+    def finish(self, results: Sequence[tuple[Any, Any]], *, is_over: bool = True) -> None:
+        """Give operations their results or errors, and wake their threads.
+
+        Args:
+            results: The operations, each with its result.
+            is_over: Whether nothing can be done any more for the others that are in flight.
+        """
         gates = []
         with self._mutex:
             for operation, result in results:
@@ -341,7 +346,8 @@ class CombinedBatch:
                 operation.state = OperationState.DONE
                 if operation.gate is not None:
                     gates.append(operation.gate)
-            self.let_go()  # there was no room for these
+            if is_over:
+                self.let_go()  # there was no room for these
         for gate in gates:
             gate.release()
 

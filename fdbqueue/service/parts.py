@@ -79,7 +79,9 @@ def assemble(
     store = ItemStore(keys, tables, codec, name)
     responses = SavedResponses(store)
     leases = Leases(store, options.max_attempts)
-    taker = Taker(store, responses, relaxed=options.relaxed, max_attempts=options.max_attempts)
+    taker = Taker(
+        store, responses, leases, relaxed=options.relaxed, max_attempts=options.max_attempts
+    )
     shared_by = (keys.subspace.key(), name, type(keys), options)
     group = shared_group(
         database,

@@ -15,6 +15,8 @@ from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
 
 #: A time that does not end during a test.
 LONG_SECONDS = 3_600.0
+#: Where the row of a help request says how long it is valid, in eight bytes.
+_TIMEOUT_AT = 16
 
 
 def ask(queue: Queue, end: End, wanted: int, seconds: float = LONG_SECONDS) -> HelpRequest:
@@ -51,7 +53,8 @@ def let_expire() -> Callable[[Queue], None]:
 
         def shorten(tr: Any) -> None:
             for row in tr.get_range(begin, begin + b"\xff" * 9):
-                tr[row.key] = bytes(row.value)[:-8] + bytes(8)
+                value = bytes(row.value)
+                tr[row.key] = value[:_TIMEOUT_AT] + bytes(8) + value[_TIMEOUT_AT + 8 :]
 
         run(queue.database, shorten, wrote=lambda _: True)
 

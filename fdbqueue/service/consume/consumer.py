@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
+from fdbqueue.service.clock import duration
 from fdbqueue.service.consume.leases import LeaseEnds, Leases, token_of
 from fdbqueue.service.consume.process_group import ProcessGroup
 from fdbqueue.service.consume.requests import TakeRequest
@@ -76,7 +77,8 @@ class Consumer:
         ack: Iterable[Item | str] = (),
     ) -> TakeRequest:
         """Return a request to lease items, and to acknowledge others in the same transaction."""
-        effect = self._leases.effect(seconds)
+        lasting_us = duration(self._store.queue, "seconds", seconds)
+        effect = functools.partial(self._leases.lease_items, lasting_us=lasting_us)
         tokens = [token_of(lease) for lease in ack]
         if len(tokens) > MAX_ENDED:
             raise InvalidInput(
@@ -92,8 +94,10 @@ class Consumer:
             effect,
             call,
             requeue=self._requeuer.requeue_leased,
-            leases=True,
-            acknowledges=LeaseEnds(self._leases, tokens) if tokens else None,
+            lease_us=lasting_us,
+            acknowledges=LeaseEnds(self._leases, map(self._leases.parse, tokens))
+            if tokens
+            else None,
         )
 
     def take(
@@ -153,7 +157,7 @@ class Consumer:
 
     def take_now(self, request: TakeRequest) -> list[Item]:
         """Take the items there are, in a transaction that other threads may share."""
-        verb = "lease" if request.leases else "pop"
+        verb = "lease" if request.lease_us else "pop"
         return instrumentation.observed(
             verb, self._store.queue, lambda: self._group.take(request, self._runner.database)
         )

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
-from fdbqueue.service.clock import duration, now_us
+from fdbqueue.exceptions import BatchTooLarge, CorruptItem, InvalidInput, LeaseLost
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
 from fdbqueue.service.limits import MAX_SENT_BYTES, SENT_BY_CLEAR, SENT_BY_READ
 from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.handoffs import Mark
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
@@ -59,41 +60,51 @@ class Leases:
         self._store = store
         self._max_attempts = max_attempts
 
-    def effect(self, seconds: float) -> Any:
-        """Return the effect of a take request that leases the taken items."""
-        lasting = duration(self._store.queue, "seconds", seconds)
+    def lease(
+        self,
+        tr: Transaction,
+        count_change: CountChange,
+        loaded: Sequence[Loaded],
+        lasting_us: int,
+    ) -> list[Hidden]:
+        """Lease items that were taken, from now on; the caller clears their rows."""
+        until = now_us() + lasting_us
+        marks = os.urandom(_MARK_BYTES * len(loaded))
+        return [
+            self._store.lease(
+                tr, count_change, one, until, marks[i * _MARK_BYTES : (i + 1) * _MARK_BYTES]
+            )
+            for i, one in enumerate(loaded)
+        ]
 
-        def lease(
-            tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
-        ) -> list[Item]:
-            until = now_us() + lasting
-            marks = os.urandom(_MARK_BYTES * len(loaded))
-            return [
-                self._lease(
-                    tr, count_change, one, until, marks[i * _MARK_BYTES : (i + 1) * _MARK_BYTES]
-                )
-                for i, one in enumerate(loaded)
-            ]
+    def lease_items(
+        self,
+        tr: Transaction,
+        count_change: CountChange,
+        loaded: Sequence[Loaded],
+        *,
+        lasting_us: int,
+    ) -> list[Item]:
+        """Lease items as :meth:`lease` does, and return them: the effect of a take request."""
+        leases = self.lease(tr, count_change, loaded, lasting_us)
+        return [_leased(one.item, lease) for one, lease in zip(loaded, leases, strict=True)]
 
-        return lease
+    def items_of(self, tr: Transaction, marks: Sequence[Mark]) -> dict[Mark, Item]:
+        """Return the items of leases, but for those that are not held any more."""
+        reads = [self._store.begin_read(tr, State.LEASED, place) for place, _ in marks]
+        held = {
+            (place, mark): lease
+            for (place, mark), read in zip(marks, reads, strict=True)
+            if (lease := self._store.parse(State.LEASED, place, read)) and lease.mark == mark
+        }
+        rows = [lease.row for lease in held.values()]
+        loaded = self._store.reader.load(tr, rows, retried=False)
+        pairs = zip(loaded, held.items(), strict=True)
+        return {mark: _leased(one.item, lease) for one, (mark, lease) in pairs}
 
-    def _lease(
-        self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int, mark: bytes
-    ) -> Item:
-        self._store.lease(tr, count_change, loaded, until, mark)
-        item = loaded.item
-        assert isinstance(item, Item)
-        return Item(  # several times as fast as replace()
-            item.value,
-            item.priority,
-            item.id,
-            item.pushed_at,
-            item.attempts,
-            item.size_bytes,
-            "leased",
-            f"{item.id}.{_text(mark)}",
-            moment(until),
-        )
+    def ends(self, marks: Iterable[Mark]) -> LeaseEnds:
+        """Return the ends of leases, given the place and the mark of each."""
+        return LeaseEnds(self, [Token(place, mark, "") for place, mark in marks])
 
     def ack(self, tr: Transaction, tokens: Sequence[str]) -> list[str]:
         """Remove leased items for good, and return the tokens of leases that were lost.
@@ -188,10 +199,13 @@ class Leases:
 
     def requeue(self, tr: Transaction, tokens: Sequence[str]) -> None:
         """Requeue leased items as they were; those whose lease was lost are skipped."""
+        self.requeue_marked(tr, [self.parse(token)[:2] for token in tokens])
+
+    def requeue_marked(self, tr: Transaction, marks: Sequence[Mark]) -> None:
+        """Do as :meth:`requeue` does, given the place and the mark of each lease."""
         count_change = self._store.count_change()
-        parsed = [self.parse(token) for token in tokens]
-        read = [self.begin_read(tr, token) for token in parsed]
-        for (place, mark, _), rows in zip(parsed, read, strict=True):
+        read = [self._store.begin_read(tr, State.LEASED, place) for place, _ in marks]
+        for (place, mark), rows in zip(marks, read, strict=True):
             hidden = self._store.parse(State.LEASED, place, rows)
             if hidden is None or hidden.mark != mark:
                 continue
@@ -222,20 +236,20 @@ class LeaseEnds:
         tokens: Their tokens.
     """
 
-    def __init__(self, leases: Leases, tokens: Sequence[str]) -> None:
+    def __init__(self, leases: Leases, tokens: Iterable[Token]) -> None:
         self._leases = leases
-        parsed = map(leases.parse, tokens)
-        self._tokens = {(token.place, token.mark): token for token in parsed}
+        self._tokens = {(token.place, token.mark): token for token in tokens}
         self._reads: list[Any] = []
         self._held: list[Hidden] = []
         self.places = frozenset(place for place, _ in self._tokens)
+        self.marks = tuple(self._tokens)
 
     def begin_reads(self, tr: Transaction) -> None:
         """Begin to read the leases."""
         self._reads = [self._leases.begin_facts(tr, token) for token in self._tokens.values()]
 
-    def refusal(self) -> LeaseLost | None:
-        """Return the error where one of them is not held any more."""
+    def check(self) -> LeaseLost | None:
+        """Take what was read; return the error where a lease is not held any more."""
         pairs = zip(self._tokens.values(), self._reads, strict=True)
         try:
             self._held = [self._leases.held(token, read) for token, read in pairs]
@@ -244,7 +258,7 @@ class LeaseEnds:
         return None
 
     def apply(self, tr: Transaction, count_change: CountChange) -> None:
-        """Remove their items for good."""
+        """Remove the items of the leases that :meth:`check` has found held."""
         for held in self._held:
             self._leases.end(tr, count_change, held)
 
@@ -270,6 +284,22 @@ def token_of(lease: Item | str) -> str:
     if not isinstance(token, str):
         raise InvalidInput(reason="a leased item or its token is needed")
     return token
+
+
+def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
+    """Return an item that was taken as the item of its lease."""
+    assert isinstance(item, Item)
+    return Item(  # several times as fast as replace()
+        item.value,
+        item.priority,
+        item.id,
+        item.pushed_at,
+        lease.attempts,
+        item.size_bytes,
+        "leased",
+        f"{item.id}.{_text(lease.mark)}",
+        moment(lease.until),
+    )
 
 
 def _text(mark: bytes) -> str:

@@ -13,9 +13,13 @@ from fdbqueue.service.idempotency import Call
 from fdbqueue.service.items import Item
 from fdbqueue.service.operations import SharedOperation
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.handoffs import HelpRequest
+from fdbqueue.service.storage.handoffs import HelpRequest, Mark
 from fdbqueue.service.storage.reader import End, Loaded, Row
 from fdbqueue.service.storage.tables import Due
+
+#: The most items that a round takes for the threads of this process, and the most for other
+#: processes; the first request of each may be larger.
+ROUND_ITEMS = 1_000
 
 #: Pops or leases items that were taken, and returns them. Called with the transaction, its
 #: ``CountChange``, and the items, none of them corrupt.
@@ -28,19 +32,21 @@ class Acknowledgement(Protocol):
     """Leases that end in the transaction that takes the next items: all of them, or none.
 
     Attributes:
-        places: Where they are, or the names of batches.
+        places: Where they are.
+        marks: The place and the mark of each.
     """
 
     places: frozenset[bytes]
+    marks: tuple[Mark, ...]
 
     def begin_reads(self, tr: Transaction) -> None:
         """Begin to read the leases."""
 
-    def refusal(self) -> FdbQueueError | None:
-        """Return why they cannot end, None where they can."""
+    def check(self) -> FdbQueueError | None:
+        """Take what was read; return why the leases cannot end, None where they can."""
 
     def apply(self, tr: Transaction, count_change: CountChange) -> None:
-        """End them."""
+        """End the leases, once :meth:`check` has found that they can end."""
 
 
 class TakeRequest(SharedOperation):
@@ -51,12 +57,12 @@ class TakeRequest(SharedOperation):
         count: The most items.
         effect: Pops or leases them.
         call: The call that has an idempotency key, None where there is none.
-        leases: Whether it leases them.
+        lease_us: For how many microseconds it leases them; 0 where it does not.
         acknowledges: Leases that end in the same transaction; None where none do, or they have.
         requeue: Requeues them, if the thread no longer waits.
     """
 
-    __slots__ = ("acknowledges", "call", "count", "effect", "end", "leases", "requeue")
+    __slots__ = ("acknowledges", "call", "count", "effect", "end", "lease_us", "requeue")
 
     def __init__(
         self,
@@ -66,7 +72,7 @@ class TakeRequest(SharedOperation):
         call: Call | None = None,
         *,
         requeue: Requeue,
-        leases: bool = False,
+        lease_us: int = 0,
         acknowledges: Acknowledgement | None = None,
     ) -> None:
         self.end = end
@@ -74,7 +80,7 @@ class TakeRequest(SharedOperation):
         self.effect = effect
         self.call = call
         self.requeue = requeue
-        self.leases = leases
+        self.lease_us = lease_us
         self.acknowledges = acknowledges
 
 
@@ -92,7 +98,7 @@ class QueueState(NamedTuple):
         retried: Whether attempts may be in rows of their own.
         requests: The open help requests, the oldest first.
         expired: The help requests that have expired, handed over or not.
-        awaits: Whether there is a handoff that has not expired yet.
+        awaits: Whether there is a handoff that was not collected yet, and has not expired.
         dues: The leases, delays and batches that have expired.
         more_due: Whether there may be more of these.
     """

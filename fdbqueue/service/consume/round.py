@@ -8,24 +8,26 @@ what has expired) at once, so an uncontended pop costs one read more than the re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Head, Order, TransactionBudget
-from fdbqueue.service.consume.requests import QueueState, RoundResult, TakeRequest
+from fdbqueue.service.consume.help import Help
+from fdbqueue.service.consume.requests import (
+    ROUND_ITEMS,
+    Acknowledgement,
+    QueueState,
+    RoundResult,
+    TakeRequest,
+)
 from fdbqueue.service.consume.taker import Taker, is_plain
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import taken_at
-from fdbqueue.service.storage.handoffs import Handoff, HelpRequest, hand_over, remove_request
+from fdbqueue.service.storage.handoffs import HelpRequest, remove_request
 from fdbqueue.service.storage.reader import End, Row
-
-#: The most items that a round takes for the threads of this process, and the most for other
-#: processes; the first request of each may be larger.
-ROUND_ITEMS = 1_000
 
 #: Returns the requests in line once the head has been read, the early ones first, and how many are
 #: early: were in line when the round began.
@@ -79,9 +81,9 @@ class Round:
         Args:
             early: The requests in line when the round begins.
             gather: Returns the requests in line once the head has been read. A late request
-                (one that joined the line after the reads) gets items, since the commit proves
-                what was read. It is told that the queue is empty only if this transaction writes
-                something: without a write no commit proves it.
+                (one that joined the line after the reads) gets items, because the commit checks
+                the reads. It is told that the queue is empty only if this transaction writes:
+                a commit that only read checks nothing.
             take_up: Takes up the requests that are served.
             extra: How many more items to read at once.
             helps: Whether to take items for other processes' help requests, too.
@@ -94,12 +96,18 @@ class Round:
         prompt = fitting(early)
         self._reads = self._taker.begin_reads(self._tr, prompt)
         head = self._begin_head(sum([one.count for one in prompt]), extra)
-        state = self._without_ending(self._taker.parse_state(self._tr, now, rows))
+        state = self._taker.parse_state(self._tr, now, rows)
         self.taken = taken_at(self._end, state.taken)
-        if own is not None and own.name not in _names((*state.requests, *state.expired)):
+        if own is not None and not _is_open(own, state):
             self._result.is_helped = True
             return self._result
-        self._expire(state, head)
+        ends = [one.acknowledges for one in self._reads if one.acknowledges is not None]
+        given = Help(self._taker, self._tr, self._count_change)
+        if helps:
+            others = [one for one in state.requests if own is None or one.name != own.name]
+            ending = [place for one in ends for place in one.places]
+            given.begin([one for one in others if one.end == self._end], ending)
+        self._expire(_without_ending(state, [*ends, *given.ends()]), head)
         if own is not None:
             remove_request(self._tr, self._store.tables, own.name)
             self._result.wrote = True
@@ -110,24 +118,16 @@ class Round:
         # On the embedded engine only commits raise the version: while there is a handoff that may
         # expire, a round that finds nothing commits a write, so that it does expire.
         self._result.wrote = self._result.wrote or state.awaits
-        is_sound = self._serve_batch(head, batch, early_count, may_undo)
-        if helps and is_sound:
-            self._help(head, [one for one in state.requests if own is None or one.name != own.name])
+        if self._serve_batch(head, batch, early_count, may_undo):
+            given.serve(head, self._budget, more_due=self._more_due, retried=self._retried)
+        self._result.asked = given.asked
+        self._result.wrote = self._result.wrote or given.wrote
         for row in self._returned:
             if row.place not in self._budget.places:
                 self._store.requeue_rows(self._tr, [row])
-        self._count_change.take(self._end, self._took)
+        self._count_change.take(self._end, self._took + given.took)
         self._count_change.write(self._tr)
         return self._result
-
-    def _without_ending(self, state: QueueState) -> QueueState:
-        """Return the state without the leases that end here: they do not expire as well."""
-        ends = [one.acknowledges for one in self._reads if one.acknowledges is not None]
-        places = [one.places for one in ends if one.refusal() is None]
-        if not places:
-            return state
-        ending = frozenset().union(*places)
-        return state._replace(dues=[due for due in state.dues if due.rest not in ending])
 
     def _begin_head(self, wanted: int, extra: int) -> Head:
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
@@ -177,7 +177,8 @@ class Round:
     ) -> bool:
         """Take items for the threads of this process; tell whether no row was corrupt."""
         wanted = [
-            head.take(one.count, leased=one.leases, kept=one.call is not None) for one in batch
+            head.take(one.count, leased=one.lease_us > 0, kept=one.call is not None)
+            for one in batch
         ]
         head.finish()
         ends_leases = any(one.acknowledges is not None for one in batch)
@@ -199,43 +200,20 @@ class Round:
         self._result.late = sum([one.count for one in batch[early:]])
         return not is_corrupt
 
-    def _help(self, head: Head, requests: list[HelpRequest]) -> None:
-        """Take items for other processes, the oldest help request first."""
-        handed = 0
-        for request in requests:
-            if request.end != self._end:
-                continue
-            asked = self._result.asked + request.wanted
-            if self._result.asked and asked > ROUND_ITEMS:
-                break
-            self._result.asked = asked
-            rows = head.take(request.wanted, leased=True, kept=True)  # the owner may lease them
-            handed += sum([len(row.value) for row in rows])
-            head.finish()
-            if not self._hand_over(request, rows) or handed >= BATCH_BYTES:
-                break
 
-    def _hand_over(self, request: HelpRequest, rows: list[Row]) -> bool:
-        """Hand rows over for a help request; tell whether to go on with the next."""
-        sound = self._taker.sound(self._tr, rows, retried=self._retried)
-        short = len(rows) < request.wanted
-        is_cut = self._budget.is_full or self._more_due
-        if not rows and is_cut:
-            return False  # the next round serves it
-        self._result.wrote = True
-        if rows and not sound:
-            remove_request(self._tr, self._store.tables, request.name)  # its owner gets the error
-            return False
-        self._took += len(sound)
-        for row in sound:
-            self._store.note_hidden(self._count_change, self._store.position(row.place))
-        empty = short and not is_cut and len(sound) == len(rows)
-        hand_over(self._tr, self._store.tables, request, Handoff(sound, empty, self._retried))
-        return len(sound) == len(rows)
+def _is_open(own: HelpRequest, state: QueueState) -> bool:
+    """Tell whether this process's help request is still to be served."""
+    expired = [one for one in state.expired if not (one.lease_us and one.is_handed)]
+    return any(one.name == own.name for one in (*state.requests, *expired))
 
 
-def _names(requests: Sequence[HelpRequest]) -> set[bytes]:
-    return {request.name for request in requests}
+def _without_ending(state: QueueState, ends: Iterable[Acknowledgement]) -> QueueState:
+    """Return the state without the leases that end here: they do not expire as well."""
+    places = [one.places for one in ends if one.check() is None]
+    if not places:
+        return state
+    ending = frozenset().union(*places)
+    return state._replace(dues=[due for due in state.dues if due.rest not in ending])
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:

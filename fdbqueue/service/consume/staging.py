@@ -10,6 +10,15 @@ leads for as long as it takes items, and then the next in line leads.
 Until a transaction collects a handoff, nothing has been taken for the waiting threads: they may
 leave at any moment. The items of those that left are requeued by the transaction that collects
 the others. The items that a dead process has not collected are requeued when the handoff expires.
+
+Leases need no collecting. Threads that ask for leases of the same length, without idempotency
+keys, share a help request that says so, and names the leases that are to end with it. The process
+that helps ends these, leases the items and names the leases in the request's row, all in one
+transaction. The first process reads that row and the leases; it removes the row with its next
+help request, or the row expires. Items that were leased for a thread that has left are requeued
+by the helper thread; those that were leased for a dead process stay leased until they expire, as
+all leases of a dead process do. While a request that ends leases is open, the outcome is unknown
+for its threads: a thread that leaves learns that, and all of them do when the row has expired.
 """
 
 from __future__ import annotations
@@ -20,19 +29,24 @@ import time
 from collections.abc import Callable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.requests import RoundResult, TakeRequest
+from fdbqueue.service.consume.requests import Result, RoundResult, TakeRequest
 from fdbqueue.service.consume.round import fitting
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import (
+    MAX_MARKS_BYTES,
     HelpRequest,
+    Mark,
     begin_handoff,
     parse_handoff,
+    read_request,
     remove_pieces,
     remove_request,
+    size_of,
     write_request,
 )
 from fdbqueue.service.storage.reader import End
@@ -51,6 +65,8 @@ _FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: After an error a help request is withdrawn, within this time or not at all.
 _WITHDRAWAL_MS = 1_000
+#: The most leases that a help request asks for; their names must fit into its row.
+_MAX_LEASES = 500
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
 
@@ -90,6 +106,7 @@ class Staging:
         self._commit_seconds = 0.002
         self._helped_seconds = 0.005  # from a request to its handoff
         self._company = 0  # how many asked together the last time
+        self._served: bytes | None = None  # the name of the last request for leases
 
     def take(self, combined: CombinedBatch) -> bool:
         """Take items for the requests in line, as many as fit; tell whether a process helped."""
@@ -97,11 +114,15 @@ class Staging:
         if not batch:
             return True
         name = os.urandom(HANDOFF_NAME_BYTES)
+        ends_leases = False
         try:
             batch, request = self._ask(combined, name, batch)
+            ends_leases = bool(request.ends)
             return not batch or self._follow_up(combined, request, batch)
-        except BaseException:
+        except BaseException as error:
             self._withdraw(name)
+            if ends_leases:  # whatever failed here, another process may have ended the leases
+                vars(error)["outcome_known"] = False
             raise
 
     def _gathered(self, combined: CombinedBatch) -> list[TakeRequest]:
@@ -112,7 +133,7 @@ class Staging:
             time.sleep(_MOMENT_SECONDS)
         batch = combined.waiting()
         self._company = len(batch)
-        return fitting(batch)
+        return fitting(_alike(batch))
 
     def _ask(
         self, combined: CombinedBatch, name: bytes, batch: list[TakeRequest]
@@ -124,16 +145,26 @@ class Staging:
             reads = taker.begin_reads(tr, batch)
             concluded = taker.concluded(reads)
             rest = taker.remaining(batch, reads, concluded)
+            lease_us = _lease_us(batch[0])
+            if lease_us and any(_ends(one) for one in rest):
+                rest = combined.take_up(rest)
+            ends = [mark for one in rest for mark in _ends(one)] if lease_us else []
             wanted = sum([one.count for one in rest])
-            request = HelpRequest(name, self._end, wanted, self._timeout_us)
+            request = HelpRequest(
+                name, self._end, wanted, self._timeout_us, lease_us=lease_us, ends=tuple(ends)
+            )
             if rest:
                 write_request(tr, self._tables, request)
+                if self._served is not None:
+                    tr.clear(self._tables.request(self._served))
             return RoundResult([*concluded.items()], wrote=bool(rest)), rest, request
 
         began = time.monotonic()
         responses, rest, request = run(self._database, ask, wrote=lambda found: found[0].wrote)
         self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
-        combined.finish(responses.results)
+        if rest:
+            self._served = None
+        combined.finish(responses.results, is_over=not request.ends)
         return rest, request
 
     def _follow_up(
@@ -146,15 +177,19 @@ class Staging:
             look = run(
                 self._database,
                 lambda tr: self._look(tr, combined, request, batch),
-                wrote=lambda look: isinstance(look, RoundResult),
+                wrote=lambda look: isinstance(look, RoundResult) and look.wrote,
             )
             if isinstance(look, RoundResult):
                 combined.finish(look.results)
+                if request.lease_us:
+                    self._served = request.name
                 self._helped_seconds += _WEIGHT * (wait.seconds - self._helped_seconds)
                 return True
-            combined.let_go()
-            if look is None:  # it has expired, and its items were requeued
+            if look is None:  # it has expired; what was handed over was requeued
+                combined.finish(_unknown(batch, request))
                 return True
+            if not request.ends:
+                combined.let_go()
             if wait.is_over(*look) and self._take_over(combined, request, batch):
                 return False
 
@@ -165,12 +200,14 @@ class Staging:
         request: HelpRequest,
         batch: Sequence[TakeRequest],
     ) -> RoundResult | tuple[int, int] | None:
-        """Collect the handoff; else return how many items were ever taken, and the place in line.
+        """Collect the handoff, or the leases that were taken.
 
-        None when there is neither a handoff nor the help request any more.
+        Else return how many items were ever taken, and the place in line; None when there is
+        neither a handoff nor the help request any more.
         """
-        pieces = begin_handoff(tr, self._tables, request.name)
-        waits = tr.snapshot[self._tables.request(request.name)]
+        key = self._tables.request(request.name)
+        pieces = () if request.lease_us else begin_handoff(tr, self._tables, request.name)
+        waits = tr.snapshot[key]
         now = now_us()
         rows = self._taker.begin_state(tr, now)
         handoff = parse_handoff(pieces)
@@ -178,10 +215,27 @@ class Staging:
             return self._taker.collect(tr, combined.take_up(batch), request, handoff)
         if not waits.present():
             return None
+        found = read_request(self._tables, key, bytes(waits))
+        if found is not None and found.lease_us and found.is_handed:
+            return RoundResult(self._results(tr, batch, found))
         state = self._taker.parse_state(tr, now, rows)
         in_line = [one.name for one in state.requests if one.end == self._end]
         place = in_line.index(request.name) if request.name in in_line else 0
         return taken_at(self._end, state.taken), place
+
+    def _results(
+        self, tr: Transaction, batch: Sequence[TakeRequest], served: HelpRequest
+    ) -> list[Result]:
+        """Return the requests for which items were leased, each with the items."""
+        items = self._taker.leases.items_of(tr, served.leases)
+        results: list[Result] = []
+        start = 0
+        for one in [] if served.refused else batch:
+            marks = served.leases[start : start + one.count]
+            start += one.count
+            if marks or served.empty:
+                results.append((one, [items[mark] for mark in marks if mark in items]))
+        return results
 
     def _take_over(
         self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
@@ -197,25 +251,71 @@ class Staging:
                 take_up=combined.take_up,
             )
         except Conflict:
-            combined.let_go()
+            if not request.ends:
+                combined.let_go()
+            return False
+        if result.is_helped:
             return False
         combined.finish(result.results)
-        return not result.is_helped
+        return True
 
     def _withdraw(self, name: bytes) -> None:
-        """Remove a help request, and requeue its handoff, if that can be done at once."""
+        """Remove a help request, and requeue what was taken for it, if that can be done at once."""
         with contextlib.suppress(Exception):
             tr = self._database.create_transaction()
             tr.options.set_timeout(_WITHDRAWAL_MS)
+            key = self._tables.request(name)
+            row = tr[key]
             handoff = parse_handoff(begin_handoff(tr, self._tables, name))
+            found = read_request(self._tables, key, bytes(row)) if row.present() else None
             remove_request(tr, self._tables, name)
             remove_pieces(tr, self._tables, name)
             self._taker.store.requeue_rows(tr, [] if handoff is None else handoff.rows)
+            if found is not None:
+                self._taker.leases.requeue_marked(tr, found.leases)
             tr.commit().wait()
 
     def _patience(self) -> float:
         seconds = _PATIENCE_COMMITS * self._commit_seconds
         return min(max(seconds, _MIN_PATIENCE_SECONDS), _MAX_PATIENCE_SECONDS)
+
+
+def _lease_us(one: TakeRequest) -> int:
+    """Return for how long another process may lease items for a request; 0 if it must not."""
+    fits = one.count <= _MAX_LEASES and size_of(_ends(one)) <= MAX_MARKS_BYTES
+    return one.lease_us if fits and one.call is None else 0
+
+
+def _alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
+    """Return the first request, and those that can share a help request with it."""
+    lease_us = _lease_us(batch[0]) if batch else 0
+    alike = [one for one in batch if _lease_us(one) == lease_us]
+    found: list[TakeRequest] = []
+    size = count = 0
+    for one in alike if lease_us else ():
+        size += size_of(_ends(one))
+        count += one.count
+        if found and (size > MAX_MARKS_BYTES or count > _MAX_LEASES):
+            break
+        found.append(one)
+    return found or alike
+
+
+def _ends(one: TakeRequest) -> tuple[Mark, ...]:
+    """Return the leases that a request ends."""
+    return () if one.acknowledges is None else one.acknowledges.marks
+
+
+def _unknown(batch: Sequence[TakeRequest], request: HelpRequest) -> list[Result]:
+    """Return the errors of requests whose help request has expired with the leases it ends."""
+    if not request.ends:
+        return []
+    results: list[Result] = []
+    for one in batch:
+        error = OutcomeUnknown(reason="the help request has expired")
+        vars(error)["outcome_known"] = False
+        results.append((one, error))
+    return results
 
 
 class _HandoffWait:

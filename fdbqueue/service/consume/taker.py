@@ -9,6 +9,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.consume.requests import Portion, QueueState, Result, RoundResult, TakeRequest
 from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.items import Item
@@ -20,7 +21,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_pieces,
     remove_request,
 )
-from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.reader import Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due
 
@@ -36,6 +37,7 @@ class Taker:
     Args:
         store: Its items.
         responses: The saved responses of calls with an idempotency key.
+        leases: Its leases.
         relaxed: Whether any of the first items will do.
         max_attempts: How many failed leases make an item dead; None for no limit.
     """
@@ -44,12 +46,14 @@ class Taker:
         self,
         store: ItemStore,
         responses: SavedResponses,
+        leases: Leases,
         *,
         relaxed: bool,
         max_attempts: int | None,
     ) -> None:
         self.store = store
         self.responses = responses
+        self.leases = leases
         self.max_attempts = max_attempts
         self.relaxed = relaxed
 
@@ -84,7 +88,8 @@ class Taker:
         chosen = expiry.chosen(dues, self.relaxed)
         is_open, handed, expired = _by_age(tr, requests)
         more_due = len(dues) > len(chosen) or count == _STATE_ROWS
-        return QueueState(taken, retried, is_open, expired, bool(handed), chosen, more_due)
+        awaits = any(not request.lease_us for request in handed)
+        return QueueState(taken, retried, is_open, expired, awaits, chosen, more_due)
 
     def all_due(self, tr: Transaction, now: int) -> Iterator[Due]:
         """Yield everything that has expired by the clock, the oldest first."""
@@ -138,7 +143,7 @@ class Taker:
                 except FdbQueueError as error:
                     items = error
             if items is None and request.acknowledges is not None:
-                items = request.acknowledges.refusal()
+                items = request.acknowledges.check()
             if items is not None:
                 found[request] = items
         return found
@@ -208,14 +213,14 @@ class Taker:
                 request.acknowledges.apply(tr, count_change)
         return results, corrupt is not None
 
-    def sound(self, tr: Transaction, rows: list[Row], *, retried: bool) -> list[Row]:
-        """Return the rows before the first that is corrupt; requeue the others."""
+    def sound(self, tr: Transaction, rows: list[Row], *, retried: bool) -> list[Loaded]:
+        """Return the items before the first that is corrupt; requeue the other rows."""
         loaded = self.store.reader.load(tr, rows, retried=retried)
         for index, one in enumerate(loaded):
             if isinstance(one.item, CorruptItem):
                 self.store.requeue_rows(tr, rows[index:])
-                return rows[:index]
-        return rows
+                return loaded[:index]
+        return loaded
 
     def _outcome(
         self,

@@ -240,7 +240,8 @@ class ItemWatch:
         found = [read_request(tables, row.key, row.value) for row in requests]
         if any(found):
             version = tr.get_read_version().wait()
-            left += [one.left(version) for one in found if one is not None and one.is_handed]
+            handed = [one for one in found if one is not None and one.is_handed]
+            left += [one.left(version) for one in handed if not one.lease_us]
         return tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000
 
     def _fire(self, watch: Any, _: Any) -> None:

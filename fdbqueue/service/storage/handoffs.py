@@ -5,6 +5,10 @@ that takes items moves that many ready items, with their places and values, into
 the request's name, and marks the row as handed over. The requesting process collects the
 handoff in a transaction of its own, which removes both.
 
+A help request for leases also says how long they last, and which leases end in the same
+transaction. The process that helps ends these and leases the items. It does not write a handoff:
+it names the new leases in the row, so nothing remains to be collected.
+
 The row holds the versionstamp of the commit that wrote it, so its age is measured in the
 database's versions, about a million a second, and not by a clock. Versions jump ahead when a
 cluster recovers. Then a request or a handoff expires early, which is harmless: the items are
@@ -16,8 +20,9 @@ every lease does.
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import fdb.tuple
@@ -34,6 +39,16 @@ _LENGTHS = struct.Struct(">II")
 _STAMP_BYTES = 10
 #: Whether it is handed over, which end, how many items, and for how many versions it is valid.
 _FACTS = struct.Struct(">BBIQ")
+#: For leases: how long they last, whether the queue is empty, whether help was refused. The
+#: places and marks of leases follow: those that end, or once it is handed over, the new ones.
+_LEASE_FACTS = struct.Struct(">Q??")
+#: The most bytes of the places and marks in one row; FoundationDB allows values of 100,000 bytes.
+MAX_MARKS_BYTES = 50_000
+
+#: What the tuple layer adds to a place and a mark, but for a few escaped bytes.
+_MARK_OVERHEAD = 6
+#: The place and the mark of a lease.
+Mark = tuple[bytes, bytes]
 
 
 class HelpRequest(NamedTuple):
@@ -45,7 +60,13 @@ class HelpRequest(NamedTuple):
         wanted: How many items to take.
         timeout_us: For how many versions the request is valid, and after it the handoff.
         version: The version that wrote the row; 0 before that.
-        is_handed: Whether the items are in a handoff.
+        is_handed: Whether another process has served it.
+        lease_us: How long the items are to be leased, in microseconds; 0 for a handoff.
+        ends: The leases that are to end in the transaction that serves it.
+        leases: The new leases, in the order in which their items were taken.
+        empty: Whether the queue held no more at that moment.
+        refused: Whether nothing was done, because a lease that was to end is not held any more,
+            or an item cannot be decoded; the asking process finds that out by itself.
     """
 
     name: bytes
@@ -54,6 +75,11 @@ class HelpRequest(NamedTuple):
     timeout_us: int
     version: int = 0
     is_handed: bool = False
+    lease_us: int = 0
+    ends: tuple[Mark, ...] = ()
+    leases: tuple[Mark, ...] = ()
+    empty: bool = False
+    refused: bool = False
 
     def left(self, version: int) -> int:
         """Return for how many more versions it is valid at a read version."""
@@ -83,6 +109,10 @@ def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> N
     facts = _FACTS.pack(
         request.is_handed, ENDS.index(request.end), request.wanted, request.timeout_us
     )
+    if request.lease_us:
+        facts += _LEASE_FACTS.pack(request.lease_us, request.empty, request.refused)
+        marks = request.leases if request.is_handed else request.ends
+        facts += fdb.tuple.pack(tuple(itertools.chain.from_iterable(marks)))
     row = bytes(_STAMP_BYTES) + facts + bytes(4)
     tr.set_versionstamped_value(tables.request(request.name), row)
 
@@ -90,13 +120,24 @@ def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> N
 def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | None:
     """Return the request of a row, None when the row has another format."""
     name = tables.request_name(key)
-    if len(name) != HANDOFF_NAME_BYTES or len(value) != _STAMP_BYTES + _FACTS.size:
+    if len(name) != HANDOFF_NAME_BYTES or len(value) < _STAMP_BYTES + _FACTS.size:
         return None
     is_handed, end, wanted, timeout_us = _FACTS.unpack_from(value, _STAMP_BYTES)
     if is_handed > 1 or end > 1:
         return None
     version = int.from_bytes(value[:8], "big")
-    return HelpRequest(name, ENDS[end], wanted, timeout_us, version, bool(is_handed))
+    request = HelpRequest(name, ENDS[end], wanted, timeout_us, version, bool(is_handed))
+    rest = value[_STAMP_BYTES + _FACTS.size :]
+    if not rest:
+        return request
+    try:
+        lease_us, empty, refused = _LEASE_FACTS.unpack_from(rest)
+        parts = tuples.unpack(rest[_LEASE_FACTS.size :])
+        marks = tuple(zip(parts[::2], parts[1::2], strict=True))
+    except (ValueError, struct.error):
+        return None
+    request = request._replace(lease_us=lease_us, empty=empty, refused=refused)
+    return request._replace(leases=marks) if is_handed else request._replace(ends=marks)
 
 
 def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
@@ -108,9 +149,14 @@ def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
 
 def hand_over(tr: Transaction, tables: TableKeys, request: HelpRequest, handoff: Handoff) -> None:
     """Write a handoff for a request."""
+    answer(tr, tables, request)
+    write_pieces(tr, tables, request.name, handoff)
+
+
+def answer(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
+    """Write that a request is served; of two transactions that serve it, one conflicts."""
     tr.add_read_conflict_key(tables.request(request.name))
     write_request(tr, tables, request._replace(is_handed=True))
-    write_pieces(tr, tables, request.name, handoff)
 
 
 def write_pieces(tr: Transaction, tables: TableKeys, name: bytes, handoff: Handoff) -> None:
@@ -145,6 +191,11 @@ def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Ha
         handoff = parse_handoff(rows)
         if handoff is not None:
             yield name, handoff
+
+
+def size_of(marks: Iterable[Mark]) -> int:
+    """Return about how many bytes leases take in the row of a request."""
+    return sum([len(place) + len(mark) + _MARK_OVERHEAD for place, mark in marks])
 
 
 def _packed(handoff: Handoff) -> bytes:

@@ -114,17 +114,14 @@ class ItemStore:
 
     def lease(
         self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int, mark: bytes
-    ) -> None:
+    ) -> Hidden:
         """Write a taken item to the table of leases; the caller clears its row."""
         assert isinstance(loaded.item, Item)
         self._leave(tr, count_change, loaded)
         attempts = loaded.item.attempts
-        self.hide(
-            tr,
-            count_change,
-            Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, mark),
-            position=loaded.position,
-        )
+        lease = Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, mark)
+        self.hide(tr, count_change, lease, position=loaded.position)
+        return lease
 
     def bury(
         self, tr: Transaction, count_change: CountChange, loaded: Loaded, now: int, reason: str
@@ -175,7 +172,7 @@ class ItemStore:
         """
         place = place or Place(hidden.row.place)
         prefix = self.tables.state_prefix(hidden.state)
-        place.set(tr, prefix, _packed(hidden), META_TAIL)
+        place.set(tr, prefix, packed_facts(hidden), META_TAIL)
         place.set(tr, prefix, hidden.row.value, VALUE_TAIL)
         kind = _KINDS.get(hidden.state)
         if kind is not None:
@@ -270,8 +267,10 @@ class ItemStore:
         if not facts.present():
             return None
         if value is None:  # it was not read
-            return self._hidden(state, place, bytes(facts), b"")
-        return self._hidden(state, place, bytes(facts), bytes(value)) if value.present() else None
+            return unpacked_facts(state, Row(place, b""), bytes(facts))
+        if not value.present():
+            return None
+        return unpacked_facts(state, Row(place, bytes(value)), bytes(facts))
 
     def find(self, tr: Transaction, state: State, place: bytes) -> Hidden | None:
         """Return the hidden item at a place, None when there is none."""
@@ -309,7 +308,7 @@ class ItemStore:
                 before = (place, is_value, row.value)
                 continue
             facts, value = (before[2], row.value) if is_value else (row.value, before[2])
-            found.append(self._hidden(state, place, facts, value))
+            found.append(unpacked_facts(state, Row(place, value), facts))
             before = None
             if len(found) == limit or size >= MAX_RETURNED_BYTES:
                 break
@@ -326,13 +325,6 @@ class ItemStore:
         found = dict.fromkeys(self.tables.hidden_place(state, row.key)[0] for row in rows)
         return list(found)
 
-    def _hidden(self, state: State, place: bytes, facts: bytes, value: bytes) -> Hidden:
-        until, attempts, pushed_at = _FACTS.unpack_from(facts)
-        mark = facts[_FACTS.size :]
-        return Hidden(
-            state, Row(place, value), until, attempts, None if pushed_at < 0 else pushed_at, mark
-        )
-
     def position(self, place: bytes) -> Position | None:
         """Return the parts of a place, None when it is not an item's."""
         try:
@@ -341,9 +333,17 @@ class ItemStore:
             return None
 
 
-def _packed(hidden: Hidden) -> bytes:
+def packed_facts(hidden: Hidden) -> bytes:
+    """Return what is stored of a hidden item besides its value."""
     pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
     return _FACTS.pack(hidden.until, hidden.attempts, pushed_at) + hidden.mark
+
+
+def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
+    """Return the hidden item of a row and of its :func:`packed_facts`."""
+    until, attempts, pushed_at = _FACTS.unpack_from(facts)
+    mark = facts[_FACTS.size :]
+    return Hidden(state, row, until, attempts, None if pushed_at < 0 else pushed_at, mark)
 
 
 def _described(item: Item, hidden: Hidden) -> Item:

@@ -1,0 +1,171 @@
+"""Take items for other processes, in the round in which this process takes its own.
+
+A help request (:mod:`fdbqueue.service.storage.handoffs`) wants items handed over, which its
+process collects later, or leased at once. The oldest requests are served first, up to 1,000 items
+and a megabyte in one round, the first of them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.consume.head import Head, TransactionBudget
+from fdbqueue.service.consume.leases import LeaseEnds
+from fdbqueue.service.consume.requests import ROUND_ITEMS
+from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.handoffs import (
+    MAX_MARKS_BYTES,
+    Handoff,
+    HelpRequest,
+    answer,
+    hand_over,
+    remove_request,
+    size_of,
+)
+from fdbqueue.service.storage.reader import Loaded, Row
+
+
+class _Helped(NamedTuple):
+    """A help request to serve, and the leases that end with it."""
+
+    request: HelpRequest
+    ends: LeaseEnds | None
+
+
+class Help:
+    """The items that one transaction takes for other processes.
+
+    Args:
+        taker: Takes the queue's items.
+        tr: The transaction.
+        count_change: What it changes in the counts.
+
+    Attributes:
+        asked: How many items the served requests wanted.
+        took: How many items were taken for them.
+        wrote: Whether anything was written.
+    """
+
+    def __init__(self, taker: Taker, tr: Transaction, count_change: CountChange) -> None:
+        self._taker = taker
+        self._store = taker.store
+        self._tables = taker.store.tables
+        self._tr = tr
+        self._count_change = count_change
+        self._helped: list[_Helped] = []
+        self.asked = self.took = 0
+        self.wrote = False
+
+    def begin(self, requests: Iterable[HelpRequest], ending: Iterable[bytes]) -> None:
+        """Begin to read the leases that end with the requests to serve.
+
+        A request waits for the next round if one of its leases ends in this one already.
+
+        Args:
+            requests: The open requests at this end, the oldest first.
+            ending: The places of the leases that the transaction ends already.
+        """
+        taken = {*ending}
+        asked = 0
+        for request in requests:
+            asked += request.wanted + len(request.ends)
+            if self._helped and asked > ROUND_ITEMS:
+                break
+            ends = None
+            if request.ends:
+                ends = self._taker.leases.ends(request.ends)
+                if ends.places & taken:
+                    continue
+                taken |= ends.places
+                ends.begin_reads(self._tr)
+            self._helped.append(_Helped(request, ends))
+
+    def ends(self) -> list[LeaseEnds]:
+        """Return the leases that end with the requests."""
+        return [one.ends for one in self._helped if one.ends is not None]
+
+    def serve(
+        self, head: Head, budget: TransactionBudget, *, more_due: bool, retried: bool
+    ) -> None:
+        """Take items for the requests, as many as fit.
+
+        Args:
+            head: The rows, behind those that this process takes.
+            budget: What the transaction has taken.
+            more_due: Whether more items have expired than it requeues.
+            retried: Whether attempts may be in rows of their own.
+        """
+        size = 0
+        for request, ends in self._helped:
+            self.asked += request.wanted
+            if ends is not None and ends.check() is not None:
+                self._refuse(request)
+                continue
+            # The items of a handoff are written as a copy, and may be leased when it is collected.
+            rows = head.take(request.wanted, leased=True, kept=not request.lease_us)
+            head.finish()
+            size += sum([len(row.value) for row in rows])
+            is_cut = budget.is_full or more_due
+            if not self._serve(request, ends, rows, is_cut, retried) or size >= BATCH_BYTES:
+                break
+
+    def _serve(
+        self,
+        request: HelpRequest,
+        ends: LeaseEnds | None,
+        rows: list[Row],
+        is_cut: bool,
+        retried: bool,
+    ) -> bool:
+        """Hand rows over, or lease them; tell whether to go on with the next request.
+
+        A request that ends leases gets all that it wants, or all there is, or nothing.
+        """
+        short = len(rows) < request.wanted
+        if is_cut and (not rows or (short and ends is not None)):
+            self._store.requeue_rows(self._tr, rows)
+            return False  # the next round serves it
+        sound = self._taker.sound(self._tr, rows, retried=retried)
+        is_sound = len(sound) == len(rows)
+        if (rows and not sound) or (ends is not None and not is_sound) or _is_long(request, rows):
+            self._store.requeue_rows(self._tr, [one.row for one in sound])
+            self._refuse(request)
+            return False
+        self.wrote = True
+        self.took += len(sound)
+        empty = short and not is_cut and is_sound
+        if request.lease_us:
+            self._lease(request._replace(empty=empty), ends, sound)
+        else:
+            for one in sound:
+                self._store.note_hidden(self._count_change, one.position)
+            handoff = Handoff([one.row for one in sound], empty, retried)
+            hand_over(self._tr, self._tables, request, handoff)
+        return is_sound
+
+    def _lease(
+        self, request: HelpRequest, ends: LeaseEnds | None, loaded: Sequence[Loaded]
+    ) -> None:
+        """Lease items for a request, and end the leases that it names."""
+        held = self._taker.leases.lease(self._tr, self._count_change, loaded, request.lease_us)
+        if ends is not None:
+            ends.apply(self._tr, self._count_change)
+        marks = tuple([(lease.row.place, lease.mark) for lease in held])
+        answer(self._tr, self._tables, request._replace(leases=marks))
+
+    def _refuse(self, request: HelpRequest) -> None:
+        """Let the owner of a request find out by itself why it cannot be served."""
+        self.wrote = True
+        if request.lease_us:
+            answer(self._tr, self._tables, request._replace(refused=True))
+        else:
+            remove_request(self._tr, self._tables, request.name)
+
+
+def _is_long(request: HelpRequest, rows: Sequence[Row]) -> bool:
+    """Tell whether the row of a request has no room for the names of the leases."""
+    return request.lease_us > 0 and size_of((row.place, b"") for row in rows) > MAX_MARKS_BYTES
