@@ -20,7 +20,7 @@ from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_SET
 from fdbqueue.service.priorities import Priorities
-from fdbqueue.service.storage.keys import random_suffix
+from fdbqueue.service.storage.item_keys import random_suffix
 
 MAX_BATCH_ITEMS = 5_000
 #: A slow source's items are pushed once the first of them has waited this long.

@@ -21,7 +21,7 @@ from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.push import Writer
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import Counters
-from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.item_keys import ItemKeys
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import TableKeys
 

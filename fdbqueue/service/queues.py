@@ -32,7 +32,7 @@ from fdbqueue.service.parts import QueueParts, assemble
 from fdbqueue.service.priorities import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
-from fdbqueue.service.storage.keys import FifoKeys, ItemKeys, PriorityKeys
+from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
 

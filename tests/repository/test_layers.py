@@ -152,7 +152,7 @@ BELOW_THE_FACE = {
     "options": {"api", "conf", "pages"},
     "push": {"commits"},
     "receipts": {"management", "testing"},
-    "storage.keys": {"api"},
+    "storage.item_keys": {"api"},
     "strict_json": {"api", "management"},
     "tools.census": {"management"},
     "tools.load": {"management"},

@@ -15,7 +15,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
-from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.item_keys import ItemKeys
 from fdbqueue.service.storage.reader import End, ItemReader, Row
 
 #: A relaxed queue takes at random from at least this many items at the head.

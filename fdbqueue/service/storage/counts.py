@@ -19,7 +19,7 @@ from fdb import fdboptions
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Priority, moment
-from fdbqueue.service.storage.keys import Place
+from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import State, TableKeys
 

@@ -39,7 +39,7 @@ import fdb.tuple
 
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
-from fdbqueue.service.storage.keys import Bounds
+from fdbqueue.service.storage.item_keys import Bounds
 
 _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"
