@@ -18,6 +18,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
 from fdbqueue.service.aio import AsyncVerbs
+from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.bulk.batches import Batch, Batches
 from fdbqueue.service.bulk.move import check_move, move
 from fdbqueue.service.bulk.recount import recount
@@ -28,7 +29,6 @@ from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push, 
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.overview import Overview
-from fdbqueue.service.parts import QueueParts, assemble
 from fdbqueue.service.priorities import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute

@@ -127,7 +127,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "idempotency",
         "push consume",
         "browse overview",
-        "parts",
+        "assembly",
         "bulk",
         "aio",
         "queues",

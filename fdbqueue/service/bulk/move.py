@@ -11,8 +11,8 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.assembly import QueueParts
 from fdbqueue.service.consume.round import take
-from fdbqueue.service.parts import QueueParts
 from fdbqueue.service.storage.reader import End
 
 #: What two codecs hold that have no values in common.
