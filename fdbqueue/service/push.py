@@ -1,7 +1,7 @@
 """Push items: one, several in one transaction, or any number split into transactions.
 
 How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encodes the values;
-:class:`Writer` submits them to the queue's writes (:mod:`fdbqueue.service.writes`), which share
+:class:`Pusher` submits them to the queue's writes (:mod:`fdbqueue.service.writes`), which share
 transactions with those of other threads, or, under an idempotency key, runs a transaction of its
 own that looks for the saved response first. Either way the transaction reads where the queue
 ends (in the recipes' order alone, and by a snapshot read), and writes the items and what they
@@ -66,29 +66,29 @@ def _nothing() -> None:
 class _PushWrite(Write):
     """The push of some items, which may share its transaction."""
 
-    __slots__ = ("_entries", "_placed", "_pushes", "_writer")
+    __slots__ = ("_entries", "_placed", "_pusher", "_pushes")
 
     def __init__(
-        self, writer: Writer, pushes: Sequence[Push], entries: list[Entry], size_bytes: int
+        self, pusher: Pusher, pushes: Sequence[Push], entries: list[Entry], size_bytes: int
     ) -> None:
         super().__init__(size_bytes)
-        self._writer = writer
+        self._pusher = pusher
         self._pushes = pushes
         self._entries = entries
         self._placed: list[Placed] = []
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._writer.begin_tails(shared, self._entries)
+        self._pusher.begin_tails(shared, self._entries)
 
     def apply(self, shared: SharedTransaction) -> None:
-        self._placed = self._writer.apply(shared, self._entries)
+        self._placed = self._pusher.apply(shared, self._entries)
 
     def result_from(self, stamp: bytes) -> list[Item]:
-        return self._writer.items(self._pushes, self._entries, self._placed, stamp)
+        return self._pusher.items(self._pushes, self._entries, self._placed, stamp)
 
 
-class Writer:
-    """Write the items of one queue.
+class Pusher:
+    """Push items to one queue.
 
     Args:
         runner: Runs its operations.

@@ -97,7 +97,7 @@ class Queue(AsyncVerbs):
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
-        self._writer = self.parts.writer
+        self._pusher = self.parts.pusher
         self._browser = self.parts.browser
         self._counters = self.parts.counters
         self._consumer = self.parts.consumer
@@ -134,7 +134,7 @@ class Queue(AsyncVerbs):
             InvalidValue: The codec cannot encode the value; nothing was written.
             ValueTooLarge: The encoded value is too long; nothing was written.
         """
-        return self._writer.prepare(Push(value, priority, delay, not_before), once)(tr)[0]
+        return self._pusher.prepare(Push(value, priority, delay, not_before), once)(tr)[0]
 
     def push_many(
         self,
@@ -159,7 +159,7 @@ class Queue(AsyncVerbs):
                 outcome is unknown; the context says how many are in.
             InvalidInput: The queue does not take one of them, and none was pushed.
         """
-        return self._writer.push_many(items, delay, not_before, tr)
+        return self._pusher.push_many(items, delay, not_before, tr)
 
     def push_batch(
         self,
@@ -178,7 +178,7 @@ class Queue(AsyncVerbs):
             InvalidInput: The queue does not take one of them, ``context["index"]``.
             BatchTooLarge: They are too large together; nothing was written.
         """
-        return self._writer.prepare_batch(pushes, once)(tr)
+        return self._pusher.prepare_batch(pushes, once)(tr)
 
     def prepare(self, push: Push, *, once: IdempotencyKey | str | None = None) -> Prepared:
         """Check and encode a value now, to be pushed later.
@@ -190,7 +190,7 @@ class Queue(AsyncVerbs):
             A function to call once: with the transaction to take part in, or None for one of
             its own. It pushes the value, and returns a list of the one item.
         """
-        return self._writer.prepare(push, once)
+        return self._pusher.prepare(push, once)
 
     def prepare_batch(
         self, pushes: Sequence[Push], *, once: IdempotencyKey | str | None = None
@@ -199,7 +199,7 @@ class Queue(AsyncVerbs):
 
         As :meth:`prepare` and :meth:`push_batch` say.
         """
-        return self._writer.prepare_batch(pushes, once)
+        return self._pusher.prepare_batch(pushes, once)
 
     # Pop
 

@@ -40,7 +40,7 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
         raise InvalidInput(**names, reason="a FIFO queue takes no priority")
     if other.keys.has_priorities and not one.keys.has_priorities and priority is None:
         raise InvalidInput(**names, reason="the items have no priority, and need one")
-    target.writer.encoder.priorities.bound(priority)
+    target.pusher.encoder.priorities.bound(priority)
 
 
 def move(
@@ -62,5 +62,5 @@ def move(
     """
     items = take(source.taker, tr, source.consumer.pop(end, count, None))
     if items:
-        target.writer.put(tr, [target.writer.encoder.of_moved(item, priority) for item in items])
+        target.pusher.put(tr, [target.pusher.encoder.of_moved(item, priority) for item in items])
     return len(items), sum([item.size_bytes for item in items])
