@@ -243,7 +243,7 @@ class Queue(AsyncVerbs):
             under a key, which keeps a copy of them, after about 4,500,000.
         """
         self._check(count, end)
-        request = self._consumer.pop(end, count, once)
+        request = self._consumer.pop_request(end, count, once)
         return self._consumer.take(request, wait, tr, waits_while)
 
     # Lease
@@ -299,7 +299,7 @@ class Queue(AsyncVerbs):
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
         """
         self._check(count, end)
-        request = self._consumer.lease(end, count, seconds, once, ack)
+        request = self._consumer.lease_request(end, count, seconds, once, ack)
         return self._consumer.take(request, wait, tr, waits_while)
 
     def ack(

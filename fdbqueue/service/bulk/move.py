@@ -60,7 +60,7 @@ def move(
         CorruptItem: One of them cannot be decoded; all stay where they are.
         InvalidInput: The target cannot hold one of them.
     """
-    items = take(source.taker, tr, source.consumer.pop(end, count, None))
+    items = take(source.taker, tr, source.consumer.pop_request(end, count, None))
     if items:
         target.pusher.put(tr, [target.pusher.encoder.of_moved(item, priority) for item in items])
     return len(items), sum([item.size_bytes for item in items])
