@@ -57,7 +57,7 @@ class _Cancelled(Exception):
 class AsyncVerbs:
     """The verbs of a queue that an application awaits.
 
-    It stands on the verbs of the queue that inherits from it, which it names here.
+    A queue inherits from this class, which calls the queue's other verbs and declares them here.
     """
 
     name: str

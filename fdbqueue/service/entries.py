@@ -120,7 +120,7 @@ class Encoder:
         return Entry(data, level, random_suffix(), pushed_at)
 
     def facts(self, push: Push, entry: Entry) -> tuple[Any, ...]:
-        """Return what makes a push another push, for idempotency: not when it is made."""
+        """Return what identifies a push under an idempotency key: not when it is made."""
         return (
             self._codec.encode(push.value, 0, 0),
             entry.priority,

@@ -1,11 +1,12 @@
 """Push items: one, several in one transaction, or any number split into transactions.
 
-How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encodes the values;
-:class:`Pusher` submits them to the queue's writes (:mod:`fdbqueue.service.writes`), which share
-transactions with those of other threads, or, under an idempotency key, runs a transaction of its
-own that looks for the saved response first. Either way the transaction reads where the queue
-ends (in the recipes' order alone, and by a snapshot read), and writes the items and what they
-change in the counts. Pushes never conflict with one another.
+How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encodes the values.
+:class:`Pusher` submits them to the queue's :class:`~fdbqueue.service.writes.SharedWrites` (made
+in :mod:`fdbqueue.service.consume.process_group`), where they share transactions with those of
+other threads. Under an idempotency key it runs a transaction of its own, which looks for the
+saved response first. Either way the transaction reads where the queue ends (in the recipes' order
+alone, and by a snapshot read), and writes the items and what they change in the counts. Pushes
+never conflict with one another.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from fdbqueue.service.assembly import QueueParts
 from fdbqueue.service.consume.round import take
 from fdbqueue.service.storage.reader import End
 
-#: What two codecs hold that have no values in common.
-_INCOMPATIBLE_CODECS = {"json", "bytes"}
+#: Two values of ``Codec.holds``: such codecs have no values in common.
+_INCOMPATIBLE_VALUES = {"json", "bytes"}
 
 
 def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:
@@ -33,7 +33,7 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
         raise InvalidInput(**names, reason="it is the same queue")
     if source.runner.database is not target.runner.database:
         raise InvalidInput(**names, reason="one transaction cannot reach both databases")
-    if {one.codec.holds, other.codec.holds} == _INCOMPATIBLE_CODECS:
+    if {one.codec.holds, other.codec.holds} == _INCOMPATIBLE_VALUES:
         codecs = f"{one.codec.name} to {other.codec.name}"
         raise InvalidInput(**names, reason=f"values are not converted from {codecs}")
     if not other.keys.has_priorities and priority is not None:
