@@ -20,7 +20,7 @@ from rest_framework.exceptions import ValidationError
 
 from fdbqueue.api import sealing
 from fdbqueue.service import Queue
-from fdbqueue.service.storage.keys import FOREIGN
+from fdbqueue.service.storage.item_keys import FOREIGN
 
 MAX_CURSOR_CHARACTERS = 3_000
 

@@ -1,4 +1,4 @@
-"""Convert the values of requests from JSON, as the queue's codec says."""
+"""Ask the queue's codec to convert the values of requests; nothing per codec lives here."""
 
 from __future__ import annotations
 

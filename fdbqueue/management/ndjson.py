@@ -200,11 +200,11 @@ class Items:
         if self._form == "items":
             item = item_lines.item_of(value)
             item = dataclasses.replace(item, value=self._value(item.value))
-            return self._queue.parts.writer.encoder.of_moved(item, self._priority)
+            return self._queue.parts.pusher.encoder.of_moved(item, self._priority)
         if self._form is None and item_lines.is_item(value):
             raise ItemFound(reason=_ITEM_FOUND)
         priority = self._priority if self._field is None else field(value, self._field)
-        return self._queue.parts.writer.encoder.entry(self._value(value), priority)
+        return self._queue.parts.pusher.encoder.entry(self._value(value), priority)
 
     def _value(self, from_json: Any) -> Any:
         try:

@@ -29,7 +29,8 @@ Where to add something
         One entry in ``queue_columns.COLUMNS``: its heading, the value of its cell, alignment, the
         template of the cell if it is not plain text, the sort key, and the read it needs
         (``begin_read``, into a field of ``QueueRow``; ``fill`` does it for both pages). In
-        ``FIGURES`` it is also shown on the page of a queue.
+        ``FIGURES`` it is also shown on the page of a queue. The template stays as it is; the
+        tuple ``COLUMNS`` of ``tests/pages/test_queues.py`` gets the column, too.
     A column of the items, or a fact of one item
         One entry in ``item_columns.COLUMNS``, or in ``FACTS``: the same, and ``is_shown``, for
         which queues and states it is there.

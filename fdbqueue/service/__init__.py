@@ -28,7 +28,7 @@ Where to find, and to change:
 - idempotency keys: :mod:`idempotency`
 - many items at a time: :mod:`bulk`; workers, streams and other tools: :mod:`tools`
 - what reads without changing: :mod:`browse` and :mod:`overview`
-- how a queue is put together: :mod:`parts`, :mod:`runner`; by its name: :mod:`catalog`
+- how a queue is put together: :mod:`assembly`, :mod:`runner`; by its name: :mod:`catalog`
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class _Cancelled(Exception):
 class AsyncVerbs:
     """The verbs of a queue that an application awaits.
 
-    It stands on the verbs of the queue that inherits from it, which it names here.
+    A queue inherits from this class, which calls the queue's other verbs and declares them here.
     """
 
     name: str
@@ -170,7 +170,7 @@ class AsyncVerbs:
         ids, and ``CancelledError.outcome_known`` is False.
         """
         self._check(count, end)
-        return await self._take(self._consumer.pop(end, count, once, for_a_task=True), wait)
+        return await self._take(self._consumer.pop_request(end, count, once, for_a_task=True), wait)
 
     # Lease
 
@@ -210,7 +210,7 @@ class AsyncVerbs:
         they return when their leases expire.
         """
         self._check(count, end)
-        return await self._take(self._consumer.lease(end, count, seconds, once, ack), wait)
+        return await self._take(self._consumer.lease_request(end, count, seconds, once, ack), wait)
 
     async def aack(self, lease: Item | str, *, once: IdempotencyKey | str | None = None) -> None:
         """Remove a leased item for good, as :meth:`ack` does."""

@@ -9,11 +9,11 @@ threads of the process use the free turns and do the line's work in batches. A b
 everything that is in line; no batch waits for more operations.
 
 Signal handlers run in the main thread alone, between any two bytecodes, and may raise. A
-helper is never the main thread, so no signal ends a batch. No thread depends on one that a
-signal can end: the mutex, and a turn, which is a lock of the thread that works, are held by
-``with`` alone, which lets go of them whatever is raised; each thread that joins the line makes
-sure itself that there is a helper. A signal handler may even use the queue itself, in the middle
-of a call of its thread: it does that alone, beside the turns.
+helper is never the main thread, so no signal ends a batch. A signal that ends a thread cannot
+block others: the mutex and the turns are held only in ``with`` blocks, which release them on any
+exception, and each thread that joins the line makes sure itself that there is a helper. A signal
+handler may even use the queue itself, in the middle of a call of its thread: it does that alone,
+beside the turns.
 
 An operation (:mod:`fdbqueue.service.operations`) is in line, or claimed by one batch, until it is
 done or its thread has gone.

@@ -20,7 +20,7 @@ from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_SET
 from fdbqueue.service.priorities import Priorities
-from fdbqueue.service.storage.keys import random_suffix
+from fdbqueue.service.storage.item_keys import random_suffix
 
 MAX_BATCH_ITEMS = 5_000
 #: A slow source's items are pushed once the first of them has waited this long.
@@ -120,7 +120,7 @@ class Encoder:
         return Entry(data, level, random_suffix(), pushed_at)
 
     def facts(self, push: Push, entry: Entry) -> tuple[Any, ...]:
-        """Return what makes a push another push, for idempotency: not when it is made."""
+        """Return what identifies a push under an idempotency key: not when it is made."""
         return (
             self._codec.encode(push.value, 0, 0),
             entry.priority,

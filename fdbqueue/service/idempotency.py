@@ -29,7 +29,7 @@ from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput,
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
 from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ
-from fdbqueue.service.storage.keys import Place
+from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES

@@ -5,8 +5,8 @@ An operation is in one of these states, which change under the mutex:
 - WAITING: nothing was done for it. Its thread may leave, and then nothing will be.
 - IN_FLIGHT: a transaction has taken it up. A thread that leaves now learns that its outcome is
   unknown; what the transaction did for it is undone once that is known, where it can be.
-- DONE: it has its result or its error. A thread that is interrupted before it has picked up a
-  result leaves it to a helper to be undone.
+- DONE: it has its result or its error. If the thread is interrupted before it returns the
+  result, a helper undoes the operation, where it can be undone.
 - LEFT: its thread has gone.
 """
 

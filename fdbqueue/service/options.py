@@ -1,7 +1,8 @@
 """The options of a queue: their names, defaults, allowed values and meaning.
 
-An option is added here, to :data:`ALLOWED`, :class:`QueueOptions` and :class:`QueueKeywords`, and
-to ``docs/settings.md``. The setting, the system checks, REST, its schema and the page of a queue
+An option is added here, to :data:`ALLOWED`, :class:`QueueOptions` and :class:`QueueKeywords`; to
+:func:`fdbqueue.service.assembly.assemble`, which hands it to the part that needs it; and to
+``docs/settings.md``. The setting, the system checks, REST, its schema and the page of a queue
 read it from here.
 """
 

@@ -1,11 +1,12 @@
 """Push items: one, several in one transaction, or any number split into transactions.
 
-How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encodes the values;
-:class:`Writer` submits them to the queue's writes (:mod:`fdbqueue.service.writes`), which share
-transactions with those of other threads, or, under an idempotency key, runs a transaction of its
-own that looks for the saved response first. Either way the transaction reads where the queue
-ends (in the recipes' order alone, and by a snapshot read), and writes the items and what they
-change in the counts. Pushes never conflict with one another.
+How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encodes the values.
+:class:`Pusher` submits them to the queue's :class:`~fdbqueue.service.writes.SharedWrites` (made
+in :mod:`fdbqueue.service.consume.process_group`), where they share transactions with those of
+other threads. Under an idempotency key it runs a transaction of its own, which looks for the
+saved response first. Either way the transaction reads where the queue ends (in the recipes' order
+alone, and by a snapshot read), and writes the items and what they change in the counts. Pushes
+never conflict with one another.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fdbqueue.service.items import Item, Push, moment
 from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import HIGHEST, CountChange, high_of
-from fdbqueue.service.storage.keys import Place
+from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
@@ -66,29 +67,29 @@ def _nothing() -> None:
 class _PushWrite(Write):
     """The push of some items, which may share its transaction."""
 
-    __slots__ = ("_entries", "_placed", "_pushes", "_writer")
+    __slots__ = ("_entries", "_placed", "_pusher", "_pushes")
 
     def __init__(
-        self, writer: Writer, pushes: Sequence[Push], entries: list[Entry], size_bytes: int
+        self, pusher: Pusher, pushes: Sequence[Push], entries: list[Entry], size_bytes: int
     ) -> None:
         super().__init__(size_bytes)
-        self._writer = writer
+        self._pusher = pusher
         self._pushes = pushes
         self._entries = entries
         self._placed: list[Placed] = []
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._writer.begin_tails(shared, self._entries)
+        self._pusher.begin_tails(shared, self._entries)
 
     def apply(self, shared: SharedTransaction) -> None:
-        self._placed = self._writer.apply(shared, self._entries)
+        self._placed = self._pusher.apply(shared, self._entries)
 
     def result_from(self, stamp: bytes) -> list[Item]:
-        return self._writer.items(self._pushes, self._entries, self._placed, stamp)
+        return self._pusher.items(self._pushes, self._entries, self._placed, stamp)
 
 
-class Writer:
-    """Write the items of one queue.
+class Pusher:
+    """Push items to one queue.
 
     Args:
         runner: Runs its operations.

@@ -18,6 +18,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
 from fdbqueue.service.aio import AsyncVerbs
+from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.bulk.batches import Batch, Batches
 from fdbqueue.service.bulk.move import check_move, move
 from fdbqueue.service.bulk.recount import recount
@@ -28,11 +29,10 @@ from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push, 
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.overview import Overview
-from fdbqueue.service.parts import QueueParts, assemble
 from fdbqueue.service.priorities import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
-from fdbqueue.service.storage.keys import FifoKeys, ItemKeys, PriorityKeys
+from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
 
@@ -97,7 +97,7 @@ class Queue(AsyncVerbs):
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
-        self._writer = self.parts.writer
+        self._pusher = self.parts.pusher
         self._browser = self.parts.browser
         self._counters = self.parts.counters
         self._consumer = self.parts.consumer
@@ -134,7 +134,7 @@ class Queue(AsyncVerbs):
             InvalidValue: The codec cannot encode the value; nothing was written.
             ValueTooLarge: The encoded value is too long; nothing was written.
         """
-        return self._writer.prepare(Push(value, priority, delay, not_before), once)(tr)[0]
+        return self._pusher.prepare(Push(value, priority, delay, not_before), once)(tr)[0]
 
     def push_many(
         self,
@@ -159,7 +159,7 @@ class Queue(AsyncVerbs):
                 outcome is unknown; the context says how many are in.
             InvalidInput: The queue does not take one of them, and none was pushed.
         """
-        return self._writer.push_many(items, delay, not_before, tr)
+        return self._pusher.push_many(items, delay, not_before, tr)
 
     def push_batch(
         self,
@@ -178,7 +178,7 @@ class Queue(AsyncVerbs):
             InvalidInput: The queue does not take one of them, ``context["index"]``.
             BatchTooLarge: They are too large together; nothing was written.
         """
-        return self._writer.prepare_batch(pushes, once)(tr)
+        return self._pusher.prepare_batch(pushes, once)(tr)
 
     def prepare(self, push: Push, *, once: IdempotencyKey | str | None = None) -> Prepared:
         """Check and encode a value now, to be pushed later.
@@ -190,7 +190,7 @@ class Queue(AsyncVerbs):
             A function to call once: with the transaction to take part in, or None for one of
             its own. It pushes the value, and returns a list of the one item.
         """
-        return self._writer.prepare(push, once)
+        return self._pusher.prepare(push, once)
 
     def prepare_batch(
         self, pushes: Sequence[Push], *, once: IdempotencyKey | str | None = None
@@ -199,7 +199,7 @@ class Queue(AsyncVerbs):
 
         As :meth:`prepare` and :meth:`push_batch` say.
         """
-        return self._writer.prepare_batch(pushes, once)
+        return self._pusher.prepare_batch(pushes, once)
 
     # Pop
 
@@ -243,7 +243,7 @@ class Queue(AsyncVerbs):
             under a key, which keeps a copy of them, after about 4,500,000.
         """
         self._check(count, end)
-        request = self._consumer.pop(end, count, once)
+        request = self._consumer.pop_request(end, count, once)
         return self._consumer.take(request, wait, tr, waits_while)
 
     # Lease
@@ -299,7 +299,7 @@ class Queue(AsyncVerbs):
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
         """
         self._check(count, end)
-        request = self._consumer.lease(end, count, seconds, once, ack)
+        request = self._consumer.lease_request(end, count, seconds, once, ack)
         return self._consumer.take(request, wait, tr, waits_while)
 
     def ack(

@@ -23,7 +23,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
 
-#: Where the receipts of a database are that no catalog has said more about.
+#: Where the receipts of a database are kept unless a ``Catalog`` says otherwise.
 DEFAULT_SUBSPACE = Subspace(("fdbqueue", "receipt"))
 
 #: The least age of what may be swept: its owner may yet want to know.

@@ -1,4 +1,4 @@
-"""Run the operations of one queue."""
+"""Run the operations of one queue, except those that take items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class Runner:
-    """Run each operation in its caller's transaction, or in a transaction of its own.
+    """Run operations in the caller's transaction, or in transactions of their own.
+
+    Pops and leases do not come here: without ``tr`` they go through the
+    :class:`~fdbqueue.service.consume.process_group.ProcessGroup`.
 
     Args:
         database: Anything with ``create_transaction()``.

@@ -18,18 +18,19 @@ How a call of :func:`run` goes. Only its own thread acts for it.
    - It holds another number, or nothing: the attempt has not taken effect up to this version.
      After 1021 it never will, because FoundationDB makes sure that such a commit is not under
      way any more. After 1039 it may be: then a fence, a transaction that changes the slot and
-     nothing else, is committed first. The attempt depends on the slot, as of a version it got
-     before it was sent, so it is refused from then on. What was not sent yet was cancelled.
+     nothing else, is committed first. The old attempt depends on the slot as it was before the
+     fence changed it, so its commit now conflicts. A commit not yet sent has been cancelled.
    - It holds nothing, and versions have moved on so far that the receipt may have been swept:
      the call ends with ``OutcomeUnknown``.
 
-   So at most one attempt is unsettled, an error of the function is true when it is raised, and
-   several fences do no harm: they write nothing but the slot.
+   So at most one attempt is unsettled. When the function raises, no earlier attempt can still
+   take effect. Several fences do no harm: they write nothing but the slot.
 5. **The call ends.** While an attempt is unsettled, an error of the engine or of fdbqueue would
    say that nothing happened: ``OutcomeUnknown`` is raised from it. Other errors pass, since they
    may be a signal handler's. Every error that passes has an attribute ``outcome_known``: False
-   where an attempt was unsettled, or where the error had it already (from a call within). An
-   error without it came before the first line or after the last one, and says nothing.
+   where an attempt was unsettled, or where the error had it already (from a call within). If
+   the attribute is missing, the error came outside the ``try`` of ``run`` (for example from a
+   signal), so the outcome cannot be told.
    The slot is released where nothing is unsettled. Otherwise it is not used again: what is
    still under way can overwrite no other call's receipt.
 

@@ -6,8 +6,12 @@ in line in one transaction, with one receipt: every write begins its reads, then
 or fails alone and has written nothing; the counts are written once. Each thread then has its own
 result or its own error.
 
+A new kind of write is a subclass of :class:`Write` in its own module; the combiner does not
+change. The :class:`SharedWrites` of a queue is made in
+:mod:`fdbqueue.service.consume.process_group`.
+
 No write waits for others to join it. Up to three transactions of writes may be in flight, since
-pushes do not conflict. Two writes to one lease never share a transaction: the second would not
+pushes do not conflict. Two writes to one item never share a transaction: the second would not
 see the first. When a commit conflicts, because another process has changed a lease, the whole
 transaction runs again. When it is refused for good, each write is committed by itself, so that
 only the one that does not fit fails. When its outcome stays unknown, it is unknown for each.
@@ -64,7 +68,7 @@ class Write(SharedOperation):
 
     Attributes:
         size_bytes: About what it sends.
-        place: The place of the leased item that it changes; None for a push.
+        place: The place of the item that it changes; None for a push.
     """
 
     __slots__ = ("place", "size_bytes")
@@ -199,7 +203,7 @@ def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
 def _fitting(writes: Sequence[Write]) -> list[Write]:
     """Return the first write, and those behind it that fit into one transaction.
 
-    At most 1,000 writes and ``BATCH_BYTES``, and one write to each leased item.
+    At most 1,000 writes and ``BATCH_BYTES``, and one write to each item.
     """
     found: list[Write] = []
     places: set[bytes] = set()

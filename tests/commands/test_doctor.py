@@ -177,7 +177,7 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
     """What a push left a day ago is a warning; --repair forgets it."""
     load = Load(mail, "file x")
     monkeypatch.setattr("fdbqueue.service.tools.load.now_us", lambda: 1)
-    load.push_all([(mail.parts.writer.encoder.entry("a"), lambda: (2, 1, b"", 1))])
+    load.push_all([(mail.parts.pusher.encoder.entry("a"), lambda: (2, 1, b"", 1))])
     monkeypatch.undo()
     code, found = examine("mail")
     assert (code, found["pushes"]["status"]) == (0, "warning")

@@ -189,7 +189,7 @@ def test_two_at_once(file):
     """Of two processes that push the same source, the one that began first stops."""
     queue = fdbqueue.queue("mail")
     first, second = Load(queue, "x"), Load(queue, "x")
-    marks = [(queue.parts.writer.encoder.entry(n), lambda: (0, 0, b"", 0)) for n in range(3)]
+    marks = [(queue.parts.pusher.encoder.entry(n), lambda: (0, 0, b"", 0)) for n in range(3)]
     assert second.push_all(marks[:1]) == 1
     with pytest.raises(fdbqueue.FdbQueueError, match="Another process pushes"):
         first.push_all(marks[1:])

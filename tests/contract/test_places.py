@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdbqueue.service import tuples
-from fdbqueue.service.storage.keys import FifoKeys, ItemKeys, PriorityKeys
+from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
 
 INTEGERS = st.integers(-(2**70), 2**70) | st.sampled_from(
     [

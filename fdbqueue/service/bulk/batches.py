@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import instrumentation
+from fdbqueue.service.assembly import QueueParts
 from fdbqueue.service.bulk.remove import remove_places
 from fdbqueue.service.clock import duration, now_us
 from fdbqueue.service.consume.requests import Effect, TakeRequest
 from fdbqueue.service.items import Item
-from fdbqueue.service.parts import QueueParts
 from fdbqueue.service.runner import patient
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (

@@ -11,12 +11,12 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.assembly import QueueParts
 from fdbqueue.service.consume.round import take
-from fdbqueue.service.parts import QueueParts
 from fdbqueue.service.storage.reader import End
 
-#: What two codecs hold that have no values in common.
-_INCOMPATIBLE_CODECS = {"json", "bytes"}
+#: Two values of ``Codec.holds``: such codecs have no values in common.
+_INCOMPATIBLE_VALUES = {"json", "bytes"}
 
 
 def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:
@@ -33,14 +33,14 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
         raise InvalidInput(**names, reason="it is the same queue")
     if source.runner.database is not target.runner.database:
         raise InvalidInput(**names, reason="one transaction cannot reach both databases")
-    if {one.codec.holds, other.codec.holds} == _INCOMPATIBLE_CODECS:
+    if {one.codec.holds, other.codec.holds} == _INCOMPATIBLE_VALUES:
         codecs = f"{one.codec.name} to {other.codec.name}"
         raise InvalidInput(**names, reason=f"values are not converted from {codecs}")
     if not other.keys.has_priorities and priority is not None:
         raise InvalidInput(**names, reason="a FIFO queue takes no priority")
     if other.keys.has_priorities and not one.keys.has_priorities and priority is None:
         raise InvalidInput(**names, reason="the items have no priority, and need one")
-    target.writer.encoder.priorities.bound(priority)
+    target.pusher.encoder.priorities.bound(priority)
 
 
 def move(
@@ -60,7 +60,7 @@ def move(
         CorruptItem: One of them cannot be decoded; all stay where they are.
         InvalidInput: The target cannot hold one of them.
     """
-    items = take(source.taker, tr, source.consumer.pop(end, count, None))
+    items = take(source.taker, tr, source.consumer.pop_request(end, count, None))
     if items:
-        target.writer.put(tr, [target.writer.encoder.of_moved(item, priority) for item in items])
+        target.pusher.put(tr, [target.pusher.encoder.of_moved(item, priority) for item in items])
     return len(items), sum([item.size_bytes for item in items])

@@ -1,7 +1,9 @@
 """Take items from a queue: how a pop goes, from start to end.
 
-1. ``Queue.pop_many`` makes a *take request* (:mod:`requests`): how many items, from which end,
-   and whether to pop them, lease them, or lease them as a batch.
+1. ``Queue.pop_many`` calls ``Consumer.pop_request`` (:mod:`consumer`), which makes a *take
+   request* (:mod:`requests`): how many items, from which end, and its *effect*, a function that
+   pops or leases them. ``Consumer.lease_request`` makes that of a lease, and ``Batches.lease``
+   (:mod:`fdbqueue.service.bulk.batches`) that of a batch.
 2. ``Consumer.take`` looks for items; when there are none, it waits and looks again. Each look
    submits the request to the *combiner* of that end (:mod:`fdbqueue.service.combiner`), which all
    threads of the process share (:mod:`process_group`). The combiner calls the *poppers*

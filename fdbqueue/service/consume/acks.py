@@ -2,7 +2,8 @@
 
 One lease is changed by a write that may share its transaction with others
 (:mod:`fdbqueue.service.writes`). Many are changed in a transaction of their own, and so is
-what has an idempotency key.
+what has an idempotency key. What changes within the transaction is in
+:mod:`fdbqueue.service.consume.leases`.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Consumer:
         self._requeuer = requeuer
         self.watch = group.watch
 
-    def pop(
+    def pop_request(
         self, end: End, count: int, once: IdempotencyKey | str | None, *, for_a_task: bool = False
     ) -> TakeRequest:
         """Return a request to pop items, for a thread or for a task that may be cancelled."""
@@ -68,7 +68,7 @@ class Consumer:
         effect = functools.partial(pop_for_a_task if for_a_task else pop, self._store)
         return TakeRequest(end, count, effect, call, requeue=self._requeuer.requeue_popped)
 
-    def lease(
+    def lease_request(
         self,
         end: End,
         count: int,

@@ -15,7 +15,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
-from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.item_keys import ItemKeys
 from fdbqueue.service.storage.reader import End, ItemReader, Row
 
 #: A relaxed queue takes at random from at least this many items at the head.
@@ -29,8 +29,9 @@ class Order(enum.Enum):
     """What a transaction depends on, besides the rows that it takes.
 
     STRICT: the rows are the first when it commits; when it found too few, there are no more.
-    AS_SEEN: at the min end, the rows are the first when it commits, but there may be more by
-        then. At the max end, nothing else: the rows were the last at its read version.
+    AS_SEEN: at the min end, no item can have slipped in before the rows, but there may be more
+        behind them. At the max end, only the rows themselves are checked; newer items may lie
+        beyond them.
     RELAXED: nothing else; the rows are some of the first, at random.
     """
 

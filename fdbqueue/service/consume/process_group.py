@@ -1,6 +1,7 @@
 """Share the poppers, the writes and the watch of a queue between all threads of a process.
 
-All queue objects of one queue on one database have the same :class:`ProcessGroup`.
+All queue objects of one queue on one database have the same :class:`ProcessGroup`. The
+:class:`~fdbqueue.service.writes.SharedWrites` of a queue, which its pushes use too, is made here.
 """
 
 from __future__ import annotations

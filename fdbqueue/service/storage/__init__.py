@@ -1,6 +1,6 @@
 """The stored bytes of a queue: keys and tables, items in their states, counts.
 
-- :mod:`keys`: the keys of the ready items, in the recipes' layouts; ids and places.
+- :mod:`item_keys`: the keys of the ready items, in the recipes' layouts; ids and places.
 - :mod:`tables`: the keys of everything else that a queue stores, table by table: of leases,
   delays, dead letters, counts, history and saved responses.
 - :mod:`reader`: reads rows and decodes them into items.

@@ -7,11 +7,11 @@ Foreign writers (the recipes) keep no counts; :mod:`fdbqueue.service.bulk.recoun
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from fdb import fdboptions
@@ -19,7 +19,7 @@ from fdb import fdboptions
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Priority, moment
-from fdbqueue.service.storage.keys import Place
+from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import State, TableKeys
 
@@ -39,7 +39,7 @@ _STATES = (State.LEASED, State.DELAYED, State.DEAD)
 _ONE_HIDDEN = {state: 1 << _FIELD * i for i, state in enumerate(_STATES)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Counts:
     """How many items a queue holds.
 
@@ -58,9 +58,11 @@ class Counts:
     dead: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Minute:
     """The pushes and pops of one minute.
+
+    What follows ``at`` is stored as the fields of one number, in this order.
 
     Attributes:
         at: When the minute began, in UTC.
@@ -73,13 +75,17 @@ class Minute:
     pops: int
 
 
+#: How many fields a minute's number has.
+_MINUTE_FIELDS = len(dataclasses.fields(Minute)) - 1
+
+
 class CountChange:
     """What a transaction changes in the counts of a queue; written at its end.
 
     Attributes:
         ready: How many more items are ready.
-        taken: How many ready items were taken at the min end, and in the upper half of the
-            number at the max end. It shows a popper that others pop at that end, too.
+        taken: One 64-bit number: its low half counts items taken at the min end, its high half
+            those taken at the max end. Poppers compare it to see whether others pop.
         delays: How many items got a time at which they become ready. It wakes the waiting
             poppers, so that they know the time.
         pushes: How many items were pushed.
@@ -145,10 +151,10 @@ class CountChange:
             tr.max(self._tables.high, _packed(self.high, 1))
         for level, change in self._levels.items():
             self._write_level(tr, level, change)
-        if self.pushes or self.pops:
+        events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
+        if events:
             minute = now_us() // _MINUTE_US
-            done = self.pushes + (self.pops << _FIELD)
-            tr.add(self._tables.minute(minute), _packed(done, 2))
+            tr.add(self._tables.minute(minute), _packed(events, _MINUTE_FIELDS))
             if random.random() < _TRIMMED_SHARE:
                 oldest = max(0, minute - HISTORY_MINUTES)
                 tr.clear_range(self._tables.minute(0), self._tables.minute(oldest))
@@ -234,9 +240,12 @@ class Counters:
         rows = tr.snapshot.get_range(begin, end, streaming_mode=_WANT_ALL)
 
         def result() -> list[Minute]:
-            found = {self._tables.minute_of(row.key): _fields(row.value, 2) for row in rows}
+            found = {
+                self._tables.minute_of(row.key): _fields(row.value, _MINUTE_FIELDS) for row in rows
+            }
+            idle = (0,) * _MINUTE_FIELDS
             return [
-                Minute(moment(number * _MINUTE_US), *found.get(number, (0, 0)))
+                Minute(moment(number * _MINUTE_US), *found.get(number, idle))
                 for number in range(first, present + 1)
             ]
 

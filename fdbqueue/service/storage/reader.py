@@ -12,7 +12,7 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
-from fdbqueue.service.storage.keys import ItemKeys, Position
+from fdbqueue.service.storage.item_keys import ItemKeys, Position
 from fdbqueue.service.storage.tables import TableKeys
 
 #: Which end of a queue: ``"min"`` is the lowest priority and the earliest pushed.

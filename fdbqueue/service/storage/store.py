@@ -17,7 +17,7 @@ from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
-from fdbqueue.service.storage.keys import ItemKeys, Place, Position
+from fdbqueue.service.storage.item_keys import ItemKeys, Place, Position
 from fdbqueue.service.storage.reader import End, ItemReader, Loaded, Row
 from fdbqueue.service.storage.tables import (
     META_TAIL,

@@ -3,7 +3,8 @@ r"""The keys of everything that a queue stores besides its ready items.
 All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
 reaches. Then follows a byte for each table:
 
-    01  READY                                   items ready, ever taken, and ever given a time
+    01  READY                                   three fields: items ready now; items ever taken;
+                                                leases extended or items delayed, ever
     02  RETRIED                                 set while table 09 may have rows
     03  REQUEST   name                          a help request, open or handed over
     04  DUE       moment, kind, place or name   what expires at that moment
@@ -39,7 +40,7 @@ import fdb.tuple
 
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
-from fdbqueue.service.storage.keys import Bounds
+from fdbqueue.service.storage.item_keys import Bounds
 
 _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"

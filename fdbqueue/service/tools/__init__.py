@@ -1,5 +1,7 @@
 """Tools for workers, commands and pages, built from the public methods of a queue.
 
+Objects over several queues belong here, too, such as a sharded queue.
+
 - :mod:`worker`: call a function for each item, and acknowledge it.
 - :mod:`streams`: lease one batch after the other, or move them to another queue.
 - :mod:`pace`: choose how many items the next transaction takes.

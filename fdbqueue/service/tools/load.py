@@ -92,7 +92,7 @@ class Load:
                 name, its cause is :class:`PushTaken`.
         """
         beside = functools.partial(self._beside, pushed=pushed)
-        return self._queue.parts.writer.put_all(self._noted(entries), beside)
+        return self._queue.parts.pusher.put_all(self._noted(entries), beside)
 
     def _noted(self, entries: Iterable[tuple[Entry, Callable[[], SourceMark]]]) -> Iterator[Entry]:
         for pair in entries:

@@ -14,7 +14,7 @@ from fdbqueue.service.receipts import (
     place_of,
     version_of,
 )
-from fdbqueue.service.storage.keys import bounds
+from fdbqueue.service.storage.item_keys import bounds
 from fdbqueue.service.transactions import run
 
 _SWEPT_AT_ONCE = 1_000

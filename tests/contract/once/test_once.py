@@ -714,8 +714,8 @@ def test_a_batch_is_bounded_by_its_keys(kind, database, subspace, stored, delay,
     while most - least > 1:
         middle = (least + most) // 2
         try:
-            queue.parts.writer.encoder.check_batch(
-                [queue.parts.writer.encoder.of_push(push)] * middle
+            queue.parts.pusher.encoder.check_batch(
+                [queue.parts.pusher.encoder.of_push(push)] * middle
             )
         except BatchTooLarge:
             most = middle

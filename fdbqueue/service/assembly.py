@@ -18,10 +18,10 @@ from fdbqueue.service.entries import Encoder
 from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.priorities import Priorities
-from fdbqueue.service.push import Writer
+from fdbqueue.service.push import Pusher
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import Counters
-from fdbqueue.service.storage.keys import ItemKeys
+from fdbqueue.service.storage.item_keys import ItemKeys
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import TableKeys
 
@@ -35,7 +35,7 @@ class QueueParts:
         store: Its items in their states.
         counters: Its counts and its history.
         responses: The saved responses of calls with an idempotency key.
-        writer: Writes what is pushed.
+        pusher: Writes what is pushed.
         browser: Reads without changing anything.
         taker: Takes items in a transaction.
         group: What the threads of this process share of it: poppers, writes, and the watch.
@@ -48,7 +48,7 @@ class QueueParts:
     store: ItemStore
     counters: Counters
     responses: SavedResponses
-    writer: Writer
+    pusher: Pusher
     browser: Browser
     taker: Taker
     group: ProcessGroup
@@ -98,7 +98,7 @@ def assemble(
         store=store,
         counters=Counters(tables),
         responses=responses,
-        writer=Writer(
+        pusher=Pusher(
             runner,
             store,
             responses,
