@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fdbqueue.service import Queue, run
-from fdbqueue.service.storage.handoffs import HelpRequest, write_request
+from fdbqueue.service.storage.handoffs import HelpRequest, read_request, write_request
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
 
@@ -19,13 +19,25 @@ LONG_SECONDS = 3_600.0
 _TIMEOUT_AT = 16
 
 
-def ask(queue: Queue, end: End, wanted: int, seconds: float = LONG_SECONDS) -> HelpRequest:
+def ask(
+    queue: Queue, end: End, wanted: int, seconds: float = LONG_SECONDS, **leasing: Any
+) -> HelpRequest:
     """Write the help request of a popper, and return it."""
     name = os.urandom(HANDOFF_NAME_BYTES)
-    request = HelpRequest(name, end, wanted, int(seconds * 1_000_000))
+    request = HelpRequest(name, end, wanted, int(seconds * 1_000_000), **leasing)
     tables = TableKeys(queue.subspace.key())
     run(queue.database, lambda tr: write_request(tr, tables, request), wrote=lambda _: True)
     return request
+
+
+def requests_of(queue: Queue) -> list[HelpRequest]:
+    """Return the help requests that are stored, served or not."""
+    tables = TableKeys(queue.subspace.key())
+    rows = run(
+        queue.database, lambda tr: list(tr.get_range(*tables.requests())), wrote=lambda _: False
+    )
+    found = [read_request(tables, bytes(row.key), bytes(row.value)) for row in rows]
+    return [one for one in found if one is not None]
 
 
 @pytest.fixture

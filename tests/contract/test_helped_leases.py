@@ -1,0 +1,315 @@
+"""Leases that another process writes for the one that asked, and the acks that ride with them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fdbqueue.deadlines import TimedDatabase
+from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, OutcomeUnknown
+from fdbqueue.service import FifoQueue, PriorityQueue, run
+from fdbqueue.service.storage.handoffs import MAX_MARKS_BYTES
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another
+from tests.concurrency.requests import ask, requests_of
+from tests.contract.test_contention import HANDOFFS, Meddled, tables
+from tests.engines.children import wait_until
+
+SOON_SECONDS = 60
+MINUTE_US = 60_000_000
+
+
+@pytest.fixture(params=[FifoQueue, PriorityQueue])
+def open_queue(request, subspace):
+    """Open the queue on a database."""
+    return lambda database: request.param(database, subspace)
+
+
+@pytest.fixture
+def meddled(database):
+    """The database, where something is done before each commit."""
+    return Meddled(database)
+
+
+@pytest.fixture
+def rival(database, open_queue):
+    """Another client's queue, of 40 items."""
+    queue = open_queue(another(database))
+    queue.push_many(range(40) if isinstance(queue, FifoQueue) else [(n, n) for n in range(40)])
+    return queue
+
+
+@pytest.fixture
+def queue(meddled, rival, open_queue):
+    """The queue of a client that always meets the other one."""
+    return open_queue(meddled)
+
+
+def values(items):
+    """Return the values of items."""
+    return [item.value for item in items]
+
+
+def fill(queue, count):
+    """Push numbers, behind what is there."""
+    numbers = range(count)
+    queue.push_many(numbers if isinstance(queue, FifoQueue) else [(n, 50) for n in numbers])
+
+
+def popping(rival, taken, known=()):
+    """Return what pops an item before each commit, until a new help request is served."""
+
+    def pop_before():
+        if not any(one.is_handed and one.name not in known for one in requests_of(rival)):
+            taken.extend(values(rival.pop_many(1)))
+
+    return pop_before
+
+
+def test_one_commit_ends_the_old_lease_and_begins_the_new(queue, rival, meddled, everything):
+    """The client that helps writes both; the other one writes nothing but its request."""
+    item = rival.lease(seconds=600)
+    taken = []
+    meddled.meddle = popping(rival, taken)
+    found = queue.lease_many(2, seconds=600, ack=[item])
+    assert len(taken) >= 2
+    assert values(found) == [len(taken) + 1, len(taken) + 2]
+    states = assert_counted(rival)
+    assert values(states["leased"]) == values(found)
+    assert len(states["ready"]) == 40 - 3 - len(taken)
+    assert HANDOFFS not in tables(everything)
+    meddled.meddle = lambda: None
+    for one in found:  # they are ordinary leases
+        queue.extend(one, 600)
+        queue.ack(one)
+
+
+def test_the_row_is_removed_with_the_next_request(queue, rival, meddled):
+    """However often it asks, one row is left, and that one expires."""
+    for _ in range(5):
+        known = {one.name for one in requests_of(rival)}
+        meddled.meddle = popping(rival, [], known)
+        assert queue.lease_many(1, seconds=600)
+        assert len(requests_of(rival)) == 1
+
+
+def test_a_served_row_expires_and_its_leases_do_not(queue, rival, meddled, let_expire):
+    """Then it is gone with the next pop, and the items stay leased."""
+    meddled.meddle = popping(rival, [])
+    (item,) = queue.lease_many(1, seconds=600)
+    let_expire(rival)
+    assert rival.pop() is not None
+    assert requests_of(rival) == []
+    assert values(assert_counted(rival)["leased"]) == [item.value]
+    queue.ack(item)
+
+
+def test_a_dead_clients_items_come_back_when_the_leases_expire(rival, clock, let_expire):
+    """With one more attempt, as the items of any client that died with leases."""
+    ask(rival, "min", 3, lease_us=MINUTE_US)
+    assert rival.pop().value == 0
+    (served,) = requests_of(rival)
+    assert (served.is_handed, len(served.leases), served.empty) == (True, 3, False)
+    assert values(assert_counted(rival)["leased"]) == [1, 2, 3]
+    let_expire(rival)
+    assert rival.pop().value == 4
+    assert requests_of(rival) == []
+    clock.advance(61)
+    assert [(one.value, one.attempts) for one in rival.pop_many(4)] == [
+        (1, 1), (2, 1), (3, 1), (5, 0)
+    ]  # fmt: skip
+    assert_counted(rival)
+
+
+def test_an_old_lease_that_is_lost_is_the_error(queue, rival, meddled):
+    """Nothing is leased, and whoever helped goes on."""
+    item, other = rival.lease_many(2, seconds=600)
+    acked = []
+
+    def ack_before():
+        if requests_of(rival) and not acked:
+            rival.ack(item)
+            acked.append(item)
+        if not any(one.is_handed for one in requests_of(rival)):
+            rival.pop()
+
+    meddled.meddle = ack_before
+    with pytest.raises(LeaseLost) as caught:
+        queue.lease_many(2, seconds=600, ack=[other, item])
+    assert acked
+    assert caught.value.outcome_known is True
+    assert values(assert_counted(rival)["leased"]) == [other.value]
+
+
+def test_an_expired_lease_that_ends_does_not_expire_as_well(rival, clock):
+    """The client that helps finds it expired, and ends it: it is still held."""
+    item = rival.lease(seconds=60)
+    ask(rival, "min", 1, lease_us=10 * MINUTE_US, ends=(_mark(rival, item),))
+    clock.advance(61)
+    assert rival.pop().value == 1
+    states = assert_counted(rival)
+    assert values(states["leased"]) == [2]
+    assert len(states["ready"]) == 37
+
+
+def _mark(queue, item):
+    token = queue.parts.taker.leases.parse(item.lease)
+    return token.place, token.mark
+
+
+def test_of_two_requests_that_end_one_lease_one_is_refused(rival):
+    """One in each round, so the item is counted once."""
+    item = rival.lease(seconds=600)
+    for _ in range(2):
+        ask(rival, "min", 1, lease_us=MINUTE_US, ends=(_mark(rival, item),))
+    assert rival.pop().value == 1
+    assert rival.pop().value == 3
+    assert sorted(one.refused for one in requests_of(rival)) == [False, True]
+    assert values(assert_counted(rival)["leased"]) == [2]
+
+
+def test_of_a_round_and_a_request_that_end_one_lease_the_round_does(rival):
+    """The request is refused by the next."""
+    item = rival.lease(seconds=600)
+    ask(rival, "min", 1, lease_us=MINUTE_US, ends=(_mark(rival, item),))
+    assert values(rival.lease_many(1, seconds=600, ack=[item])) == [1]
+    assert [one.is_handed for one in requests_of(rival)] == [False]
+    assert rival.pop().value == 2
+    assert [one.refused for one in requests_of(rival)] == [True]
+    assert values(assert_counted(rival)["leased"]) == [1]
+
+
+def test_who_comes_too_late_asks_again(queue, rival, meddled, let_expire):
+    """Without old leases: the items stay leased until their time, and the next ones come."""
+    lost = []
+
+    def pop_before():
+        is_asked = bool(requests_of(rival))
+        rival.pop()
+        if is_asked and not lost:
+            (served,) = requests_of(rival)
+            lost.extend(served.leases)
+            let_expire(rival)
+            rival.pop()
+
+    meddled.meddle = pop_before
+    assert len(queue.lease_many(2, seconds=600)) == 2
+    assert len(lost) == 2
+    assert len(assert_counted(rival)["leased"]) == 4
+
+
+def test_who_comes_too_late_with_an_old_lease_does_not_know(queue, rival, meddled, let_expire):
+    """It may have ended, and here it has."""
+    item = rival.lease(seconds=600)
+
+    def pop_before():
+        is_asked = bool(requests_of(rival))
+        rival.pop()
+        if is_asked:
+            let_expire(rival)
+            rival.pop()
+
+    meddled.meddle = pop_before
+    with pytest.raises(OutcomeUnknown) as caught:
+        queue.lease_many(1, seconds=600, ack=[item])
+    assert caught.value.outcome_known is False
+    meddled.meddle = lambda: None
+    with pytest.raises(LeaseLost):
+        queue.ack(item)
+    assert_counted(rival)
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+@pytest.mark.parametrize("acks", [True, False])
+def test_who_gives_up_meanwhile(meddled, rival, open_queue, is_served, acks):
+    """What is leased for it is requeued; with an old lease it does not know."""
+    item = rival.lease(seconds=600)
+    hurried = open_queue(TimedDatabase(meddled, lambda: 1.5))
+    left = []
+
+    def leave_before():
+        requests = requests_of(rival)
+        if not requests:
+            rival.pop()
+        elif not left:
+            if is_served:
+                rival.pop()
+            wait_until(asking.done, SOON_SECONDS)
+            left.append(True)
+
+    meddled.meddle = leave_before
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(hurried.lease_many, 1, seconds=600, ack=[item] if acks else [])
+        with pytest.raises(OutcomeUnknown if acks else DeadlineExceeded) as caught:
+            asking.result(SOON_SECONDS)
+    assert caught.value.outcome_known is not acks
+    group = hurried.parts.group
+    wait_until(lambda: left and not group.is_busy("min") and not group.in_line("min"))
+    still_held = [] if acks and is_served else [item.value]
+    wait_until(lambda: values(assert_counted(rival)["leased"]) == still_held)
+
+
+def test_who_finds_nothing_more_is_told(queue, rival, meddled):
+    """An empty list, once the queue is empty; and the old lease has ended."""
+    item = rival.lease(seconds=600)
+
+    def pop_before():
+        if not any(one.is_handed for one in requests_of(rival)):
+            if requests_of(rival):
+                rival.pop_many(40)
+            rival.pop()
+
+    meddled.meddle = pop_before
+    assert queue.lease_many(1, seconds=600, ack=[item]) == []
+    assert not any(assert_counted(rival).values())
+
+
+def test_a_corrupt_item_refuses_a_request_that_ends_a_lease(rival, database, subspace):
+    """Nothing of it is done; the client that asked finds the item itself."""
+    item = rival.lease(seconds=600)
+    third = rival.peek_many(3)[2].id
+    key = subspace.key() + rival.parts.store.keys.place_named(third)
+    run(database, lambda tr: tr.set(key, b"\xff"))
+    ask(rival, "min", 2, lease_us=MINUTE_US, ends=(_mark(rival, item),))
+    assert rival.pop().value == 1
+    (refused,) = requests_of(rival)
+    assert (refused.refused, refused.leases) == (True, ())
+    assert rival.pop().value == 2
+    with pytest.raises(CorruptItem):
+        rival.pop()
+    rival.ack(item)
+    rival.bury(third)
+    assert_counted(rival)
+
+
+def test_more_than_a_row_can_name_is_refused(rival):
+    """A client of ours does not ask for so much; nothing breaks where one does."""
+    fill(rival, 2_000)
+    ask(rival, "min", 2_000, lease_us=MINUTE_US)
+    assert rival.pop().value == 0
+    (refused,) = requests_of(rival)
+    assert refused.refused
+    assert rival.pop().value == 1
+    assert len(assert_counted(rival)["ready"]) == 2_038
+
+
+@pytest.mark.parametrize("count", [500, 501])
+def test_many_leases_come_whole(queue, rival, meddled, count):
+    """Up to 500 are leased by who helps; more are handed over and collected."""
+    fill(rival, 700)
+    meddled.meddle = popping(rival, [])
+    found = queue.lease_many(count, seconds=600)
+    assert len({item.lease for item in found}) == count
+    assert len(assert_counted(rival)["leased"]) == count
+    assert len(requests_of(rival)) == (count <= 500)
+
+
+def test_long_names_are_not_asked_for(queue, rival, meddled):
+    """Leases whose names a row cannot hold end when the items are collected."""
+    fill(rival, 1_000)
+    old = rival.lease_many(1_000, seconds=600)
+    assert sum(len(part) for item in old for part in _mark(rival, item)) > MAX_MARKS_BYTES / 2
+    meddled.meddle = popping(rival, [])
+    found = queue.lease_many(1, seconds=600, ack=old)
+    assert len(assert_counted(rival)["leased"]) == len(found) == 1
