@@ -12,13 +12,13 @@
    one transaction.
 3. That transaction is a *round* (:mod:`round`). It reads the head of the queue (:mod:`head`)
    and the queue's state, requeues what has expired (:mod:`expiry`), and takes items for each
-   request in order, then for the *help requests* of other processes
-   (:mod:`fdbqueue.service.storage.handoffs`). The *taker* (:mod:`taker`) decodes the rows that
+   request in order, then for the *help requests* of other processes (:mod:`help`,
+   :mod:`fdbqueue.service.storage.handoffs`). The *taker* (:mod:`taker`) decodes the rows that
    were taken, and pops or leases the items. If a row cannot be decoded, the same transaction
    writes all rows of its request and of those behind it again: it stays, and no request passes it.
 4. The commit verifies what was read. After two conflicts in a row with poppers of other
    processes, the helper thread writes a help request (:mod:`staging`): one of those processes
-   takes items for this process, too, and hands them over. After two conflicts with pushes, a
+   takes items for this process, too, and hands them over, or leases them for it. After two conflicts with pushes, a
    round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it takes the items that were
    last at its read version, and depends on nothing but these items. Relaxed queues never ask for
    help.
@@ -41,4 +41,7 @@ What is guaranteed at each step, whatever ends a thread or a process:
   done; when that is impossible, every request in it ends with ``OutcomeUnknown``.
 - Items that are handed over are in one handoff until a transaction collects them, or requeues
   them when the handoff has expired. Both transactions depend on it, so only one takes effect.
+- Items that another process leases for this one are leased from that commit on, and the leases that
+  were to end have ended in it. ``docs/decisions/0015-leases-written-for-others.md`` says what each
+  crash, error and pause leaves behind.
 """
