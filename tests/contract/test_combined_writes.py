@@ -68,6 +68,12 @@ def writes(queue):
     return queue.parts.group.writes.combiner
 
 
+def counted(queue):
+    """Return the items by state, once all writes have ended; they are counted right."""
+    wait_until(lambda: not writes(queue).is_busy and not writes(queue).in_line)
+    return assert_counted(queue)
+
+
 def fill(pool, held, queue):
     """Let as many pushes be in flight as there may be."""
     first = []
@@ -106,7 +112,7 @@ def test_pushes_in_line_are_committed_together(held, subspace, pool, kind, order
     assert len({item.id for item in items}) == 10
     stored = list(queue)
     assert [item for item in stored if item.value.startswith("later")] == items
-    assert not any(assert_counted(queue)[state] for state in ("leased", "delayed", "dead"))
+    assert not any(counted(queue)[state] for state in ("leased", "delayed", "dead"))
 
 
 def test_batches_and_delayed_items_are_committed_with_others(held, subspace, pool):
@@ -126,7 +132,7 @@ def test_batches_and_delayed_items_are_committed_with_others(held, subspace, poo
     assert one.result(SOON_SECONDS).value == 4
     assert held.commits == _IN_FLIGHT + 1
     assert [item.value for item in queue][-4:] == [1, 2, 3, 4]
-    assert assert_counted(queue)["delayed"][0].value == "delayed"
+    assert counted(queue)["delayed"][0].value == "delayed"
 
 
 def test_each_fails_alone(held, database, subspace, pool):
@@ -156,7 +162,7 @@ def test_each_fails_alone(held, database, subspace, pool):
     assert held.commits == _IN_FLIGHT + 1
     assert calls[5].result().until > extended.until
     assert calls[5].result().lease == extended.lease
-    found = assert_counted(queue)
+    found = counted(queue)
     assert [item.id for item in found["leased"]] == [extended.id]
     assert [(item.id, item.attempts) for item in found["delayed"]] == [(nacked.id, 1)]
     assert [item.value for item in found["ready"]][-1] == "pushed"
@@ -172,7 +178,7 @@ def test_two_acks_of_one_lease(held, database, subspace, pool):
     held.open()
     errors = [type(call.exception(SOON_SECONDS)) for call in calls]
     assert errors == [type(None), LeaseLost, LeaseLost, type(None)]
-    assert not assert_counted(queue)["leased"]
+    assert not counted(queue)["leased"]
 
 
 def test_what_cannot_be_pushed_joins_nothing(held, subspace, pool):
@@ -252,7 +258,7 @@ def test_who_gives_up_in_flight_does_not_know(held, subspace, pool):
     assert caught.value.outcome_known is False
     held.open()
     wait_until(lambda: "late" in [item.value for item in queue])
-    assert not any(assert_counted(queue)[state] for state in ("leased", "delayed", "dead"))
+    assert not any(counted(queue)[state] for state in ("leased", "delayed", "dead"))
 
 
 def test_an_error_of_the_engine_is_given_to_each(held, subspace, pool):
@@ -295,7 +301,7 @@ def test_an_ack_conflicts_and_all_is_done_again(held, database, subspace, pool):
     assert isinstance(ack.exception(SOON_SECONDS), LeaseLost)
     assert push.result(SOON_SECONDS).value == "pushed"
     assert Counter(one.value for one in queue)["pushed"] == 1
-    assert assert_counted(queue)["ready"][0].value == "item"
+    assert counted(queue)["ready"][0].value == "item"
 
 
 def test_a_fork_while_pushes_wait(held, subspace, pool):

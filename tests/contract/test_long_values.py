@@ -52,8 +52,8 @@ def whole(queue, item, data=LONG):
 
 
 def bare(everything):
-    """Return the keys of a queue that belong to its items."""
-    return {key for key in everything() if key[:2] not in LASTING}
+    """Return the keys of a queue that belong to its items, and no help requests for leases."""
+    return {key for key in everything() if key[:2] not in {*LASTING, b"\xff\x03"}}
 
 
 def test_without_being_asked_for_no_value_is_long(database, subspace, everything):

@@ -18,10 +18,10 @@
    writes all rows of its request and of those behind it again: it stays, and no request passes it.
 4. The commit verifies what was read. After two conflicts in a row with poppers of other
    processes, the helper thread writes a help request (:mod:`staging`): one of those processes
-   takes items for this process, too, and hands them over, or leases them for it. After two conflicts with pushes, a
-   round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it takes the items that were
-   last at its read version, and depends on nothing but these items. Relaxed queues never ask for
-   help.
+   takes items for this process, too, and hands them over, or leases them for it. After two
+   conflicts with pushes, a round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it
+   takes the items that were last at its read version, and depends on nothing but these items.
+   Relaxed queues never ask for help.
 5. When the queue is empty, the process's poppers wait at one watch (:mod:`wakeups`).
 
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps

@@ -183,9 +183,13 @@ class EndPoppers:
             )
             if seen is not None:
                 seen.append(one.taken)
+            if result.wrote:
+                self._staging.remove_served(tr)
             return result
 
         result = run(database, serve, wrote=lambda result: result.wrote, retries_conflicts=False)
+        if result.wrote:
+            self._staging.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)

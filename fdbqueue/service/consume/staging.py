@@ -14,11 +14,12 @@ the others. The items that a dead process has not collected are requeued when th
 Leases need no collecting. Threads that ask for leases of the same length, without idempotency
 keys, share a help request that says so, and names the leases that are to end with it. The process
 that helps ends these, leases the items and names the leases in the request's row, all in one
-transaction. The first process reads that row and the leases; it removes the row with its next
-help request, or the row expires. Items that were leased for a thread that has left are requeued
-by the helper thread; those that were leased for a dead process stay leased until they expire, as
-all leases of a dead process do. While a request that ends leases is open, the outcome is unknown
-for its threads: a thread that leaves learns that, and all of them do when the row has expired.
+transaction. The first process reads that row and the leases; it removes the row when it takes
+items or asks again, or the row expires. Items that were leased for a thread that has left are
+requeued by the helper thread; those that were leased for a dead process stay leased until they
+expire, as all leases of a dead process do. While a request that ends leases is open, the outcome
+is unknown for its threads: a thread that leaves learns that, and all of them do when the row has
+expired.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class Staging:
         self._commit_seconds = 0.002
         self._helped_seconds = 0.005  # from a request to its handoff
         self._company = 0  # how many asked together the last time
-        self._served: bytes | None = None  # the name of the last request for leases
+        #: The name of the last request for leases, whose row is still there.
+        self.served: bytes | None = None
 
     def take(self, combined: CombinedBatch) -> bool:
         """Take items for the requests in line, as many as fit; tell whether a process helped."""
@@ -124,6 +126,11 @@ class Staging:
             if ends_leases:  # whatever failed here, another process may have ended the leases
                 vars(error)["outcome_known"] = False
             raise
+
+    def remove_served(self, tr: Transaction) -> None:
+        """Remove the row of the last request for leases; once committed, it has no name."""
+        if self.served is not None:
+            tr.clear(self._tables.request(self.served))
 
     def _gathered(self, combined: CombinedBatch) -> list[TakeRequest]:
         """Return the requests to ask for, after threads just served could join the line again."""
@@ -155,15 +162,14 @@ class Staging:
             )
             if rest:
                 write_request(tr, self._tables, request)
-                if self._served is not None:
-                    tr.clear(self._tables.request(self._served))
+                self.remove_served(tr)
             return RoundResult([*concluded.items()], wrote=bool(rest)), rest, request
 
         began = time.monotonic()
         responses, rest, request = run(self._database, ask, wrote=lambda found: found[0].wrote)
         self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
         if rest:
-            self._served = None
+            self.served = None
         combined.finish(responses.results, is_over=not request.ends)
         return rest, request
 
@@ -182,7 +188,7 @@ class Staging:
             if isinstance(look, RoundResult):
                 combined.finish(look.results)
                 if request.lease_us:
-                    self._served = request.name
+                    self.served = request.name
                 self._helped_seconds += _WEIGHT * (wait.seconds - self._helped_seconds)
                 return True
             if look is None:  # it has expired; what was handed over was requeued

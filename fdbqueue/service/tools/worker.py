@@ -3,10 +3,9 @@
 The caller's thread leases items for all free threads, these threads call the function, and one
 more extends the leases of items that take long.
 
-An item whose function has returned is *done*: the caller's thread acknowledges all done items in
-the transaction in which it leases the next ones. While it waits for new items, or for functions
-that still run, it collects none: then each thread acknowledges its own item. A failed item is given
-up by its own thread at once.
+When the function has returned, its thread acknowledges the item, and leases the next one in the
+same transaction, which it may share with the other threads. If it finds none, it is free again. A
+failed item is given up at once, and then the thread is free.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
-from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import End
@@ -97,9 +95,9 @@ class Worker:
         self._tasks: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
         self._is_over = threading.Event()
         self._error: BaseException | None = None
-        #: Those to be acknowledged with the next lease, while the caller's thread collects them.
-        self._done: list[Item] = []
-        self._collects = False
+        self._stops = False
+        #: How many items are being leased, which the limit still counts as such that may come.
+        self._asked = 0
         #: How many items were acknowledged, were given up, or had lost their lease at the end.
         self.handled = self.failed = self.lost = 0
         #: The ids of items that could not be decoded.
@@ -121,10 +119,12 @@ class Worker:
             try:
                 self._dispatch()
             except BaseException:
+                self._stops = True
                 self._report_running()
-                self._finish_running()
+                self._wait(lambda: not self._running)
                 raise
-            self._finish_running()
+            self._stops = True
+            self._wait(lambda: not self._running)
         finally:
             self._is_over.set()
             for _ in threads:
@@ -142,86 +142,84 @@ class Worker:
     # In the caller's thread
 
     def _dispatch(self) -> None:
-        self._collects = True
-        while self._remaining > 0 and self._error is None:
+        while self._goes_on():
             with self._let_in():
-                self._wait(lambda: self._free() > 0)
-            items = self._lease(int(min(self._free(), self._remaining)))
+                self._wait(lambda: self._wanted() > 0 or not self._goes_on())
+            items = self._lease()
             for item in items:
                 self._tasks.put(item)
             if not items and not self._waits_for_more():
                 return
 
-    def _free(self) -> int:
-        """Return how many more items the threads can take."""
-        return self._concurrency - len(self._running) + len(self._done)
+    def _goes_on(self) -> bool:
+        """Tell whether more items are to be leased."""
+        return self._remaining + self._asked > 0 and self._error is None and not self._stops
+
+    def _wanted(self) -> int:
+        """Return how many more items the free threads can take."""
+        free = self._concurrency - len(self._running)
+        return int(max(0, min(free, self._remaining)))
 
     def _waits_for_more(self) -> bool:
         """Wait for more items; tell whether there may be any."""
         if self._follow:
-            self._stop_collecting()
             self._wait_for_items()
-            self._collects = True
             return True
-        running = len(self._running)
+        with self._changed:
+            running, ended = len(self._running), self._ended()
         with self._let_in():
-            if running:  # an item that they give up may be requeued at once
-                self._wait(lambda: self._done or len(self._running) < running)
+            if running:  # it may push items, or its own may be requeued at once
+                self._wait(lambda: self._ended() > ended)
         return bool(running)
+
+    def _ended(self) -> int:
+        return self.handled + self.failed + self.lost
 
     def _wait_for_items(self) -> None:
         may_be = False
-        while not may_be and self._error is None:
+        while not may_be and self._goes_on():
             with self._let_in():
                 may_be = self._queue.wait_for_items(_WAIT_SECONDS)
 
-    def _lease(self, count: int) -> list[Item]:
-        """Lease items, and acknowledge those that are done."""
-        while True:
-            with self._changed:
-                done = self._done[:MAX_ENDED]
+    def _lease(self) -> list[Item]:
+        """Lease items for the free threads."""
+        while count := self._reserved():
             try:
-                items = self._queue.lease_many(
-                    count, end=self._end, seconds=self._seconds, ack=done
-                )
+                return self._leased(count)
             except CorruptItem as error:
                 if self._queue.bury_corrupt(error):
                     self.buried.append(error.context["id"])
-                continue
-            except LeaseLost:  # one of them: each learns what became of its own
-                self._acknowledge(done)
-                continue
-            with self._changed:
-                self._running |= {item.lease: item for item in items}
-                del self._done[: len(done)]
-            for item in done:
-                self._end_of(item, "handled", None)
-            self._remaining -= len(items)
-            return items
+        return []
 
-    def _stop_collecting(self) -> None:
-        """Let each thread acknowledge its own item, and acknowledge what they have left here."""
+    def _reserved(self, done: int = 0) -> int:
+        """Return how many items to lease, once that many are done, and take them off the limit."""
         with self._changed:
-            self._collects = False
-            done = [*self._done]
-        self._acknowledge(done)
+            if not self._goes_on():
+                return 0
+            count = int(min(done, self._remaining)) if done else self._wanted()
+            self._remaining -= count
+            self._asked += count
+            return count
 
-    def _acknowledge(self, done: list[Item]) -> None:
-        """Acknowledge items that are done one by one."""
-        for item in done:
-            self._finish_here(item, None)
+    def _leased(self, count: int, done: Item | None = None) -> list[Item]:
+        """Lease items that were reserved, and acknowledge one that is done."""
+        items: list[Item] = []
+        try:
+            items = self._queue.lease_many(
+                count, end=self._end, seconds=self._seconds, ack=[] if done is None else [done]
+            )
+        finally:
             with self._changed:
-                self._done.remove(item)
-
-    def _finish_running(self) -> None:
-        """Wait for what runs, once nothing more is leased."""
-        self._stop_collecting()
-        self._wait(lambda: not self._running)
+                self._asked -= count
+                self._remaining += count - len(items)
+                self._running |= {item.lease: item for item in items}
+                self._changed.notify_all()
+        return items
 
     def _report_running(self) -> None:
-        if len(self._running) > len(self._done):
+        if self._running:
             with contextlib.suppress(Exception):  # but not an interrupt: it abandons the items
-                self._on_stop(len(self._running) - len(self._done))
+                self._on_stop(len(self._running))
 
     def _wait(self, is_so: Callable[[], Any]) -> None:
         with self._changed:
@@ -232,21 +230,33 @@ class Worker:
 
     def _work(self) -> None:
         while (item := self._tasks.get()) is not None:
-            error = None
-            try:
-                _check_done(self._handler(item))
-            except BaseException as raised:  # noqa: BLE001  # the handler's error, whatever it is
-                error = raised
-            self._finish(item, error)
+            while item is not None:
+                error = None
+                try:
+                    _check_done(self._handler(item))
+                except BaseException as raised:  # noqa: BLE001  # the handler's error, whatever it is
+                    error = raised
+                item = self._finish(item, error)
 
-    def _finish(self, item: Item, error: BaseException | None) -> None:
-        """Leave an item that is done to the caller's thread, or end it here."""
-        with self._changed:
-            if error is None and self._collects:
-                self._done.append(item)
-                self._changed.notify_all()
-                return
+    def _finish(self, item: Item, error: BaseException | None) -> Item | None:
+        """End an item, and return the next one, if it was leased in the same transaction."""
+        if error is None and self._reserved(done=1):
+            found = self._lease_next(item)
+            if found is not None:
+                self._end_of(item, "handled", None)
+                return found[0] if found else None
         self._finish_here(item, error)
+        return None
+
+    def _lease_next(self, done: Item) -> list[Item] | None:
+        """Acknowledge an item and lease the next one; return None if that failed."""
+        try:
+            # The ack by itself tells of a lost lease, the caller's thread of a corrupt item.
+            with contextlib.suppress(CorruptItem, LeaseLost):
+                return self._leased(1, done=done)
+        except Exception as failure:  # noqa: BLE001  # raised in the caller's thread
+            self._error = failure
+        return None
 
     def _finish_here(self, item: Item, error: BaseException | None) -> None:
         """Acknowledge an item or give it up, and report it; never raise, so the thread goes on."""
