@@ -9,7 +9,8 @@ import pytest
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.storage.handoffs import MAX_MARKS_BYTES
+from fdbqueue.service.consume.staging import _MAX_ENDS_BYTES
+from fdbqueue.service.storage.handoffs import packed_marks, unpacked_marks
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
@@ -110,7 +111,8 @@ def test_a_dead_clients_items_come_back_when_the_leases_expire(rival, clock, let
     ask(rival, "min", 3, lease_us=MINUTE_US)
     assert rival.pop().value == 0
     (served,) = requests_of(rival)
-    assert (served.is_handed, len(served.leases), served.empty) == (True, 3, False)
+    assert (served.is_handed, served.empty) == (True, False)
+    assert len(unpacked_marks(served.marks)) == 3
     assert values(assert_counted(rival)["leased"]) == [1, 2, 3]
     let_expire(rival)
     assert rival.pop().value == 4
@@ -145,7 +147,7 @@ def test_an_old_lease_that_is_lost_is_the_error(queue, rival, meddled):
 def test_an_expired_lease_that_ends_does_not_expire_as_well(rival, clock):
     """The client that helps finds it expired, and ends it: it is still held."""
     item = rival.lease(seconds=60)
-    ask(rival, "min", 1, lease_us=10 * MINUTE_US, ends=(_mark(rival, item),))
+    ask(rival, "min", 1, lease_us=10 * MINUTE_US, marks=packed_marks([_mark(rival, item)]))
     clock.advance(61)
     assert rival.pop().value == 1
     states = assert_counted(rival)
@@ -162,7 +164,7 @@ def test_of_two_requests_that_end_one_lease_one_is_refused(rival):
     """One in each round, so the item is counted once."""
     item = rival.lease(seconds=600)
     for _ in range(2):
-        ask(rival, "min", 1, lease_us=MINUTE_US, ends=(_mark(rival, item),))
+        ask(rival, "min", 1, lease_us=MINUTE_US, marks=packed_marks([_mark(rival, item)]))
     assert rival.pop().value == 1
     assert rival.pop().value == 3
     assert sorted(one.refused for one in requests_of(rival)) == [False, True]
@@ -172,7 +174,7 @@ def test_of_two_requests_that_end_one_lease_one_is_refused(rival):
 def test_of_a_round_and_a_request_that_end_one_lease_the_round_does(rival):
     """The request is refused by the next."""
     item = rival.lease(seconds=600)
-    ask(rival, "min", 1, lease_us=MINUTE_US, ends=(_mark(rival, item),))
+    ask(rival, "min", 1, lease_us=MINUTE_US, marks=packed_marks([_mark(rival, item)]))
     assert values(rival.lease_many(1, seconds=600, ack=[item])) == [1]
     assert [one.is_handed for one in requests_of(rival)] == [False]
     assert rival.pop().value == 2
@@ -189,7 +191,7 @@ def test_who_comes_too_late_asks_again(queue, rival, meddled, let_expire):
         rival.pop()
         if is_asked and not lost:
             (served,) = requests_of(rival)
-            lost.extend(served.leases)
+            lost.extend(unpacked_marks(served.marks))
             let_expire(rival)
             rival.pop()
 
@@ -271,10 +273,10 @@ def test_a_corrupt_item_refuses_a_request_that_ends_a_lease(rival, database, sub
     third = rival.peek_many(3)[2].id
     key = subspace.key() + rival.parts.store.keys.place_named(third)
     run(database, lambda tr: tr.set(key, b"\xff"))
-    ask(rival, "min", 2, lease_us=MINUTE_US, ends=(_mark(rival, item),))
+    ask(rival, "min", 2, lease_us=MINUTE_US, marks=packed_marks([_mark(rival, item)]))
     assert rival.pop().value == 1
     (refused,) = requests_of(rival)
-    assert (refused.refused, refused.leases) == (True, ())
+    assert (refused.refused, refused.marks) == (True, b"")
     assert rival.pop().value == 2
     with pytest.raises(CorruptItem):
         rival.pop()
@@ -285,13 +287,13 @@ def test_a_corrupt_item_refuses_a_request_that_ends_a_lease(rival, database, sub
 
 def test_more_than_a_row_can_name_is_refused(rival):
     """A client of ours does not ask for so much; nothing breaks where one does."""
-    fill(rival, 2_000)
-    ask(rival, "min", 2_000, lease_us=MINUTE_US)
+    fill(rival, 2_700)
+    ask(rival, "min", 2_700, lease_us=MINUTE_US)
     assert rival.pop().value == 0
     (refused,) = requests_of(rival)
     assert refused.refused
     assert rival.pop().value == 1
-    assert len(assert_counted(rival)["ready"]) == 2_038
+    assert len(assert_counted(rival)["ready"]) == 2_738
 
 
 @pytest.mark.parametrize("count", [500, 501])
@@ -309,7 +311,7 @@ def test_long_names_are_not_asked_for(queue, rival, meddled):
     """Leases whose names a row cannot hold end when the items are collected."""
     fill(rival, 1_000)
     old = rival.lease_many(1_000, seconds=600)
-    assert sum(len(part) for item in old for part in _mark(rival, item)) > MAX_MARKS_BYTES / 2
+    assert len(packed_marks(_mark(rival, item) for item in old)) > _MAX_ENDS_BYTES
     meddled.meddle = popping(rival, [])
     found = queue.lease_many(1, seconds=600, ack=old)
     assert len(assert_counted(rival)["leased"]) == len(found) == 1

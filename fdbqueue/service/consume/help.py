@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.head import Head, TransactionBudget
-from fdbqueue.service.consume.leases import LeaseEnds
+from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds
 from fdbqueue.service.consume.requests import ROUND_ITEMS
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.limits import BATCH_BYTES
@@ -23,8 +23,9 @@ from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     answer,
     hand_over,
+    packed_marks,
     remove_request,
-    size_of,
+    unpacked_marks,
 )
 from fdbqueue.service.storage.reader import Loaded, Row
 
@@ -72,12 +73,15 @@ class Help:
         taken = {*ending}
         asked = 0
         for request in requests:
-            asked += request.wanted + len(request.ends)
+            marks = unpacked_marks(request.marks)
+            if marks is None:
+                continue
+            asked += request.wanted + len(marks)
             if self._helped and asked > ROUND_ITEMS:
                 break
             ends = None
-            if request.ends:
-                ends = self._taker.leases.ends(request.ends)
+            if marks:
+                ends = self._taker.leases.ends(marks)
                 if ends.places & taken:
                     continue
                 taken |= ends.places
@@ -131,7 +135,8 @@ class Help:
             return False  # the next round serves it
         sound = self._taker.sound(self._tr, rows, retried=retried)
         is_sound = len(sound) == len(rows)
-        if (rows and not sound) or (ends is not None and not is_sound) or _is_long(request, rows):
+        is_refused = ends is not None and not is_sound
+        if is_refused or (rows and not sound) or _is_long(request, rows):
             self._store.requeue_rows(self._tr, [one.row for one in sound])
             self._refuse(request)
             return False
@@ -154,18 +159,19 @@ class Help:
         held = self._taker.leases.lease(self._tr, self._count_change, loaded, request.lease_us)
         if ends is not None:
             ends.apply(self._tr, self._count_change)
-        marks = tuple([(lease.row.place, lease.mark) for lease in held])
-        answer(self._tr, self._tables, request._replace(leases=marks))
+        marks = packed_marks([(lease.row.place, lease.mark) for lease in held])
+        answer(self._tr, self._tables, request._replace(marks=marks))
 
     def _refuse(self, request: HelpRequest) -> None:
         """Let the owner of a request find out by itself why it cannot be served."""
         self.wrote = True
         if request.lease_us:
-            answer(self._tr, self._tables, request._replace(refused=True))
+            answer(self._tr, self._tables, request._replace(refused=True, marks=b""))
         else:
             remove_request(self._tr, self._tables, request.name)
 
 
 def _is_long(request: HelpRequest, rows: Sequence[Row]) -> bool:
     """Tell whether the row of a request has no room for the names of the leases."""
-    return request.lease_us > 0 and size_of((row.place, b"") for row in rows) > MAX_MARKS_BYTES
+    size = sum([len(row.place) + NAME_BYTES for row in rows]) if request.lease_us else 0
+    return size > MAX_MARKS_BYTES

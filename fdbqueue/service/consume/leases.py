@@ -33,6 +33,8 @@ from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
 
 _MARK_BYTES = 8
+#: What the name of a lease takes in the row of a help request, besides its place.
+NAME_BYTES = _MARK_BYTES + 3
 #: An ack clears three keys, and reads one.
 _ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
 _MAX_REASON = 1_000

@@ -39,15 +39,15 @@ from fdbqueue.service.consume.round import fitting
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import (
-    MAX_MARKS_BYTES,
     HelpRequest,
     Mark,
     begin_handoff,
+    packed_marks,
     parse_handoff,
     read_request,
     remove_pieces,
     remove_request,
-    size_of,
+    unpacked_marks,
     write_request,
 )
 from fdbqueue.service.storage.reader import End
@@ -66,8 +66,9 @@ _FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: After an error a help request is withdrawn, within this time or not at all.
 _WITHDRAWAL_MS = 1_000
-#: The most leases that a help request asks for; their names must fit into its row.
-_MAX_LEASES = 500
+#: The most leases that a help request asks for, and the most bytes of the names of those that it
+#: ends: the names must fit into its row.
+_MAX_LEASES, _MAX_ENDS_BYTES = 500, 30_000
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
 
@@ -119,7 +120,7 @@ class Staging:
         ends_leases = False
         try:
             batch, request = self._ask(combined, name, batch)
-            ends_leases = bool(request.ends)
+            ends_leases = bool(request.marks)
             return not batch or self._follow_up(combined, request, batch)
         except BaseException as error:
             self._withdraw(name)
@@ -148,17 +149,23 @@ class Staging:
         """Write a help request for the requests without a result yet; return both."""
         taker = self._taker
 
+        lease_us = _lease_us(batch[0])
+
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            reads = taker.begin_reads(tr, batch)
+            # Leases that are to end are read by the process that helps.
+            reads = {} if lease_us else taker.begin_reads(tr, batch)
             concluded = taker.concluded(reads)
-            rest = taker.remaining(batch, reads, concluded)
-            lease_us = _lease_us(batch[0])
-            if lease_us and any(_ends(one) for one in rest):
+            rest = batch if lease_us else taker.remaining(batch, reads, concluded)
+            if lease_us and any(map(_ends, rest)):
                 rest = combined.take_up(rest)
             ends = [mark for one in rest for mark in _ends(one)] if lease_us else []
-            wanted = sum([one.count for one in rest])
             request = HelpRequest(
-                name, self._end, wanted, self._timeout_us, lease_us=lease_us, ends=tuple(ends)
+                name,
+                self._end,
+                sum([one.count for one in rest]),
+                self._timeout_us,
+                lease_us=lease_us,
+                marks=packed_marks(ends),
             )
             if rest:
                 write_request(tr, self._tables, request)
@@ -170,7 +177,7 @@ class Staging:
         self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
         if rest:
             self.served = None
-        combined.finish(responses.results, is_over=not request.ends)
+        combined.finish(responses.results, is_over=not request.marks)
         return rest, request
 
     def _follow_up(
@@ -190,11 +197,11 @@ class Staging:
                 if request.lease_us:
                     self.served = request.name
                 self._helped_seconds += _WEIGHT * (wait.seconds - self._helped_seconds)
-                return True
+                return look.wrote or bool(look.results)  # else it was refused
             if look is None:  # it has expired; what was handed over was requeued
                 combined.finish(_unknown(batch, request))
                 return True
-            if not request.ends:
+            if not request.marks:
                 combined.let_go()
             if wait.is_over(*look) and self._take_over(combined, request, batch):
                 return False
@@ -213,18 +220,17 @@ class Staging:
         """
         key = self._tables.request(request.name)
         pieces = () if request.lease_us else begin_handoff(tr, self._tables, request.name)
-        waits = tr.snapshot[key]
-        now = now_us()
-        rows = self._taker.begin_state(tr, now)
+        row = tr.snapshot[key]
         handoff = parse_handoff(pieces)
         if handoff is not None:
             return self._taker.collect(tr, combined.take_up(batch), request, handoff)
-        if not waits.present():
+        if not row.present():
             return None
-        found = read_request(self._tables, key, bytes(waits))
+        found = read_request(self._tables, key, bytes(row))
         if found is not None and found.lease_us and found.is_handed:
-            return RoundResult(self._results(tr, batch, found))
-        state = self._taker.parse_state(tr, now, rows)
+            return RoundResult([] if found.refused else self._results(tr, batch, found))
+        now = now_us()
+        state = self._taker.parse_state(tr, now, self._taker.begin_state(tr, now))
         in_line = [one.name for one in state.requests if one.end == self._end]
         place = in_line.index(request.name) if request.name in in_line else 0
         return taken_at(self._end, state.taken), place
@@ -233,11 +239,12 @@ class Staging:
         self, tr: Transaction, batch: Sequence[TakeRequest], served: HelpRequest
     ) -> list[Result]:
         """Return the requests for which items were leased, each with the items."""
-        items = self._taker.leases.items_of(tr, served.leases)
+        leases = unpacked_marks(served.marks) or []
+        items = self._taker.leases.items_of(tr, leases)
         results: list[Result] = []
         start = 0
-        for one in [] if served.refused else batch:
-            marks = served.leases[start : start + one.count]
+        for one in batch:
+            marks = leases[start : start + one.count]
             start += one.count
             if marks or served.empty:
                 results.append((one, [items[mark] for mark in marks if mark in items]))
@@ -257,7 +264,7 @@ class Staging:
                 take_up=combined.take_up,
             )
         except Conflict:
-            if not request.ends:
+            if not request.marks:
                 combined.let_go()
             return False
         if result.is_helped:
@@ -277,8 +284,8 @@ class Staging:
             remove_request(tr, self._tables, name)
             remove_pieces(tr, self._tables, name)
             self._taker.store.requeue_rows(tr, [] if handoff is None else handoff.rows)
-            if found is not None:
-                self._taker.leases.requeue_marked(tr, found.leases)
+            if found is not None and found.is_handed:
+                self._taker.leases.requeue_marked(tr, unpacked_marks(found.marks) or [])
             tr.commit().wait()
 
     def _patience(self) -> float:
@@ -288,7 +295,7 @@ class Staging:
 
 def _lease_us(one: TakeRequest) -> int:
     """Return for how long another process may lease items for a request; 0 if it must not."""
-    fits = one.count <= _MAX_LEASES and size_of(_ends(one)) <= MAX_MARKS_BYTES
+    fits = one.count <= _MAX_LEASES and len(packed_marks(_ends(one))) <= _MAX_ENDS_BYTES
     return one.lease_us if fits and one.call is None else 0
 
 
@@ -296,15 +303,22 @@ def _alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     """Return the first request, and those that can share a help request with it."""
     lease_us = _lease_us(batch[0]) if batch else 0
     alike = [one for one in batch if _lease_us(one) == lease_us]
+    if not lease_us:
+        return alike
     found: list[TakeRequest] = []
+    ending: set[bytes] = set()
     size = count = 0
-    for one in alike if lease_us else ():
-        size += size_of(_ends(one))
+    for one in alike:
+        marks = _ends(one)
+        size += len(packed_marks(marks))
         count += one.count
-        if found and (size > MAX_MARKS_BYTES or count > _MAX_LEASES):
+        if found and (size > _MAX_ENDS_BYTES or count > _MAX_LEASES):
             break
-        found.append(one)
-    return found or alike
+        places = {place for place, _ in marks}
+        if not ending & places:  # else its lease ends for another thread first
+            ending |= places
+            found.append(one)
+    return found
 
 
 def _ends(one: TakeRequest) -> tuple[Mark, ...]:
@@ -314,7 +328,7 @@ def _ends(one: TakeRequest) -> tuple[Mark, ...]:
 
 def _unknown(batch: Sequence[TakeRequest], request: HelpRequest) -> list[Result]:
     """Return the errors of requests whose help request has expired with the leases it ends."""
-    if not request.ends:
+    if not request.marks:
         return []
     results: list[Result] = []
     for one in batch:

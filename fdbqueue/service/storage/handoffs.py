@@ -20,7 +20,6 @@ every lease does.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -42,11 +41,11 @@ _FACTS = struct.Struct(">BBIQ")
 #: For leases: how long they last, whether the queue is empty, whether help was refused. The
 #: places and marks of leases follow: those that end, or once it is handed over, the new ones.
 _LEASE_FACTS = struct.Struct(">Q??")
+#: The lengths of a place and of a mark.
+_MARK_LENGTHS = struct.Struct(">HB")
 #: The most bytes of the places and marks in one row; FoundationDB allows values of 100,000 bytes.
-MAX_MARKS_BYTES = 50_000
+MAX_MARKS_BYTES = 90_000
 
-#: What the tuple layer adds to a place and a mark, but for a few escaped bytes.
-_MARK_OVERHEAD = 6
 #: The place and the mark of a lease.
 Mark = tuple[bytes, bytes]
 
@@ -62,8 +61,8 @@ class HelpRequest(NamedTuple):
         version: The version that wrote the row; 0 before that.
         is_handed: Whether another process has served it.
         lease_us: How long the items are to be leased, in microseconds; 0 for a handoff.
-        ends: The leases that are to end in the transaction that serves it.
-        leases: The new leases, in the order in which their items were taken.
+        marks: For leases, :func:`packed_marks`: of those that are to end in the transaction that
+            serves it; once it is handed over, of the new ones in the order of their items.
         empty: Whether the queue held no more at that moment.
         refused: Whether nothing was done, because a lease that was to end is not held any more,
             or an item cannot be decoded; the asking process finds that out by itself.
@@ -76,8 +75,7 @@ class HelpRequest(NamedTuple):
     version: int = 0
     is_handed: bool = False
     lease_us: int = 0
-    ends: tuple[Mark, ...] = ()
-    leases: tuple[Mark, ...] = ()
+    marks: bytes = b""
     empty: bool = False
     refused: bool = False
 
@@ -111,8 +109,7 @@ def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> N
     )
     if request.lease_us:
         facts += _LEASE_FACTS.pack(request.lease_us, request.empty, request.refused)
-        marks = request.leases if request.is_handed else request.ends
-        facts += fdb.tuple.pack(tuple(itertools.chain.from_iterable(marks)))
+        facts += request.marks
     row = bytes(_STAMP_BYTES) + facts + bytes(4)
     tr.set_versionstamped_value(tables.request(request.name), row)
 
@@ -126,18 +123,14 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
     if is_handed > 1 or end > 1:
         return None
     version = int.from_bytes(value[:8], "big")
-    request = HelpRequest(name, ENDS[end], wanted, timeout_us, version, bool(is_handed))
-    rest = value[_STAMP_BYTES + _FACTS.size :]
-    if not rest:
-        return request
-    try:
-        lease_us, empty, refused = _LEASE_FACTS.unpack_from(rest)
-        parts = tuples.unpack(rest[_LEASE_FACTS.size :])
-        marks = tuple(zip(parts[::2], parts[1::2], strict=True))
-    except (ValueError, struct.error):
+    facts = name, ENDS[end], wanted, timeout_us, version, bool(is_handed)
+    at = _STAMP_BYTES + _FACTS.size
+    if len(value) == at:
+        return HelpRequest(*facts)
+    if len(value) < at + _LEASE_FACTS.size:
         return None
-    request = request._replace(lease_us=lease_us, empty=empty, refused=refused)
-    return request._replace(leases=marks) if is_handed else request._replace(ends=marks)
+    lease_us, empty, refused = _LEASE_FACTS.unpack_from(value, at)
+    return HelpRequest(*facts, lease_us, value[at + _LEASE_FACTS.size :], empty, refused)
 
 
 def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
@@ -193,9 +186,26 @@ def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Ha
             yield name, handoff
 
 
-def size_of(marks: Iterable[Mark]) -> int:
-    """Return about how many bytes leases take in the row of a request."""
-    return sum([len(place) + len(mark) + _MARK_OVERHEAD for place, mark in marks])
+def packed_marks(marks: Iterable[Mark]) -> bytes:
+    """Return leases as the row of a request names them."""
+    return b"".join(
+        [_MARK_LENGTHS.pack(len(place), len(mark)) + place + mark for place, mark in marks]
+    )
+
+
+def unpacked_marks(data: bytes) -> list[Mark] | None:
+    """Return the leases that a row names, None when it has another format."""
+    found: list[Mark] = []
+    at = 0
+    while at < len(data):
+        if at + _MARK_LENGTHS.size > len(data):
+            return None
+        place_size, mark_size = _MARK_LENGTHS.unpack_from(data, at)
+        start = at + _MARK_LENGTHS.size
+        middle = start + place_size
+        at = middle + mark_size
+        found.append((data[start:middle], data[middle:at]))
+    return found if at == len(data) else None
 
 
 def _packed(handoff: Handoff) -> bytes:
