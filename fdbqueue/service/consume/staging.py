@@ -25,6 +25,7 @@ expired.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import Result, RoundResult, TakeRequest
 from fdbqueue.service.consume.round import fitting
 from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.storage.counts import taken_at
+from fdbqueue.service.storage.counts import ready_and_taken, taken_at
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     Mark,
@@ -56,12 +57,12 @@ from fdbqueue.service.transactions import Conflict, run
 
 #: A process whose request is the oldest takes over when no process has taken anything for as long
 #: as this many commits take; and the bounds of that time in seconds.
-_PATIENCE_COMMITS = 2.0
+_PATIENCE_COMMITS = 4.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
 #: A process that has waited this long takes over, whatever others take.
 _MAX_WAIT_SECONDS = 1.0
 #: When to look for a handoff, in parts of the time it usually takes.
-_FIRST_LOOK, _NEXT_LOOK = 0.4, 0.15
+_FIRST_LOOK, _NEXT_LOOK = 0.6, 0.25
 #: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: After an error a help request is withdrawn, within this time or not at all.
@@ -203,7 +204,8 @@ class Staging:
                 return True
             if not request.marks:
                 combined.let_go()
-            if wait.is_over(*look) and self._take_over(combined, request, batch):
+            place = functools.partial(self._place, request)
+            if wait.is_over(look, place) and self._take_over(combined, request, batch):
                 return False
 
     def _look(
@@ -212,15 +214,15 @@ class Staging:
         combined: CombinedBatch,
         request: HelpRequest,
         batch: Sequence[TakeRequest],
-    ) -> RoundResult | tuple[int, int] | None:
+    ) -> RoundResult | int | None:
         """Collect the handoff, or the leases that were taken.
 
-        Else return how many items were ever taken, and the place in line; None when there is
-        neither a handoff nor the help request any more.
+        Else return how many items were ever taken; None when there is neither a handoff nor the
+        help request any more.
         """
         key = self._tables.request(request.name)
         pieces = () if request.lease_us else begin_handoff(tr, self._tables, request.name)
-        row = tr.snapshot[key]
+        row, counts = tr.snapshot[key], tr.snapshot[self._tables.ready]
         handoff = parse_handoff(pieces)
         if handoff is not None:
             return self._taker.collect(tr, combined.take_up(batch), request, handoff)
@@ -229,11 +231,19 @@ class Staging:
         found = read_request(self._tables, key, bytes(row))
         if found is not None and found.lease_us and found.is_handed:
             return RoundResult([] if found.refused else self._results(tr, batch, found))
-        now = now_us()
-        state = self._taker.parse_state(tr, now, self._taker.begin_state(tr, now))
-        in_line = [one.name for one in state.requests if one.end == self._end]
-        place = in_line.index(request.name) if request.name in in_line else 0
-        return taken_at(self._end, state.taken), place
+        taken = ready_and_taken(bytes(counts) if counts.present() else b"")[1]
+        return taken_at(self._end, taken)
+
+    def _place(self, request: HelpRequest) -> int:
+        """Return how many open requests at this end are older."""
+
+        def read(tr: Transaction) -> list[HelpRequest]:
+            now = now_us()
+            return self._taker.parse_state(tr, now, self._taker.begin_state(tr, now)).requests
+
+        requests = run(self._database, read, read_only=True)
+        in_line = [one.name for one in requests if one.end == self._end]
+        return in_line.index(request.name) if request.name in in_line else 0
 
     def _results(
         self, tr: Transaction, batch: Sequence[TakeRequest], served: HelpRequest
@@ -364,10 +374,17 @@ class _HandoffWait:
         self._pause = self._next_pause
         self._next_pause *= 1.2
 
-    def is_over(self, taken: int, in_line: int) -> bool:
-        """Tell whether for too long no process has taken anything, or nothing for this one."""
+    def is_over(self, taken: int, place: Callable[[], int]) -> bool:
+        """Tell whether for too long no process has taken anything, or nothing for this one.
+
+        Args:
+            taken: How many items were ever taken.
+            place: Returns how many help requests are older; each has its time to take over.
+        """
         now = time.monotonic()
         if taken != self._taken:
             self._taken, self._since = taken, now
-        is_late = now - self._began > _MAX_WAIT_SECONDS
-        return is_late or now - self._since > self._patience * (1 + in_line)
+        if now - self._began > _MAX_WAIT_SECONDS:
+            return True
+        idle = now - self._since
+        return idle > self._patience and idle > self._patience * (1 + place())

@@ -3,9 +3,11 @@
 The caller's thread leases items for all free threads, these threads call the function, and one
 more extends the leases of items that take long.
 
-When the function has returned, its thread acknowledges the item, and leases the next one in the
-same transaction, which it may share with the other threads. If it finds none, it is free again. A
-failed item is given up at once, and then the thread is free.
+When the function has returned, the item is *done*. One thread collects: it acknowledges all items
+that are done by then, and leases as many in the same transaction. It continues with the first of
+these, and hands the others to the threads that wait. A thread whose item is done collects if no
+other does; items that are done meanwhile are collected by the next free thread. A failed item is
+given up by its own thread at once.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import logging
 import math
 import queue as queues
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
+from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import End
@@ -36,6 +39,10 @@ _SIGNAL_SECONDS = 0.5
 #: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
+
+
+class _Collect:
+    """A task: acknowledge what is done, and lease the next items."""
 
 
 class Worker:
@@ -92,10 +99,14 @@ class Worker:
         self._changed = threading.Condition()
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
-        self._tasks: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
+        #: Items to work on; a task to collect; None to end.
+        self._tasks: queues.SimpleQueue[Item | _Collect | None] = queues.SimpleQueue()
         self._is_over = threading.Event()
         self._error: BaseException | None = None
         self._stops = False
+        #: Items that are done and not acknowledged; whether a thread collects them, or is to.
+        self._done: list[Item] = []
+        self._collects = False
         #: How many items are being leased, which the limit still counts as such that may come.
         self._asked = 0
         #: How many items were acknowledged, were given up, or had lost their lease at the end.
@@ -201,13 +212,11 @@ class Worker:
             self._asked += count
             return count
 
-    def _leased(self, count: int, done: Item | None = None) -> list[Item]:
-        """Lease items that were reserved, and acknowledge one that is done."""
+    def _leased(self, count: int, done: Sequence[Item] = ()) -> list[Item]:
+        """Lease items that were reserved, and acknowledge those that are done."""
         items: list[Item] = []
         try:
-            items = self._queue.lease_many(
-                count, end=self._end, seconds=self._seconds, ack=[] if done is None else [done]
-            )
+            items = self._queue.lease_many(count, end=self._end, seconds=self._seconds, ack=done)
         finally:
             with self._changed:
                 self._asked -= count
@@ -229,7 +238,8 @@ class Worker:
     # In the other threads
 
     def _work(self) -> None:
-        while (item := self._tasks.get()) is not None:
+        while (task := self._tasks.get()) is not None:
+            item = self._collect() if isinstance(task, _Collect) else task
             while item is not None:
                 error = None
                 try:
@@ -239,22 +249,46 @@ class Worker:
                 item = self._finish(item, error)
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
-        """End an item, and return the next one, if it was leased in the same transaction."""
-        if error is None and self._reserved(done=1):
-            found = self._lease_next(item)
-            if found is not None:
-                self._end_of(item, "handled", None)
-                return found[0] if found else None
-        self._finish_here(item, error)
-        return None
+        """End an item, or leave it to the thread that collects; return the next one, if any."""
+        if error is not None:
+            self._finish_here(item, error)
+            return None
+        with self._changed:
+            self._done.append(item)
+            if self._collects:
+                return None
+            self._collects = True
+        return self._collect()
 
-    def _lease_next(self, done: Item) -> list[Item] | None:
-        """Acknowledge an item and lease the next one; return None if that failed."""
+    def _collect(self) -> Item | None:
+        """Acknowledge the items that are done, and lease as many; return the first of these."""
+        with self._changed:
+            done = self._done[:MAX_ENDED]
+        items = self._lease_next(done)
+        for item in done:
+            if items is None:
+                self._finish_here(item, None)
+            else:
+                self._end_of(item, "handled", None)
+        with self._changed:
+            del self._done[: len(done)]
+            self._collects = bool(self._done)
+            if self._collects:
+                self._tasks.put(_Collect())
+        for item in items[1:] if items else ():
+            self._tasks.put(item)
+        return items[0] if items else None
+
+    def _lease_next(self, done: Sequence[Item]) -> list[Item] | None:
+        """Acknowledge items, and lease as many; return None if they were not acknowledged."""
+        count = self._reserved(len(done))
+        if not count:
+            return None
         try:
-            # The ack by itself tells of a lost lease, the caller's thread of a corrupt item.
+            # Their own acks tell which lease was lost, the caller's thread meets a corrupt item.
             with contextlib.suppress(CorruptItem, LeaseLost):
-                return self._leased(1, done=done)
-        except Exception as failure:  # noqa: BLE001  # raised in the caller's thread
+                return self._leased(count, done)
+        except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
         return None
 
@@ -263,7 +297,7 @@ class Worker:
         outcome: Outcome = "lost"
         try:
             outcome, error = self._ack_or_nack(item, error)
-        except Exception as failure:  # noqa: BLE001  # raised in the caller's thread
+        except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
         self._end_of(item, outcome, error)
 
