@@ -155,3 +155,95 @@ def test_interrupted_while_it_is_told_of_what_runs(mail):
         assert mail.counts().leased == 1
     finally:
         end.set()
+
+
+@pytest.mark.parametrize("concurrency", [1, 7])
+def test_a_limit_is_kept(mail, concurrency):
+    """Whoever leases: no more items than that are taken, and none stays leased."""
+    mail.push_many(range(100))
+    worker = Worker(mail, lambda item: None, concurrency=concurrency, limit=50)
+    assert run(worker) == []
+    assert worker.handled == 50
+    assert (mail.size(), mail.counts().leased) == (50, 0)
+
+
+def test_a_limit_that_is_reached_later(mail):
+    """A thread that looks for the last item in vain does not end a worker that follows."""
+    mail.push_many([1, 2])
+    ended = []
+
+    def tell(item, error):
+        ended.append(item.value)
+        if len(ended) == 2:
+            threading.Timer(0.2, mail.push, [3]).start()
+
+    worker = Worker(mail, lambda item: None, limit=3, follow=True, on_end=tell)
+    assert run(worker) == []
+    assert ended == [1, 2, 3]
+
+
+def test_items_that_a_function_pushes_are_worked_on_together(mail):
+    """By the threads that had nothing to do, and not one after the other."""
+    together = threading.Barrier(4)
+
+    def handle(item):
+        if item.value == "first":
+            mail.push_many(["one of four"] * 4)
+        else:
+            together.wait(DEADLINE_SECONDS)
+
+    mail.push("first")
+    worker = Worker(mail, handle, concurrency=4)
+    assert run(worker) == []
+    assert (worker.handled, worker.failed) == (5, 0)
+
+
+def test_items_are_acknowledged_with_the_next_lease(mail, monkeypatch):
+    """All of them but those after which nothing is left, and none by itself."""
+    acked = []
+    lease_many = mail.lease_many
+
+    def lease(count, *, ack, **options):
+        acked.extend(ack)
+        return lease_many(count, ack=ack, **options)
+
+    monkeypatch.setattr(mail, "lease_many", lease)
+    monkeypatch.setattr(mail, "ack", lambda item: pytest.fail("an ack by itself"))
+    mail.push_many(range(40))
+    worker = Worker(mail, lambda item: None, concurrency=5)
+    assert run(worker) == []
+    assert sorted(item.value for item in acked) == list(range(40))
+    assert (worker.handled, mail.counts().leased) == (40, 0)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, RuntimeError])
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_an_error_while_it_leases_the_next(mail, monkeypatch, kind, concurrency):
+    """The items that are done are acknowledged all the same, and the caller's thread raises it."""
+    lease_many = mail.lease_many
+
+    def lease(count, *, ack, **options):
+        if ack:
+            raise kind("no")
+        return lease_many(count, ack=ack, **options)
+
+    monkeypatch.setattr(mail, "lease_many", lease)
+    mail.push_many(range(40))
+    worker = Worker(mail, lambda item: None, concurrency=concurrency)
+    assert [type(error) for error in run(worker)] == [kind]
+    assert worker.handled >= 1
+    assert (mail.size(), mail.counts().leased) == (40 - worker.handled, 0)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, RuntimeError])
+def test_an_error_of_an_ack(mail, monkeypatch, kind):
+    """The caller's thread raises it, whatever kind it is, and the worker ends."""
+
+    def fail(item):
+        raise kind("no")
+
+    monkeypatch.setattr(mail, "ack", fail)
+    mail.push_many(range(3))
+    worker = Worker(mail, lambda item: None, limit=1)
+    assert [type(error) for error in run(worker)] == [kind]
+    assert (worker.handled, worker.lost) == (0, 1)
