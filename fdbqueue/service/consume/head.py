@@ -109,6 +109,8 @@ class Head:
         self._keys = keys
         self._reader = reader
         self._end: End = end
+        #: How many rows are taken side by side, in a relaxed queue.
+        self._run = limit
         self._limit = max(RELAXED_ITEMS, 2 * limit) if order is Order.RELAXED else limit
         self._budget = budget
         self._order = order
@@ -217,7 +219,8 @@ class Head:
             if size >= MAX_RETURNED_BYTES:
                 break
         if self._order is Order.RELAXED:
-            random.shuffle(self._window)
+            # Poppers that take runs conflict far less than poppers that pick rows.
+            self._window.rotate(self._run * random.randrange(1 + len(self._window) // self._run))
         if count < self._limit and size < MAX_RETURNED_BYTES:
             self._exhausted = True
             return
