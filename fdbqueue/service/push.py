@@ -327,15 +327,16 @@ class Pusher:
 
     def _behind(self, high: Any, tail: Iterable[Any]) -> int:
         """Return the next index above all that are ready or hidden."""
-        above = high_of(high) + 1
-        if above > HIGHEST:
-            raise self._refusal()
-        for row in tail:
+        following = self._keys.first_index
+        for row in tail:  # first, because it comes last: then only one wait blocks
             sequence = self._store.reader.sequence(self._keys.place_of(row.key))
             if not isinstance(sequence, int):
                 raise self._refusal()
-            return max(above, sequence + 1)
-        return max(above, self._keys.first_index)
+            following = sequence + 1
+        above = high_of(high) + 1
+        if above > HIGHEST:
+            raise self._refusal()
+        return max(above, following)
 
     def _refusal(self) -> InvalidInput:
         return InvalidInput(

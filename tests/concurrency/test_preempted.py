@@ -39,8 +39,14 @@ def work(kind, queues, turns, seed, *, threads=THREADS, rate=0.004):
         if (thread + turn) % 4 == 0:
             queue.nack(item)
             return
-        queue.ack(item)
+        if turn % 2:
+            queue.ack(item)
+            taken.append(kind.text(item.value))
+            return
+        following = queue.lease_many(1, seconds=600, ack=[item])
         taken.append(kind.text(item.value))
+        queue.ack_many(following)
+        taken.extend(kind.text(one.value) for one in following)
 
     doings = (push, push, pop, push, lease)
 

@@ -167,9 +167,24 @@ class _Toiler:
         if self._dice.random() < 0.3:
             self._end(self._queue.nack, item)
             return
+        while item is not None and self._dice.random() < 0.5:
+            item = self._lease_next(item)
+        if item is not None:
+            texts = self._known([item])
+            self._say("ack", texts, done=False)
+            self._say("ack", texts if self._end(self._queue.ack, item) else [], done=True)
+
+    def _lease_next(self, item: Item) -> Item | None:
+        """Acknowledge an item in the transaction that leases the next one."""
         texts = self._known([item])
         self._say("ack", texts, done=False)
-        self._say("ack", texts if self._end(self._queue.ack, item) else [], done=True)
+        try:
+            items = self._queue.lease_many(1, seconds=AWAY_SECONDS, ack=[item])
+        except LeaseLost:
+            self._say("ack", [], done=True)
+            return None
+        self._say("ack", texts, done=True)
+        return items[0] if items else None
 
     def _end(self, ending: Callable[[Item], None], item: Item) -> bool:
         try:

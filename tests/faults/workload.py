@@ -94,7 +94,13 @@ class Client:
         self._operations = [
             *(self._push, self._push, self._push, self._push_many, self._push_delayed),
             *(self._pop, self._pop, self._pop_many, self._lease, self._lease, self._lease_many),
-            *(self._leased, self._replace, self._redrive),
+            *(
+                self._lease_one_after_another,
+                self._lease_one_after_another,
+                self._leased,
+                self._replace,
+                self._redrive,
+            ),
             *(self._push_again, self._pop_again, self._lease_again),
         ]
 
@@ -178,6 +184,17 @@ class Client:
         else:
             for item in items:
                 self._end(item)
+
+    def _lease_one_after_another(self) -> None:
+        """Acknowledge each item in the transaction that leases the next, as workers do."""
+        done: list[Item] = []
+        end = self._dice.choice(["min", "max"])
+        for _ in range(self._dice.randint(2, _MOST)):
+            items = self._queue.lease_many(1, seconds=60, end=end, ack=done)
+            self._taken(done)
+            done = items
+        for item in done:
+            self._end(item)
 
     def _end(self, item: Item) -> None:
         text = self._kind.text(item.value)

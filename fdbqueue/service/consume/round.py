@@ -96,6 +96,7 @@ class Round:
         prompt = fitting(early)
         self._reads = self._taker.begin_reads(self._tr, prompt)
         head = self._begin_head(sum([one.count for one in prompt]), extra)
+        head.preload()  # it comes last: then only one wait blocks
         state = self._taker.parse_state(self._tr, now, rows)
         self.taken = taken_at(self._end, state.taken)
         if own is not None and not _is_open(own, state):
@@ -111,7 +112,6 @@ class Round:
         if own is not None:
             remove_request(self._tr, self._store.tables, own.name)
             self._result.wrote = True
-        head.preload()
         admitted, early_count = self._admitted(*gather())
         batch = take_up(admitted)
         early_count = len(set(admitted[:early_count]).intersection(batch))
