@@ -235,6 +235,9 @@ class Store:
                 fcntl.flock(turnstile, fcntl.LOCK_UN)
             self.files.check()
             if snapshot is None or not snapshot.write(work):
+                if connection.in_transaction:  # the last rollback failed
+                    with contextlib.suppress(sqlite3.Error):  # then this commit fails, too
+                        connection.rollback()
                 try:
                     work(connection)
                 finally:
