@@ -10,6 +10,7 @@ import pytest
 import fdbqueue
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import Worker
+from tests.engines.children import wait_until
 
 DEADLINE_SECONDS = 30
 
@@ -247,3 +248,85 @@ def test_an_error_of_an_ack(mail, monkeypatch, kind):
     worker = Worker(mail, lambda item: None, limit=1)
     assert [type(error) for error in run(worker)] == [kind]
     assert (worker.handled, worker.lost) == (0, 1)
+
+
+def test_an_item_that_is_pushed_while_the_queue_is_found_empty(mail, monkeypatch):
+    """By the last function that runs, which fails: the worker looks again."""
+    looked = threading.Event()
+    lease_many = mail.lease_many
+
+    def lease(count, **options):
+        items = lease_many(count, **options)
+        if not items and not looked.is_set():
+            looked.set()
+            wait_until(lambda: worker.failed == 1)
+        return items
+
+    def handle(item):
+        if item.value == "first":
+            assert looked.wait(DEADLINE_SECONDS)
+            mail.push("second")
+            raise ValueError("no")
+
+    monkeypatch.setattr(mail, "lease_many", lease)
+    mail.push("first")
+    worker = Worker(mail, handle, concurrency=2, retry_delay_seconds=600)
+    assert run(worker) == []
+    assert (worker.handled, worker.failed) == (1, 1)
+
+
+def test_interrupted_while_the_last_items_run(mail):
+    """They are finished, and whoever is told of a stop is told how many."""
+    begun, told = threading.Event(), []
+    waits = iter(range(9))
+
+    @contextlib.contextmanager
+    def let_in():
+        if next(waits):
+            assert begun.wait(DEADLINE_SECONDS)
+            raise KeyboardInterrupt("stop")
+        yield
+
+    def handle(item):
+        begun.set()
+        wait_until(lambda: told)
+
+    mail.push("a")
+    worker = Worker(mail, handle, limit=1, let_in=let_in, on_stop=told.append)
+    assert [type(error) for error in run(worker)] == [KeyboardInterrupt]
+    assert (told, worker.handled, mail.counts().leased) == ([1], 1, 0)
+
+
+def test_an_error_of_one_thread_while_others_run(mail, monkeypatch):
+    """Whoever is told of a stop is told how many still run, and they are finished."""
+    told, failed = [], threading.Event()
+    ack = mail.ack
+
+    def fail(item):
+        if item.value == "bad":
+            failed.set()
+            raise RuntimeError("no")
+        ack(item)
+
+    def handle(item):
+        if item.value == "good":
+            wait_until(lambda: told)
+
+    monkeypatch.setattr(mail, "ack", fail)
+    monkeypatch.setattr(mail, "lease_many", _without_acks(mail.lease_many))
+    mail.push_many(["good", "bad"])
+    worker = Worker(mail, handle, concurrency=2, on_stop=told.append)
+    assert [type(error) for error in run(worker)] == [RuntimeError]
+    assert failed.is_set()
+    assert (told, worker.handled) == ([1], 1)
+
+
+def _without_acks(lease_many):
+    """Return a lease that fails where it would acknowledge: then each item is by itself."""
+
+    def lease(count, *, ack, **options):
+        if ack:
+            raise LeaseLost(queue="mail", lease="none")
+        return lease_many(count, ack=ack, **options)
+
+    return lease

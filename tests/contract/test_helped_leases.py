@@ -222,6 +222,48 @@ def test_who_comes_too_late_with_an_old_lease_does_not_know(queue, rival, meddle
     assert_counted(rival)
 
 
+def test_a_request_that_expires_before_it_is_served_is_made_again(
+    queue, rival, meddled, let_expire
+):
+    """The old lease is still held, so nothing was done; it ends with the new one."""
+    item = rival.lease(seconds=600)
+    expired = []
+
+    def pop_before():
+        if requests_of(rival) and not expired:
+            let_expire(rival)
+            expired.append(True)
+        rival.pop()
+
+    meddled.meddle = pop_before
+    found = queue.lease_many(2, seconds=600, ack=[item])
+    assert expired
+    assert len(found) == 2
+    assert values(assert_counted(rival)["leased"]) == values(found)
+
+
+@pytest.mark.parametrize("acks", [True, False])
+def test_leases_that_expire_before_they_are_seen(queue, rival, meddled, clock, acks):
+    """The queue was not empty, so it asks again; and the old lease has ended."""
+    item = rival.lease(seconds=3_600)
+    late = []
+
+    def pop_before():
+        is_asked = bool(requests_of(rival))
+        rival.pop()
+        if is_asked and not late:
+            clock.advance(61)
+            rival.pop()
+            late.append(True)
+
+    meddled.meddle = pop_before
+    found = queue.lease_many(2, seconds=60, ack=[item] if acks else [])
+    assert late
+    assert len(found) == 2
+    held = {one.value for one in assert_counted(rival)["leased"]}
+    assert held == {*values(found), *([] if acks else [item.value])}
+
+
 @pytest.mark.parametrize("is_served", [True, False])
 @pytest.mark.parametrize("acks", [True, False])
 def test_who_gives_up_meanwhile(meddled, rival, open_queue, is_served, acks):

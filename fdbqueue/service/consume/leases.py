@@ -92,7 +92,10 @@ class Leases:
         return [_leased(one.item, lease) for one, lease in zip(loaded, leases, strict=True)]
 
     def items_of(self, tr: Transaction, marks: Sequence[Mark]) -> dict[Mark, Item]:
-        """Return the items of leases, but for those that are not held any more."""
+        """Return the items of leases, but for those that are not held any more.
+
+        And for those that this process cannot decode, although another has.
+        """
         reads = [self._store.begin_read(tr, State.LEASED, place) for place, _ in marks]
         held = {
             (place, mark): lease
@@ -101,8 +104,17 @@ class Leases:
         }
         rows = [lease.row for lease in held.values()]
         loaded = self._store.reader.load(tr, rows, retried=False)
-        pairs = zip(loaded, held.items(), strict=True)
-        return {mark: _leased(one.item, lease) for one, (mark, lease) in pairs}
+        return {
+            mark: _leased(one.item, lease)
+            for one, (mark, lease) in zip(loaded, held.items(), strict=True)
+            if isinstance(one.item, Item)
+        }
+
+    def any_held(self, tr: Transaction, marks: Sequence[Mark]) -> bool:
+        """Tell whether one of the leases is held."""
+        found = self._store.facts(tr, State.LEASED, [place for place, _ in marks])
+        pairs = zip(found, marks, strict=True)
+        return any(lease is not None and lease.mark == mark for lease, (_, mark) in pairs)
 
     def ends(self, marks: Iterable[Mark]) -> LeaseEnds:
         """Return the ends of leases, given the place and the mark of each."""

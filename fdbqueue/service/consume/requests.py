@@ -122,8 +122,8 @@ class RoundResult:
         late: How many items the late requests wanted, which joined after it had begun.
         asked: How many items the help requests of other processes wanted.
         expired: How much had expired and was requeued, None where nothing had.
-        is_helped: Whether this process's help request was not open any more; then nothing
-            was taken.
+        is_helped: Whether this process's help request was served, or is gone; then a round takes
+            nothing.
     """
 
     results: list[Result] = field(default_factory=list)

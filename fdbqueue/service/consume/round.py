@@ -203,7 +203,7 @@ class Round:
 
 def _is_open(own: HelpRequest, state: QueueState) -> bool:
     """Tell whether this process's help request is still to be served."""
-    expired = [one for one in state.expired if not (one.lease_us and one.is_handed)]
+    expired = [one for one in state.expired if not one.is_handed]
     return any(one.name == own.name for one in (*state.requests, *expired))
 
 

@@ -34,6 +34,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
+from fdbqueue.service.consume.handoff_wait import HandoffWait
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.requests import Result, RoundResult, TakeRequest
 from fdbqueue.service.consume.round import fitting
@@ -53,16 +54,8 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
-from fdbqueue.service.transactions import Conflict, run
+from fdbqueue.service.transactions import Conflict, error_code, run
 
-#: A process whose request is the oldest takes over when no process has taken anything for as long
-#: as this many commits take; and the bounds of that time in seconds.
-_PATIENCE_COMMITS = 4.0
-_MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
-#: A process that has waited this long takes over, whatever others take.
-_MAX_WAIT_SECONDS = 1.0
-#: When to look for a handoff, in parts of the time it usually takes.
-_FIRST_LOOK, _NEXT_LOOK = 0.6, 0.25
 #: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: After an error a help request is withdrawn, within this time or not at all.
@@ -111,6 +104,7 @@ class Staging:
         self._company = 0  # how many asked together the last time
         #: The name of the last request for leases, whose row is still there.
         self.served: bytes | None = None
+        self._was_refused = False
 
     def take(self, combined: CombinedBatch) -> bool:
         """Take items for the requests in line, as many as fit; tell whether a process helped."""
@@ -130,7 +124,7 @@ class Staging:
             raise
 
     def remove_served(self, tr: Transaction) -> None:
-        """Remove the row of the last request for leases; once committed, it has no name."""
+        """Remove the row of the last request for leases; set ``served`` to None once committed."""
         if self.served is not None:
             tr.clear(self._tables.request(self.served))
 
@@ -151,12 +145,13 @@ class Staging:
         taker = self._taker
 
         lease_us = _lease_us(batch[0])
+        # The process that helps reads the leases that are to end; after a refusal this one does.
+        reads_nothing = lease_us > 0 and not self._was_refused
 
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            # Leases that are to end are read by the process that helps.
-            reads = {} if lease_us else taker.begin_reads(tr, batch)
+            reads = {} if reads_nothing else taker.begin_reads(tr, batch)
             concluded = taker.concluded(reads)
-            rest = batch if lease_us else taker.remaining(batch, reads, concluded)
+            rest = batch if reads_nothing else taker.remaining(batch, reads, concluded)
             if lease_us and any(map(_ends, rest)):
                 rest = combined.take_up(rest)
             ends = [mark for one in rest for mark in _ends(one)] if lease_us else []
@@ -176,6 +171,7 @@ class Staging:
         began = time.monotonic()
         responses, rest, request = run(self._database, ask, wrote=lambda found: found[0].wrote)
         self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
+        self._was_refused = False
         if rest:
             self.served = None
         combined.finish(responses.results, is_over=not request.marks)
@@ -185,7 +181,7 @@ class Staging:
         self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
     ) -> bool:
         """Collect the handoff, or take over when no process helps; tell whether one did."""
-        wait = _HandoffWait(self._helped_seconds, self._patience())
+        wait = HandoffWait(self._helped_seconds, self._commit_seconds)
         while True:
             wait.pause()
             look = run(
@@ -198,10 +194,7 @@ class Staging:
                 if request.lease_us:
                     self.served = request.name
                 self._helped_seconds += _WEIGHT * (wait.seconds - self._helped_seconds)
-                return look.wrote or bool(look.results)  # else it was refused
-            if look is None:  # it has expired; what was handed over was requeued
-                combined.finish(_unknown(batch, request))
-                return True
+                return look.is_helped
             if not request.marks:
                 combined.let_go()
             place = functools.partial(self._place, request)
@@ -214,11 +207,10 @@ class Staging:
         combined: CombinedBatch,
         request: HelpRequest,
         batch: Sequence[TakeRequest],
-    ) -> RoundResult | int | None:
-        """Collect the handoff, or the leases that were taken.
+    ) -> RoundResult | int:
+        """Collect the handoff, or the leases that were taken; see what is left if it has expired.
 
-        Else return how many items were ever taken; None when there is neither a handoff nor the
-        help request any more.
+        Else return how many items were ever taken.
         """
         key = self._tables.request(request.name)
         pieces = () if request.lease_us else begin_handoff(tr, self._tables, request.name)
@@ -227,10 +219,13 @@ class Staging:
         if handoff is not None:
             return self._taker.collect(tr, combined.take_up(batch), request, handoff)
         if not row.present():
-            return None
+            return RoundResult(self._expired(tr, batch, request), is_helped=True)
         found = read_request(self._tables, key, bytes(row))
+        if found is not None and found.refused:
+            self._was_refused = True
+            return RoundResult()
         if found is not None and found.lease_us and found.is_handed:
-            return RoundResult([] if found.refused else self._results(tr, batch, found))
+            return RoundResult(self._results(tr, batch, found), is_helped=True)
         taken = ready_and_taken(bytes(counts) if counts.present() else b"")[1]
         return taken_at(self._end, taken)
 
@@ -256,8 +251,30 @@ class Staging:
         for one in batch:
             marks = leases[start : start + one.count]
             start += one.count
-            if marks or served.empty:
-                results.append((one, [items[mark] for mark in marks if mark in items]))
+            held = [items[mark] for mark in marks if mark in items]
+            if held or served.empty:
+                results.append((one, held))
+            elif marks:  # all were lost before they were seen: it asks again
+                one.acknowledges = None
+        return results
+
+    def _expired(
+        self, tr: Transaction, batch: Sequence[TakeRequest], request: HelpRequest
+    ) -> list[Result]:
+        """Return the errors of requests whose help request is gone.
+
+        What was handed over was requeued, and they ask again. But if none of the leases that were
+        to end is held, they may have ended: then the outcome is unknown for those who hold them.
+        """
+        marks = unpacked_marks(request.marks)
+        if not marks or self._taker.leases.any_held(tr, marks):
+            return []
+        results: list[Result] = []
+        for one in batch:
+            if _ends(one):
+                error = OutcomeUnknown(reason="the help request has expired")
+                vars(error)["outcome_known"] = False
+                results.append((one, error))
         return results
 
     def _take_over(
@@ -287,20 +304,29 @@ class Staging:
         with contextlib.suppress(Exception):
             tr = self._database.create_transaction()
             tr.options.set_timeout(_WITHDRAWAL_MS)
-            key = self._tables.request(name)
-            row = tr[key]
-            handoff = parse_handoff(begin_handoff(tr, self._tables, name))
-            found = read_request(self._tables, key, bytes(row)) if row.present() else None
-            remove_request(tr, self._tables, name)
-            remove_pieces(tr, self._tables, name)
-            self._taker.store.requeue_rows(tr, [] if handoff is None else handoff.rows)
-            if found is not None and found.is_handed:
-                self._taker.leases.requeue_marked(tr, unpacked_marks(found.marks) or [])
-            tr.commit().wait()
+            while True:
+                try:
+                    self._remove(tr, name)
+                    tr.commit().wait()
+                except Exception as error:
+                    code = error_code(error)
+                    if code is None:
+                        raise
+                    tr.on_error(code).wait()
+                else:
+                    return
 
-    def _patience(self) -> float:
-        seconds = _PATIENCE_COMMITS * self._commit_seconds
-        return min(max(seconds, _MIN_PATIENCE_SECONDS), _MAX_PATIENCE_SECONDS)
+    def _remove(self, tr: Transaction, name: bytes) -> None:
+        """Remove a help request, and requeue what was taken for it; doing it again does no harm."""
+        key = self._tables.request(name)
+        row = tr[key]
+        handoff = parse_handoff(begin_handoff(tr, self._tables, name))
+        found = read_request(self._tables, key, bytes(row)) if row.present() else None
+        remove_request(tr, self._tables, name)
+        remove_pieces(tr, self._tables, name)
+        self._taker.store.requeue_rows(tr, [] if handoff is None else handoff.rows)
+        if found is not None and found.is_handed:
+            self._taker.leases.requeue_marked(tr, unpacked_marks(found.marks) or [])
 
 
 def _lease_us(one: TakeRequest) -> int:
@@ -334,57 +360,3 @@ def _alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
 def _ends(one: TakeRequest) -> tuple[Mark, ...]:
     """Return the leases that a request ends."""
     return () if one.acknowledges is None else one.acknowledges.marks
-
-
-def _unknown(batch: Sequence[TakeRequest], request: HelpRequest) -> list[Result]:
-    """Return the errors of requests whose help request has expired with the leases it ends."""
-    if not request.marks:
-        return []
-    results: list[Result] = []
-    for one in batch:
-        error = OutcomeUnknown(reason="the help request has expired")
-        vars(error)["outcome_known"] = False
-        results.append((one, error))
-    return results
-
-
-class _HandoffWait:
-    """Decide when to look for a handoff, and when no process seems to be at work.
-
-    Args:
-        usual_seconds: How long it took until now.
-        patience_seconds: For how long no process must have taken anything.
-    """
-
-    def __init__(self, usual_seconds: float, patience_seconds: float) -> None:
-        self._patience = patience_seconds
-        self._pause = usual_seconds * _FIRST_LOOK
-        self._next_pause = usual_seconds * _NEXT_LOOK
-        self._taken: int | None = None
-        self._began = self._since = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """How long it has taken."""
-        return time.monotonic() - self._began
-
-    def pause(self) -> None:
-        """Sleep until it is worth looking."""
-        time.sleep(min(self._pause, _MAX_PATIENCE_SECONDS))
-        self._pause = self._next_pause
-        self._next_pause *= 1.2
-
-    def is_over(self, taken: int, place: Callable[[], int]) -> bool:
-        """Tell whether for too long no process has taken anything, or nothing for this one.
-
-        Args:
-            taken: How many items were ever taken.
-            place: Returns how many help requests are older; each has its time to take over.
-        """
-        now = time.monotonic()
-        if taken != self._taken:
-            self._taken, self._since = taken, now
-        if now - self._began > _MAX_WAIT_SECONDS:
-            return True
-        idle = now - self._since
-        return idle > self._patience and idle > self._patience * (1 + place())

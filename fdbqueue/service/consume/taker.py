@@ -181,7 +181,7 @@ class Taker:
         portions = [(one, rows) for one, rows in portions if rows or handoff.empty]
         results, _ = self.deliver(tr, count_change, portions, retried=handoff.retried)
         count_change.write(tr)
-        return RoundResult([*concluded.items(), *results], wrote=True)
+        return RoundResult([*concluded.items(), *results], wrote=True, is_helped=True)
 
     def deliver(
         self,

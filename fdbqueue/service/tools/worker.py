@@ -104,10 +104,11 @@ class Worker:
         self._is_over = threading.Event()
         self._error: BaseException | None = None
         self._stops = False
-        #: Items that are done and not acknowledged; whether a thread collects them, or is to.
+        #: Items that are done and not acknowledged yet.
         self._done: list[Item] = []
+        #: Whether a thread collects them, or a task to do so waits for a thread.
         self._collects = False
-        #: How many items are being leased, which the limit still counts as such that may come.
+        #: How many items are being leased; those that do not come are added to the rest again.
         self._asked = 0
         #: How many items were acknowledged, were given up, or had lost their lease at the end.
         self.handled = self.failed = self.lost = 0
@@ -124,18 +125,21 @@ class Worker:
             FDBError: An item could not be leased, acknowledged or given up; any other error
                 that prevented this is raised, too.
         """
-        threads = [self._started(self._work) for _ in range(self._concurrency)]
-        threads.append(self._started(self._extend_all))
+        threads: list[threading.Thread] = []
         try:
             try:
+                targets = [self._work] * self._concurrency + [self._extend_all]
+                threads.extend(map(self._started, targets))
                 self._dispatch()
+                if self._error is not None:
+                    self._report_running()
+                with self._let_in():
+                    self._wait(lambda: not self._running)
             except BaseException:
                 self._stops = True
                 self._report_running()
                 self._wait(lambda: not self._running)
                 raise
-            self._stops = True
-            self._wait(lambda: not self._running)
         finally:
             self._is_over.set()
             for _ in threads:
@@ -156,10 +160,8 @@ class Worker:
         while self._goes_on():
             with self._let_in():
                 self._wait(lambda: self._wanted() > 0 or not self._goes_on())
-            items = self._lease()
-            for item in items:
-                self._tasks.put(item)
-            if not items and not self._waits_for_more():
+            ended = self._ended()
+            if not self._lease() and not self._waits_for_more(ended):
                 return
 
     def _goes_on(self) -> bool:
@@ -171,17 +173,21 @@ class Worker:
         free = self._concurrency - len(self._running)
         return int(max(0, min(free, self._remaining)))
 
-    def _waits_for_more(self) -> bool:
-        """Wait for more items; tell whether there may be any."""
+    def _waits_for_more(self, ended: int) -> bool:
+        """Wait for more items; tell whether there may be any.
+
+        Args:
+            ended: How many items had ended before the queue was found empty.
+        """
         if self._follow:
             self._wait_for_items()
             return True
         with self._changed:
-            running, ended = len(self._running), self._ended()
-        with self._let_in():
-            if running:  # it may push items, or its own may be requeued at once
-                self._wait(lambda: self._ended() > ended)
-        return bool(running)
+            if not self._running and self._ended() == ended:
+                return False
+        with self._let_in():  # what runs may push items, or be requeued at once
+            self._wait(lambda: self._ended() > ended or not self._goes_on())
+        return True
 
     def _ended(self) -> int:
         return self.handled + self.failed + self.lost
@@ -192,18 +198,22 @@ class Worker:
             with self._let_in():
                 may_be = self._queue.wait_for_items(_WAIT_SECONDS)
 
-    def _lease(self) -> list[Item]:
-        """Lease items for the free threads."""
+    def _lease(self) -> bool:
+        """Lease items for the free threads; tell whether there were any."""
         while count := self._reserved():
             try:
-                return self._leased(count)
+                return bool(self._leased(count))
             except CorruptItem as error:
                 if self._queue.bury_corrupt(error):
                     self.buried.append(error.context["id"])
-        return []
+        return False
 
     def _reserved(self, done: int = 0) -> int:
-        """Return how many items to lease, once that many are done, and take them off the limit."""
+        """Return how many items to lease, and take them off the limit.
+
+        Args:
+            done: How many threads lease because their items are done; 0 for the free threads.
+        """
         with self._changed:
             if not self._goes_on():
                 return 0
@@ -213,7 +223,10 @@ class Worker:
             return count
 
     def _leased(self, count: int, done: Sequence[Item] = ()) -> list[Item]:
-        """Lease items that were reserved, and acknowledge those that are done."""
+        """Lease items that were reserved, and acknowledge those that are done.
+
+        The thread that collects keeps the first; the others are for the threads that wait.
+        """
         items: list[Item] = []
         try:
             items = self._queue.lease_many(count, end=self._end, seconds=self._seconds, ack=done)
@@ -221,6 +234,9 @@ class Worker:
             with self._changed:
                 self._asked -= count
                 self._remaining += count - len(items)
+                for item in items[1:] if done else items:
+                    self._tasks.put(item)
+                # Behind that, so that an interrupt in between leaves none running in no thread.
                 self._running |= {item.lease: item for item in items}
                 self._changed.notify_all()
         return items
@@ -275,8 +291,6 @@ class Worker:
             self._collects = bool(self._done)
             if self._collects:
                 self._tasks.put(_Collect())
-        for item in items[1:] if items else ():
-            self._tasks.put(item)
         return items[0] if items else None
 
     def _lease_next(self, done: Sequence[Item]) -> list[Item] | None:
