@@ -79,7 +79,13 @@ class Codec(abc.ABC):
         """Return what :meth:`encode` was given, as far as it was kept."""
 
     def with_attempts(self, data: bytes, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
-        """Return what was stored with other attempts; the same where no metadata is kept."""
+        """Return what was stored with other attempts; the same where no metadata is kept.
+
+        Raises:
+            ValueError: It cannot be done; then the attempts are stored in a row of their own.
+        """
+        if self.keeps_metadata:
+            raise ValueError(f"codec {self.name!r} does not say how to change attempts")
         return data
 
     def to_json(self, value: Any) -> Any:

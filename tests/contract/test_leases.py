@@ -15,7 +15,8 @@ from fdbqueue.exceptions import (
     ItemNotFound,
     LeaseLost,
 )
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import Codec, FifoQueue, PriorityQueue
+from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.items import moment
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
@@ -674,3 +675,21 @@ def test_a_pop_goes_on_when_all_it_brought_back_are_dead(database, subspace, clo
     assert queue.peek().value == "back again"
     assert queue.pop().value == "back again"
     assert queue.pop() is None
+
+
+def test_a_codec_that_cannot_change_attempts(database, subspace):
+    """They are counted all the same, in a row of their own."""
+
+    class Unchangeable(JsonCodec):
+        """Metadata that is written once."""
+
+        with_attempts = Codec.with_attempts
+
+    queue = FifoQueue(database, subspace, codec=Unchangeable())
+    queue.push("a")
+    for attempts in range(3):
+        item = queue.lease(seconds=600)
+        assert item.attempts == attempts
+        queue.nack(item)
+    assert_counted(queue)
+    assert queue.pop().attempts == 3

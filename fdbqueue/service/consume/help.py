@@ -1,8 +1,8 @@
 """Take items for other processes, in the round in which this process takes its own.
 
 A help request (:mod:`fdbqueue.service.storage.handoffs`) wants items handed over, which its
-process collects later, or leased at once. The oldest requests are served first, up to 1,000 items
-and a megabyte in one round, the first of them whole.
+process collects later, or leased at once. The oldest requests are served first: the first of them,
+then others up to 1,000 items and old leases together, until a megabyte of values is taken.
 """
 
 from __future__ import annotations
@@ -172,6 +172,6 @@ class Help:
 
 
 def _is_long(request: HelpRequest, rows: Sequence[Row]) -> bool:
-    """Tell whether the row of a request has no room for the names of the leases."""
+    """Tell whether the row of a request has no room for the places and marks of the leases."""
     size = sum([len(row.place) + NAME_BYTES for row in rows]) if request.lease_us else 0
     return size > MAX_MARKS_BYTES

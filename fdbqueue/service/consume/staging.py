@@ -17,9 +17,9 @@ that helps ends these, leases the items and names the leases in the request's ro
 transaction. The first process reads that row and the leases; it removes the row when it takes
 items or asks again, or the row expires. Items that were leased for a thread that has left are
 requeued by the helper thread; those that were leased for a dead process stay leased until they
-expire, as all leases of a dead process do. While a request that ends leases is open, the outcome
-is unknown for its threads: a thread that leaves learns that, and all of them do when the row has
-expired.
+expire, as all leases of a dead process do. While a request that ends leases is open, a thread that
+leaves is told that its outcome is unknown. A row that is gone was served if none of the leases is
+held that were to end; then their threads are told so, too.
 """
 
 from __future__ import annotations
