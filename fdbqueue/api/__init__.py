@@ -20,8 +20,9 @@ Where to add something
         ``source`` names the attribute if it has another name, ``help_text`` documents it, and the
         class says how it is shown. It follows from the item alone, never from the present time:
         a repeated call with an idempotency key gets the same bytes. ``examples.py`` has the items
-        of the schema's examples. An option of queues is there by itself. Then the examples in ``docs/rest-api.md``, and the
-        tests that list all fields: ``test_pushing.KEYS`` and ``test_listing`` in ``tests/api``.
+        of the schema's examples. An option of queues is there by itself. Then the examples in
+        ``docs/rest-api.md``, and the tests that list all fields: ``test_pushing.KEYS`` and
+        ``test_listing`` in ``tests/api``.
     A field of a body or a query
         One field of its serializer in ``inputs.py``, named like the argument of the method, and its
         row in ``docs/rest-api.md``.
