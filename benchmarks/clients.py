@@ -9,7 +9,6 @@ import multiprocessing
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -185,10 +184,6 @@ def _pusher(queue: Peer | Ours, numbers: range) -> Client:
     return Client(push)
 
 
-class _TimeIsOver(Exception):
-    """Ends a worker."""
-
-
 def _handle_until(queue: Queue, concurrency: int, ends_at: float) -> list[Operation]:
     """Have a worker with some number of threads handle items until the time is over.
 
@@ -201,28 +196,20 @@ def _handle_until(queue: Queue, concurrency: int, ends_at: float) -> list[Operat
     done: list[Operation] = []
 
     def end(item: Item, error: BaseException | None) -> None:
+        now = time.monotonic()
         if error is None:
-            now = time.monotonic()
             done.append(Operation(item.value["number"], now, now))
-
-    @contextlib.contextmanager
-    def let_in() -> Iterator[None]:
-        if time.monotonic() >= ends_at:
-            raise _TimeIsOver
-        yield
+        if now >= ends_at:
+            worker.stop()
 
     worker = Worker(
         queue,
         lambda item: handled.append(item.value["number"]),
         concurrency=concurrency,
-        let_in=let_in,
         on_end=end,
     )
-    try:
-        worker.run()
-    except _TimeIsOver:
-        pass
-    else:  # it found nothing more to lease
+    worker.run()
+    if time.monotonic() < ends_at:  # it found nothing more to lease
         done.append(Operation(NOTHING, time.monotonic(), time.monotonic()))
     check_numbers("worker", handled, (one.number for one in done if one.number != NOTHING))
     return done

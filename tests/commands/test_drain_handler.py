@@ -140,6 +140,7 @@ def test_stopped(processes, mail, folder, number, code):
     process = processes.start("queue_drain", "mail", handler("until_told"), "--concurrency=2")
     wait_until(lambda: len(noted(folder)) == 2)
     process.send_signal(number)
+    assert process.stderr.readline().startswith(b"Waiting for 2 items to finish")
     (folder / "end").touch()
     done = processes.finish(process)
     assert done.returncode == code

@@ -275,6 +275,41 @@ def test_an_item_that_is_pushed_while_the_queue_is_found_empty(mail, monkeypatch
     assert (worker.handled, worker.failed) == (1, 1)
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("follow", [True, False])
+def test_stopped_by_its_function(mail, concurrency, follow):
+    """What runs is finished and acknowledged, and nothing more is leased."""
+    mail.push_many(range(1_000))
+
+    stopped = threading.Event()
+
+    def handle(item):
+        if item.value == 50:
+            worker.stop()
+            stopped.set()
+        assert item.value < 50 or stopped.wait(DEADLINE_SECONDS)
+
+    worker = Worker(mail, handle, concurrency=concurrency, follow=follow)
+    assert run(worker) == []
+    assert 50 <= worker.handled <= 50 + 2 * concurrency
+    assert (mail.size(), mail.counts().leased) == (1_000 - worker.handled, 0)
+
+
+def test_stopped_while_it_waits(mail):
+    """By another thread."""
+    waiting = mail.parts.group.watch
+    worker = Worker(mail, lambda item: None, follow=True)
+
+    def stop():
+        wait_until(lambda: waiting.waiting)
+        worker.stop()
+
+    stopping = threading.Thread(target=stop, daemon=True)
+    stopping.start()
+    assert run(worker) == []
+    stopping.join(DEADLINE_SECONDS)
+
+
 def test_interrupted_while_the_last_items_run(mail):
     """They are finished, and whoever is told of a stop is told how many."""
     begun, told = threading.Event(), []

@@ -149,6 +149,16 @@ class Worker:
         if self._error is not None:
             raise self._error
 
+    def stop(self) -> None:
+        """Lease nothing more; :meth:`run` returns once the running items are finished.
+
+        Any thread may call it, the function and ``on_end`` too. A worker that waits for new items
+        notices it within two seconds.
+        """
+        with self._changed:
+            self._stops = True
+            self._changed.notify_all()
+
     def _started(self, target: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=target, name="fdbqueue-worker", daemon=True)
         thread.start()
