@@ -269,7 +269,7 @@ def test_leases_that_expire_before_they_are_seen(queue, rival, meddled, clock, a
 def test_who_gives_up_meanwhile(meddled, rival, open_queue, is_served, acks):
     """What is leased for it is requeued; with an old lease it does not know."""
     item = rival.lease(seconds=600)
-    hurried = open_queue(TimedDatabase(meddled, lambda: 1.5))
+    hurried = open_queue(TimedDatabase(meddled, lambda: 3.0))
     left = []
 
     def leave_before():
