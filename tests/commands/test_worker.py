@@ -311,7 +311,7 @@ def test_stopped_while_it_waits(mail):
 
 
 def test_interrupted_while_the_last_items_run(mail):
-    """They are finished, and whoever is told of a stop is told how many."""
+    """The worker finishes the items, and calls on_stop with their number."""
     begun, told = threading.Event(), []
     waits = iter(range(9))
 
@@ -333,7 +333,7 @@ def test_interrupted_while_the_last_items_run(mail):
 
 
 def test_an_error_of_one_thread_while_others_run(mail, monkeypatch):
-    """Whoever is told of a stop is told how many still run, and they are finished."""
+    """The worker calls on_stop with the number that still runs, and finishes these."""
     told, failed = [], threading.Event()
     ack = mail.ack
 

@@ -125,7 +125,7 @@ def test_a_dead_clients_items_come_back_when_the_leases_expire(rival, clock, let
 
 
 def test_an_old_lease_that_is_lost_is_the_error(queue, rival, meddled):
-    """Nothing is leased, and whoever helped goes on."""
+    """The request leases nothing, and the client that helps goes on with its own pops."""
     item, other = rival.lease_many(2, seconds=600)
     acked = []
 

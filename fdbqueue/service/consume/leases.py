@@ -18,7 +18,7 @@ import base64
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, InvalidInput, LeaseLost
@@ -100,7 +100,7 @@ class Leases:
         held = {
             (place, mark): lease
             for (place, mark), read in zip(marks, reads, strict=True)
-            if (lease := self._store.parse(State.LEASED, place, read)) and lease.mark == mark
+            if _is_held(lease := self._store.parse(State.LEASED, place, read), mark)
         }
         rows = [lease.row for lease in held.values()]
         loaded = self._store.reader.load(tr, rows, retried=False)
@@ -114,7 +114,7 @@ class Leases:
         """Tell whether one of the leases is held."""
         found = self._store.facts(tr, State.LEASED, [place for place, _ in marks])
         pairs = zip(found, marks, strict=True)
-        return any(lease is not None and lease.mark == mark for lease, (_, mark) in pairs)
+        return any(_is_held(lease, mark) for lease, (_, mark) in pairs)
 
     def ends(self, marks: Iterable[Mark]) -> LeaseEnds:
         """Return the ends of leases, given the place and the mark of each."""
@@ -135,7 +135,7 @@ class Leases:
             raise BatchTooLarge(queue=self._store.queue, leases=len(parsed), most=most)
         found = self._store.facts(tr, State.LEASED, [token.place for token in parsed])
         for token, hidden in zip(parsed, found, strict=True):
-            if hidden is None or hidden.mark != token.mark:
+            if not _is_held(hidden, token.mark):
                 lost.append(token.text)
             elif token.place not in ended:
                 ended.add(token.place)
@@ -165,7 +165,7 @@ class Leases:
             LeaseLost: It is not held any more.
         """
         hidden = self._store.parse(State.LEASED, token.place, read)
-        if hidden is None or hidden.mark != token.mark:
+        if not _is_held(hidden, token.mark):
             raise LeaseLost(queue=self._store.queue, lease=token.text)
         return hidden
 
@@ -221,7 +221,7 @@ class Leases:
         read = [self._store.begin_read(tr, State.LEASED, place) for place, _ in marks]
         for (place, mark), rows in zip(marks, read, strict=True):
             hidden = self._store.parse(State.LEASED, place, rows)
-            if hidden is None or hidden.mark != mark:
+            if not _is_held(hidden, mark):
                 continue
             self._store.reveal(tr, count_change, hidden)
             row = self._store.requeued_row(tr, hidden, hidden.attempts)
@@ -298,6 +298,11 @@ def token_of(lease: Item | str) -> str:
     if not isinstance(token, str):
         raise InvalidInput(reason="a leased item or its token is needed")
     return token
+
+
+def _is_held(lease: Hidden | None, mark: bytes) -> TypeGuard[Hidden]:
+    """Tell whether what was read at a place is the lease with a mark."""
+    return lease is not None and lease.mark == mark
 
 
 def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
