@@ -10,8 +10,8 @@ For applications
     from (``Codec``, ``Observer``).
 For REST, the pages, the commands and the metrics
     The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``histories_of``,
-    ``oldest_of``, ``depths``), limits and defaults, and the code of an engine's error
-    (``error_code``). What the setting needs is in :mod:`fdbqueue.service.options`.
+    ``oldest_of``, ``pauses_of``, ``depths``), limits and defaults, and the code of an engine's
+    error (``error_code``). What the setting needs is in :mod:`fdbqueue.service.options`.
 
 Where to find, and to change:
 
@@ -38,6 +38,7 @@ from fdbqueue.service.browse import ITEM_STATES
 from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
 from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
 from fdbqueue.service.codecs import CODECS, Codec, Stored
+from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.items import Held, Item, Page, Priority, Push, Undecodable
@@ -51,6 +52,7 @@ from fdbqueue.service.overview import (
     ends_of,
     histories_of,
     oldest_of,
+    pauses_of,
 )
 from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -93,6 +95,7 @@ __all__ = [
     "Observer",
     "Operation",
     "Page",
+    "Pause",
     "Priority",
     "PriorityQueue",
     "Push",
@@ -110,6 +113,7 @@ __all__ = [
     "error_code",
     "histories_of",
     "oldest_of",
+    "pauses_of",
     "run",
     "scan",
     "transactional",

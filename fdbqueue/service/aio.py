@@ -35,6 +35,7 @@ from typing import Any, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Push, first
@@ -77,6 +78,9 @@ class AsyncVerbs:
     page: Callable[..., Page]
     size: Callable[..., int]
     counts: Callable[..., Counts]
+    pause: Callable[..., Pause]
+    resume: Callable[..., bool]
+    paused: Callable[..., Pause | None]
 
     # Push
 
@@ -360,6 +364,20 @@ class AsyncVerbs:
     async def acounts(self) -> Counts:
         """Return how many items are in each state, as :meth:`counts` does."""
         return await read_in_thread(self.counts)
+
+    # Pause
+
+    async def apause(self, *, reason: str = "") -> Pause:
+        """Let pops and leases find nothing, as :meth:`pause` does."""
+        return await in_thread(self.pause, reason=reason)
+
+    async def aresume(self) -> bool:
+        """Let pops and leases take items again, as :meth:`resume` does."""
+        return await in_thread(self.resume)
+
+    async def apaused(self) -> Pause | None:
+        """Return since when and why the queue is paused, as :meth:`paused` does."""
+        return await read_in_thread(self.paused)
 
     # What the takes share
 

@@ -11,6 +11,7 @@ from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.leases import Leases
+from fdbqueue.service.consume.pausing import Pausing
 from fdbqueue.service.consume.process_group import ProcessGroup, shared_group
 from fdbqueue.service.consume.requeue import Requeuer
 from fdbqueue.service.consume.taker import Taker
@@ -42,6 +43,7 @@ class QueueParts:
         consumer: Pops and leases, and waits for items.
         acks: Ends and extends leases.
         dead_letters: Buries items and redrives them.
+        pausing: Pauses and resumes it.
     """
 
     runner: Runner
@@ -55,6 +57,7 @@ class QueueParts:
     consumer: Consumer
     acks: Acks
     dead_letters: DeadLetters
+    pausing: Pausing
 
 
 def assemble(
@@ -111,4 +114,5 @@ def assemble(
         consumer=Consumer(runner, taker, leases, group, requeuer),
         acks=Acks(runner, store, leases, responses),
         dead_letters=DeadLetters(runner, store),
+        pausing=Pausing(runner, store),
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdb import fdboptions
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.consume.pausing import Pause, begin_pause
 from fdbqueue.service.items import Item, Priority, Undecodable, moment
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.reader import ENDS, End, Row
@@ -77,6 +78,10 @@ class Overview:
     def begin_counts(self, tr: Transaction) -> Callable[[], Counts]:
         """Begin to read how many items are in each state."""
         return self._counters.begin_counts(tr)
+
+    def begin_pause(self, tr: Transaction) -> Callable[[], Pause | None]:
+        """Begin to read whether the queue is paused."""
+        return begin_pause(tr, self._tables)
 
     def begin_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
         """Begin to read the pushes and pops of the last minutes, the present one last."""
@@ -158,6 +163,12 @@ def _is_undecodable(items: Sequence[Item]) -> bool:
 def counts_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Counts]:
     """Return the counts of queues, in one round trip."""
     reads = [queue.overview.begin_counts(tr) for queue in queues]
+    return [result() for result in reads]
+
+
+def pauses_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Pause | None]:
+    """Return since when and why queues are paused, None for the others, in one round trip."""
+    reads = [queue.overview.begin_pause(tr) for queue in queues]
     return [result() for result in reads]
 
 

@@ -24,6 +24,7 @@ from fdbqueue.service.bulk.move import check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
+from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push, first
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
@@ -458,10 +459,41 @@ class Queue(AsyncVerbs):
         return bool(found)
 
     def _has_items(self) -> bool:
+        def look(tr: Transaction) -> bool:
+            return self.paused(tr=tr) is None and self.peek(tr=tr) is not None
+
         try:
-            return bool(self.peek_many(1))
+            return self._runner.read(None, look)
         except CorruptItem:
             return True
+
+    # Pause
+
+    def pause(self, *, reason: str = "", tr: Transaction | None = None) -> Pause:
+        """Let pops and leases find nothing, until the queue is resumed; pushes go on.
+
+        Strict: what was taken was taken before. Pops and leases that wait go on waiting. Leases
+        that are held can be acknowledged, given up and extended; those that expire, and delays that
+        end, are seen to once the queue is resumed. Peeks and pages show the items. Removing all
+        items leaves the queue paused.
+
+        Args:
+            reason: Why, clipped at 1,000 characters. A queue that is paused already gets the new
+                reason, and keeps its time.
+        """
+        return self.parts.pausing.pause(reason, tr)
+
+    def resume(self, *, tr: Transaction | None = None) -> bool:
+        """Let pops and leases take items again, and wake those that wait.
+
+        Returns:
+            Whether the queue was paused.
+        """
+        return self.parts.pausing.resume(tr)
+
+    def paused(self, *, tr: Transaction | None = None) -> Pause | None:
+        """Return since when and why the queue is paused, None where it is not."""
+        return self.parts.pausing.paused(tr)
 
     # Look at items
 
@@ -747,7 +779,7 @@ class Queue(AsyncVerbs):
     def clear(self, *, tr: Transaction | None = None) -> None:
         """Remove all items, in whatever state, and the counts, in one transaction.
 
-        Any number of them. Leases that are held are lost.
+        Any number of them. Leases that are held are lost. A paused queue stays paused.
         """
         self._runner.write("clear", tr, functools.partial(clear, store=self._store))
 

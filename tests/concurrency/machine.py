@@ -115,8 +115,7 @@ class QueueMachine(RuleBasedStateMachine):
         self._popped(self.queue.pop_many(count, end=end), end, count)
 
     def _popped(self, items: list[Item], end: str, count: int) -> None:
-        self.model.consume()
-        entries = self.model.ends(end, count)
+        entries = self.model.taken(end, count)
         self._match(items, entries, "ready")
         self.model.take(entries)
 
@@ -132,13 +131,25 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.push(self.kind.value("never"), self._priority(pick), tr=transaction)
         transaction.cancel()
 
+    # Pausing
+
+    @rule(reason=st.text(max_size=5))
+    def pause(self, reason: str) -> None:
+        assert self.queue.pause(reason=reason).reason == reason
+        self.model.is_paused = True
+
+    @precondition(lambda self: self.model.is_paused)
+    @rule()
+    def resume(self) -> None:
+        assert self.queue.resume()
+        self.model.is_paused = False
+
     # Leasing
 
     @rule(end=_ENDS, count=_COUNTS, seconds=_SECONDS)
     def lease(self, end: str, count: int, seconds: int) -> None:
         items = self.queue.lease_many(count, end=end, seconds=seconds)
-        self.model.consume()
-        entries = self.model.ends(end, count)
+        entries = self.model.taken(end, count)
         self._match(items, entries, "leased")
         for item, entry in zip(items, entries, strict=True):
             assert item.lease is not None

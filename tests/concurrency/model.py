@@ -52,6 +52,8 @@ class Model:
         self.now = 0
         self._max_attempts = max_attempts
         self._entries: list[Entry] = []
+        #: Whether consumers find nothing.
+        self.is_paused = False
         self._numbers = 0
 
     # Looking
@@ -92,9 +94,14 @@ class Model:
 
     def consume(self) -> None:
         """Let everything come back that has fallen due."""
-        for entry in self._entries:
+        for entry in [] if self.is_paused else self._entries:
             state, attempts = self._state(entry), self.attempts(entry)
             entry.state, entry.attempts = state, attempts
+
+    def taken(self, end: str, count: int) -> list[Entry]:
+        """Return what a consumer takes at one end now."""
+        self.consume()
+        return [] if self.is_paused else self.ends(end, count)
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Remove items for good."""

@@ -105,9 +105,12 @@ def remove_all(
 
 
 def clear(tr: Transaction, store: ItemStore) -> None:
-    """Remove all items and everything else that the queue stores."""
+    """Remove all items and everything else that the queue stores, but not its pause."""
+    paused = tr[store.tables.paused]
     tr.clear_range(*store.keys.bounds())
     tr.clear_range(*store.tables.bounds)
+    if paused.present():
+        tr[store.tables.paused] = bytes(paused)
 
 
 def _removed(

@@ -130,6 +130,12 @@ class Head:
         """Add rows that the transaction requeues, at their places."""
         self._returned.extend(sorted(rows, reverse=self._end == "max"))
 
+    def close(self, key: bytes) -> None:
+        """Have no rows to take, and depend on nothing but the key that says so."""
+        self._window.clear()
+        self._exhausted = True
+        self._begin, self._stop = key, key + b"\x00"
+
     def preload(self) -> None:
         """Wait for the read that is under way."""
         if not self._window and not self._exhausted:

@@ -96,6 +96,7 @@ class QueueState(NamedTuple):
     Attributes:
         taken: How many items were ever taken off the ready ones: it tells whether others pop.
         retried: Whether attempts may be in rows of their own.
+        is_paused: Whether nothing is to be taken or requeued.
         requests: The open help requests, the oldest first.
         expired: The help requests that have expired, handed over or not.
         awaits: Whether there is a handoff that was not collected yet, and has not expired.
@@ -105,6 +106,7 @@ class QueueState(NamedTuple):
 
     taken: int
     retried: bool
+    is_paused: bool
     requests: list[HelpRequest]
     expired: list[HelpRequest]
     awaits: bool

@@ -108,7 +108,10 @@ class Round:
             others = [one for one in state.requests if own is None or one.name != own.name]
             ending = [place for one in ends for place in one.places]
             given.begin([one for one in others if one.end == self._end], ending)
-        self._expire(_without_ending(state, [*ends, *given.ends()]), head)
+        if state.is_paused:
+            head.close(self._store.tables.paused)
+        else:
+            self._expire(_without_ending(state, [*ends, *given.ends()]), head)
         if own is not None:
             remove_request(self._tr, self._store.tables, own.name)
             self._result.wrote = True

@@ -28,7 +28,7 @@ from fdbqueue.service.storage.tables import Due
 #: One range read returns the counts, the help requests and what has expired; requests beyond
 #: these wait for the next popper.
 _MAX_REQUESTS = 200
-_STATE_ROWS = 2 + _MAX_REQUESTS + expiry.MAX_EXPIRED
+_STATE_ROWS = 3 + _MAX_REQUESTS + expiry.MAX_EXPIRED
 
 
 class Taker:
@@ -67,7 +67,7 @@ class Taker:
     def parse_state(self, tr: Transaction, now: int, rows: Any) -> QueueState:
         """Return what the rows of the state say."""
         tables = self.store.tables
-        taken, retried, requests, dues = 0, False, [], []
+        taken, retried, paused, requests, dues = 0, False, False, [], []
         count = 0
         for row in rows:
             count += 1
@@ -75,6 +75,8 @@ class Taker:
                 taken = ready_and_taken(row.value)[1]
             elif row.key == tables.retried:
                 retried = True
+            elif row.key == tables.paused:
+                paused = True
             elif tables.is_request(row.key):
                 request = read_request(tables, row.key, row.value)
                 if request is not None:
@@ -89,7 +91,7 @@ class Taker:
         is_open, handed, expired = _by_age(tr, requests)
         more_due = len(dues) > len(chosen) or count == _STATE_ROWS
         awaits = any(not request.lease_us for request in handed)
-        return QueueState(taken, retried, is_open, expired, awaits, chosen, more_due)
+        return QueueState(taken, retried, paused, is_open, expired, awaits, chosen, more_due)
 
     def all_due(self, tr: Transaction, now: int) -> Iterator[Due]:
         """Yield everything that has expired by the clock, the oldest first."""

@@ -1,7 +1,8 @@
 """Wake the threads and tasks that wait for items, without polling.
 
 One watch for each queue and process, on the count of ready items, wakes all waiting threads and
-tasks; when the last of them leaves, it is cancelled. They also wake when the next lease, delay
+tasks; when the last of them leaves, it is cancelled. While the queue is paused, it is on the key
+that says so. They also wake when the next lease, delay
 or handoff expires. Foreign writers (the recipes) do not change the count: their items are
 noticed within five seconds.
 
@@ -229,9 +230,12 @@ class ItemWatch:
     def _look(self, tr: Transaction) -> tuple[Any, float]:
         """Return a watch, None when there is an item, and the seconds until something expires."""
         store, tables = self._store, self._store.tables
+        paused = tr.snapshot[tables.paused]
         head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
         first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
         requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
+        if paused.present():
+            return tr.watch(tables.paused), math.inf
         if any(True for _ in head):
             return None, math.inf
         entries = [tables.parse_due(row.key) for row in first]

@@ -6,6 +6,7 @@ reaches. Then follows a byte for each table:
     01  READY                                   three fields: items ready now; items ever taken;
                                                 leases extended or items delayed, ever
     02  RETRIED                                 set while table 09 may have rows
+    02 01  PAUSED                               since when nothing is to be taken, and why
     03  REQUEST   name                          a help request, open or handed over
     04  DUE       moment, kind, place or name   what expires at that moment
     05  HIDDEN                                  how many are leased, delayed, dead
@@ -26,8 +27,8 @@ reaches. Then follows a byte for each table:
     21  PROGRESS  name                          how far a push has come
 
 One range read from READY to the present moment in DUE returns all that a popper must know
-besides the items: how many others have popped, the help requests, and what has expired. Moments
-are microseconds since the Unix epoch, in eight big-endian bytes.
+besides the items: how many others have popped, whether the queue is paused, the help requests, and
+what has expired. Moments are microseconds since the Unix epoch, in eight big-endian bytes.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class TableKeys:
         tables = prefix + _META
         self.ready = tables + b"\x01"
         self.retried = tables + b"\x02"
+        self.paused = tables + b"\x02\x01"
         self.hidden = tables + b"\x05"
         self.recounted = tables + b"\x0e"
         self.high = tables + b"\x0f"

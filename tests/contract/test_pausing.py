@@ -1,0 +1,335 @@
+"""Pausing a queue: nothing is taken until it is resumed, and everything else goes on."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fdbqueue.exceptions import InvalidInput, LeaseLost
+from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Worker, pauses_of, run
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import KINDS
+from tests.concurrency.requests import ask, requests_of
+from tests.contract.test_contention import HANDOFFS, Meddled, tables
+from tests.engines.children import wait_until
+
+SOON_SECONDS = 60
+
+
+@pytest.fixture
+def pool():
+    """Threads that wait."""
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def filled(request, database, subspace):
+    """A queue of any kind with six items."""
+    kind = request.param
+    queue = kind.open(database, subspace)
+    levels = sorted(kind.priorities, key=str) * 6
+    queue.push_many(kind.pairs([kind.value(str(n)) for n in range(6)], levels[:6]))
+    return queue
+
+
+@pytest.fixture
+def paused(filled):
+    """A queue of any kind, with six items and paused."""
+    filled.pause(reason="a test")
+    return filled
+
+
+def takes(queue, **options):
+    """Return each way of taking an item, called once."""
+    return [
+        lambda: queue.pop(**options),
+        lambda: queue.pop_max(**options),
+        lambda: queue.pop_many(3, **options),
+        lambda: queue.lease(**options),
+        lambda: queue.lease_max(**options),
+        lambda: queue.lease_many(2, **options),
+    ]
+
+
+def test_nothing_is_taken_from_a_paused_queue(paused):
+    """Whatever takes, at either end, finds nothing; items are seen and counted as before."""
+    assert not any(take() for take in takes(paused))
+    assert paused.lease_batch(3) == []
+    run(paused.database, lambda tr: [paused.pop(tr=tr), paused.lease_max(tr=tr)])
+    assert paused.size() == len(paused.page().items) == 6
+    assert paused.peek() is not None
+    assert_counted(paused)
+
+
+def test_a_resumed_queue_is_as_it_was(paused):
+    """All items come, in their order."""
+    expected = [item.id for item in paused]
+    assert paused.resume() is True
+    taken = paused.pop_many(6)
+    assert sorted(item.id for item in taken) == sorted(expected)
+    assert paused.resume() is False
+    assert_counted(paused)
+
+
+def test_pushes_go_on(fifo, ints):
+    """They come behind what is there."""
+    fifo.pause()
+    fifo.push("a")
+    assert fifo.pop() is None
+    fifo.resume()
+    assert fifo.pop().value == "a"
+
+
+def test_since_when_and_why_is_kept(fifo):
+    """A second pause gives another reason; the time stays."""
+    assert fifo.paused() is None
+    before = datetime.datetime.now(datetime.timezone.utc)
+    pause = fifo.pause(reason="<deploy> é")
+    assert pause.reason == "<deploy> é"
+    assert abs(pause.since - before) < datetime.timedelta(seconds=SOON_SECONDS)
+    assert fifo.paused() == pause
+    again = fifo.pause(reason="x" * 5_000)
+    assert again.since == pause.since
+    assert fifo.paused().reason == "x" * 1_000
+
+
+@pytest.mark.parametrize("reason", [None, 3, b"x"])
+def test_a_reason_is_a_text(fifo, reason):
+    """Anything else is refused, and nothing is paused."""
+    with pytest.raises(InvalidInput):
+        fifo.pause(reason=reason)
+    assert fifo.paused() is None
+
+
+def test_pauses_of_many_queues_are_read_at_once(database, subspace):
+    """Each has its own."""
+    queues = [FifoQueue(database, subspace[n]) for n in range(3)]
+    queues[1].pause(reason="one")
+    found = run(database, lambda tr: pauses_of(tr, queues), read_only=True)
+    assert [pause and pause.reason for pause in found] == [None, "one", None]
+
+
+def test_a_pause_takes_part_in_a_transaction(fifo):
+    """It is there for the transaction at once, and for others once it is committed."""
+    fifo.push("a")
+    tr = fifo.database.create_transaction()
+    fifo.pause(reason="half", tr=tr)
+    assert fifo.pop(tr=tr) is None
+    assert fifo.paused(tr=tr).reason == "half"
+    assert fifo.paused() is None
+    tr.commit().wait()
+    assert fifo.pop() is None
+    run(fifo.database, lambda tr: fifo.resume(tr=tr))
+    assert fifo.pop().value == "a"
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("contention", ["strict", "relaxed"])
+def test_what_is_under_way_when_a_queue_is_paused_takes_nothing(
+    database, subspace, end, contention
+):
+    """A pop that has read the queue before the pause, and commits after it, takes nothing."""
+    queue = FifoQueue(database, subspace, contention=contention)
+    queue.push_many(range(5))
+    tr = database.create_transaction()
+    assert queue.pop_many(2, end=end, tr=tr)
+    queue.pause()
+    with pytest.raises(Exception, match=r"1020|conflict"):
+        tr.commit().wait()
+    assert queue.size() == 5
+
+
+def test_a_popper_whose_commit_comes_after_the_pause_finds_nothing(database, subspace):
+    """Its own retry sees the pause."""
+    other = FifoQueue(another(database), subspace)
+    other.push_many(range(5))
+    meddled = Meddled(database)
+    queue = FifoQueue(meddled, subspace)
+    meddled.meddle = lambda: other.pause() if other.paused() is None else None
+    assert queue.pop() is None
+    assert other.size() == 5
+
+
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+def test_who_waits_goes_on_waiting_until_the_queue_is_resumed(observed, subspace, pool, operation):
+    """Neither the items that are there nor pushes wake it for good."""
+    queue = FifoQueue(observed, subspace)
+    queue.push("a")
+    queue.pause()
+    found = pool.submit(getattr(queue, operation), wait=SOON_SECONDS)
+    assert observed.watching.wait(SOON_SECONDS)
+    created = observed.transactions
+    queue.push("b")
+    queue.push("c")
+    assert not found.done()
+    assert observed.transactions - created <= 4, "pushes wake poppers of a paused queue"
+    queue.resume()
+    assert found.result(SOON_SECONDS).value == "a"
+
+
+def test_a_wait_for_an_item_of_a_paused_queue_ends_in_time(fifo):
+    """With nothing."""
+    fifo.push("a")
+    fifo.pause()
+    assert fifo.pop(wait=0.05) is None
+    assert not fifo.wait_for_items(0.05)
+    fifo.resume()
+    assert fifo.wait_for_items(SOON_SECONDS)
+
+
+def test_leases_can_end_while_the_queue_is_paused(fifo):
+    """Acknowledged, given up, extended, and with a lease that finds nothing."""
+    fifo.push_many(range(5))
+    leased = fifo.lease_many(4)
+    fifo.pause()
+    fifo.ack(leased[0])
+    fifo.nack(leased[1])
+    fifo.extend(leased[2], 30)
+    assert fifo.lease_many(2, ack=[leased[2]]) == []
+    with pytest.raises(LeaseLost):
+        fifo.lease_many(1, ack=[leased[0]])
+    assert_counted(fifo)
+    assert (fifo.counts().ready, fifo.counts().leased) == (2, 1)
+
+
+def test_what_expires_while_a_queue_is_paused_returns_when_it_is_resumed(fifo, clock):
+    """Until then even a late worker may acknowledge."""
+    fifo.push_many(range(3))
+    first, second = fifo.lease_many(2, seconds=1)
+    fifo.push("later", delay=1)
+    fifo.pause()
+    clock.advance(5)
+    assert fifo.pop_many(5) == []
+    assert fifo.counts().leased == 2
+    fifo.ack(first)
+    fifo.resume()
+    assert [item.value for item in fifo.pop_many(5)] == [second.value, 2, "later"]
+    assert_counted(fifo)
+
+
+def test_a_saved_response_is_returned_while_the_queue_is_paused(fifo):
+    """The first call took the item; under a new key nothing is found, and that is saved."""
+    fifo.push_many(range(3))
+    item = fifo.pop_many(1, once="a")
+    fifo.pause()
+    assert fifo.pop_many(1, once="a") == item
+    key = IdempotencyKey("b")
+    assert fifo.pop_many(1, once=key) == []
+    fifo.resume()
+    assert fifo.pop_many(1, once=key) == []
+    assert key.replayed
+
+
+@pytest.mark.parametrize("lease_us", [0, 60_000_000])
+def test_a_process_that_asked_for_help_is_told_of_an_empty_queue(fifo, ask_and_die, lease_us):
+    """The next popper answers its request, and takes nothing for it."""
+    fifo.push_many(range(3))
+    ask(fifo, "min", 2, lease_us=lease_us)
+    fifo.pause()
+    assert fifo.pop() is None
+    assert all(one.is_handed for one in requests_of(fifo))
+    assert fifo.size() == 3
+
+
+def test_poppers_under_contention_take_nothing_after_the_pause(database, subspace):
+    """Eight threads of four clients; what they have taken by then and what is left is all."""
+    queues = [FifoQueue(another(database), subspace) for _ in range(4)]
+    queues[0].push_many(range(400))
+    begun = threading.Semaphore(0)
+    taken = [0] * 9
+
+    def work(thread):
+        if thread == 8:
+            for _ in range(24):
+                assert begun.acquire(timeout=SOON_SECONDS)
+            queues[0].pause()
+            left = queues[1].size()
+            assert left == queues[1].size()
+            return left
+        while queues[thread % 4].pop() is not None:
+            taken[thread] += 1
+            begun.release()
+        return None
+
+    left = together(9, work)[8]
+    assert sum(taken) + left == 400
+    assert left == queues[0].size() > 0
+    assert HANDOFFS not in tables_of(queues[0])
+    queues[0].resume()
+    assert len(queues[0].pop_many(400)) == left
+
+
+def tables_of(queue):
+    """Return the tables in which something is stored."""
+
+    def read(tr):
+        begin = queue.subspace.key()
+        return [bytes(row.key)[len(begin) :] for row in tr.get_range(begin, begin + b"\xff\xff")]
+
+    found = run(queue.database, read, read_only=True)
+    return tables(lambda: found)
+
+
+def test_a_worker_follows_a_pause(fifo, pool):
+    """It works on nothing while the queue is paused, and goes on when it is resumed."""
+    done = []
+    fifo.push("a")
+    worker = Worker(fifo, done.append, follow=True)
+    found = pool.submit(worker.run)
+    wait_until(lambda: worker.handled == 1, SOON_SECONDS)
+    fifo.pause()
+    fifo.push("b")
+    assert not fifo.wait_for_items(0.5)
+    assert worker.handled == 1
+    fifo.resume()
+    wait_until(lambda: worker.handled == 2, SOON_SECONDS)
+    worker.stop()
+    found.result(SOON_SECONDS)
+
+
+def test_a_move_takes_nothing_from_a_paused_queue(database, subspace):
+    """Into a paused queue it pushes, as any push does."""
+    source, target = FifoQueue(database, subspace["a"]), FifoQueue(database, subspace["b"])
+    source.push_many(range(3))
+    source.pause()
+    assert source.move_many(target, 3) == 0
+    source.resume()
+    target.pause()
+    assert source.move_many(target, 3) == 3
+    assert target.pop() is None
+
+
+def test_removing_all_items_leaves_a_queue_paused(fifo):
+    """Or they would be taken again by whom the pause is to stop."""
+    fifo.push("a")
+    pause = fifo.pause(reason="broken")
+    fifo.clear()
+    assert fifo.paused() == pause
+    fifo.push("b")
+    assert fifo.pop() is None
+
+
+def test_a_queue_that_is_not_paused_reads_nothing_more(observed, subspace):
+    """A pop reads a range of state and a range of items; a push its tail."""
+    queue = PriorityQueue(observed, subspace)
+    queue.push("a", 1)
+    observed.reads.clear()
+    queue.push("a", 1)
+    assert len(observed.reads) == 2
+    observed.reads.clear()
+    queue.pop()
+    assert observed.reads == ["get_range", "get_range"]
+
+
+def test_a_pause_that_others_wrote_is_read_all_the_same(fifo):
+    """However short or odd its bytes are."""
+    key = fifo.parts.store.tables.paused
+    for stored in (b"", b"\x00", b"\xff" * 8, bytes(8) + b"\xff\xfe"):
+        run(fifo.database, lambda tr, stored=stored: tr.set(key, stored), wrote=lambda _: True)
+        assert fifo.paused() is not None
+        assert fifo.pop() is None
