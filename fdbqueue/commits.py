@@ -25,6 +25,8 @@ def push_on_commit(
     *,
     delay: float | None = None,
     not_before: datetime.datetime | None = None,
+    unique: str | None = None,
+    unique_while: str = "pending",
     once: IdempotencyKey | str | None = None,
     using: str | None = None,
     robust: bool = False,
@@ -49,6 +51,7 @@ def push_on_commit(
         delay: How many seconds to hide the item.
         not_before: The time, with its zone, until which to hide the item; in place of
             ``delay``.
+        unique, unique_while: As for the queue's ``push``.
         once: An idempotency key: calls with the same key push once, even from different
             transactions or workers.
         using: The alias of the ORM's database; None for the default one.
@@ -61,7 +64,7 @@ def push_on_commit(
         InvalidInput: The queue refuses the value; nothing is registered.
         TransactionManagementError: Autocommit is off, and there is no transaction.
     """
-    push = Push(value, priority, delay, not_before)
+    push = Push(value, priority, delay, not_before, unique, unique_while)
     _register(_queue(queue).prepare(push, once=once), using, robust)
 
 

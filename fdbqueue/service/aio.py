@@ -91,6 +91,8 @@ class AsyncVerbs:
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
+        unique: str | None = None,
+        unique_while: str = "pending",
         once: IdempotencyKey | str | None = None,
     ) -> Item:
         """Put a value into the queue, as :meth:`push` does.
@@ -98,7 +100,7 @@ class AsyncVerbs:
         It is checked and encoded at the call, in the event loop: later changes of the value's
         object have no effect.
         """
-        push = Push(value, priority, delay, not_before)
+        push = Push(value, priority, delay, not_before, unique, unique_while)
         return (await in_thread(self.prepare(push, once=once), None))[0]
 
     async def apush_many(

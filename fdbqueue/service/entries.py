@@ -33,8 +33,9 @@ _KEYS_SENT = 4 * SENT_BY_SET
 class Entry(NamedTuple):
     """An item ready to be pushed.
 
-    ``random`` is drawn once for each call. ``until`` is when a delayed item comes to its
-    place, None for one that is ready at once.
+    ``random`` is drawn once for each call, and ends with the mark of the unique key. ``until`` is
+    when a delayed item comes to its place, None for one that is ready at once. ``mark`` is empty
+    where there is no unique key.
     """
 
     value: bytes
@@ -42,6 +43,7 @@ class Entry(NamedTuple):
     random: bytes
     pushed_at: int
     until: int | None = None
+    mark: bytes = b""
 
 
 class Encoder:
@@ -77,14 +79,14 @@ class Encoder:
         """
         return self._entry(value, self._given(priority), None)
 
-    def of_push(self, push: Push) -> Entry:
-        """Return what to write for a push.
+    def of_push(self, push: Push, mark: bytes = b"") -> Entry:
+        """Return what to write for a push, given the mark of its unique key.
 
         Raises:
             InvalidInput: The queue does not take it.
         """
         until = self.until(push.delay, push.not_before)
-        return self._entry(push.value, self.priorities.of_push(push.priority), until)
+        return self._entry(push.value, self.priorities.of_push(push.priority), until, mark)
 
     def of_many(
         self, items: Iterable[Any], delay: float | None, not_before: datetime.datetime | None
@@ -126,6 +128,7 @@ class Encoder:
             entry.priority,
             None if push.delay is None else float(push.delay),
             push.not_before and microseconds(push.not_before),
+            *([entry.mark] if entry.mark else []),
         )
 
     def _of_pair(self, pair: tuple[Any, Any], until: int | None) -> Entry:
@@ -144,10 +147,12 @@ class Encoder:
             raise InvalidPriority(queue=self._queue, priority=None, reason="it is not a number")
         return self.priorities.bound(priority)
 
-    def _entry(self, value: Any, priority: Priority | None, until: int | None) -> Entry:
+    def _entry(
+        self, value: Any, priority: Priority | None, until: int | None, mark: bytes = b""
+    ) -> Entry:
         pushed_at = now_us()
         data = self._encoded(value, pushed_at, 0)
-        return Entry(data, priority, random_suffix(), pushed_at, until)
+        return Entry(data, priority, random_suffix() + mark, pushed_at, until, mark)
 
     def _encoded(self, value: Any, pushed_at: int, attempts: int) -> bytes:
         try:
@@ -191,6 +196,8 @@ class Encoder:
         size = len(entries) * _KEYS_SENT * self._key_bytes
         for entry in entries:
             size += len(entry.value)
+            if entry.mark:  # longer keys, and the row of the unique key
+                size += _KEYS_SENT * self._key_bytes
         return size
 
     def check_batch(self, entries: list[Entry]) -> None:

@@ -67,12 +67,25 @@ class IdempotencyKey:
     replayed: bool = field(default=False, init=False)
 
 
+class Existing(NamedTuple):
+    """What a push under a unique key has found stored: the value, the state, the attempts."""
+
+    data: bytes
+    state: str
+    attempts: int
+
+
 class Placed(NamedTuple):
-    """The place of a pushed item, when it was pushed, and when it becomes ready."""
+    """The place of a pushed item, when it was pushed, and when it becomes ready.
+
+    ``existing`` is None for an item that was pushed; else nothing was, because this item has the
+    same unique key.
+    """
 
     place: Place
-    pushed_at: int
+    pushed_at: int | None
     until: int | None
+    existing: Existing | None = None
 
 
 @dataclass(eq=False)
@@ -268,14 +281,19 @@ def is_replayed(call: Call | None) -> bool:
 
 def packed_places(placed: Iterable[Placed]) -> bytes:
     """Return the response of a push, as bytes."""
-    return fdb.tuple.pack(tuple((*place, *times) for place, *times in placed))
+    return fdb.tuple.pack(
+        tuple(
+            (*place, pushed_at, until, *(existing or ()))
+            for place, pushed_at, until, existing in placed
+        )
+    )
 
 
 def unpacked_places(payload: bytes) -> list[Placed]:
     """Return the places that :func:`packed_places` packed."""
     return [
-        Placed(Place(data, stamp_at), pushed_at, until)
-        for data, stamp_at, pushed_at, until in fdb.tuple.unpack(payload)
+        Placed(Place(data, stamp_at), pushed_at, until, Existing(*found) if found else None)
+        for data, stamp_at, pushed_at, until, *found in fdb.tuple.unpack(payload)
     ]
 
 

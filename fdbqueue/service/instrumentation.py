@@ -77,8 +77,9 @@ def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
     Args:
         verb: The operation's name.
         queue: The queue's name.
-        function: Its result says how many items: the length of a list, a number itself, the
-            first member of a tuple by the same rule; one for anything else.
+        function: Its result says how many items: the length of a list, without items that a push
+            has found; a number itself; the first member of a tuple by the same rule; one for
+            anything else.
     """
     if not _observers:
         return function()
@@ -112,6 +113,6 @@ def _notify(call: Callable[[Observer], None]) -> None:
 def _items(result: Any) -> int:
     if type(result) is tuple:
         result = result[0]
-    if isinstance(result, list):
-        return len(result)
+    if isinstance(result, list):  # what a push found was not pushed
+        return len([one for one in result if not getattr(one, "existing", False)])
     return result if isinstance(result, int) else 1

@@ -46,6 +46,7 @@ class Item:
             returned the item.
         until: When the lease or the delay expires; None in other states.
         reason: Why it is dead.
+        existing: Whether a push under a unique key has found it, and pushed nothing.
     """
 
     value: Any
@@ -58,6 +59,7 @@ class Item:
     lease: str | None = None
     until: datetime.datetime | None = None
     reason: str | None = None
+    existing: bool = False
 
 
 class Held(int):
@@ -96,12 +98,17 @@ class Push:
         delay: How many seconds to hide the item.
         not_before: The time, with its zone, until which to hide the item; in place of
             ``delay``.
+        unique: A key that at most one item of the queue has at a time; None for none.
+        unique_while: How long the item has its key: ``"ready"``, until it is taken, or
+            ``"pending"``, until it is done: popped, acknowledged, dead or removed.
     """
 
     value: Any
     priority: Any = NOT_GIVEN
     delay: float | None = None
     not_before: datetime.datetime | None = None
+    unique: str | None = None
+    unique_while: str = "pending"
 
 
 @dataclass(frozen=True, slots=True)

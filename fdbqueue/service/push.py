@@ -37,6 +37,7 @@ from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run, run_stamped
+from fdbqueue.service.uniques import UniqueKeys, mark_of
 from fdbqueue.service.writes import SharedTransaction, Write
 
 #: What the keys of the queue's tables have more than those of its items.
@@ -79,7 +80,7 @@ class _PushWrite(Write):
         self._placed: list[Placed] = []
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._pusher.begin_tails(shared, self._entries)
+        self._pusher.begin_reads(shared, self._entries)
 
     def apply(self, shared: SharedTransaction) -> None:
         self._placed = self._pusher.apply(shared, self._entries)
@@ -114,6 +115,7 @@ class Pusher:
         self._keys = store.keys
         self._codec = store.codec
         self._queue = store.queue
+        self._uniques = UniqueKeys(store)
         self._in_commit_order = in_commit_order
         #: The longest place whose keys FoundationDB takes.
         self._max_place_bytes = MAX_KEY_BYTES - _TABLE_BYTES - len(store.keys.key(b""))
@@ -123,20 +125,25 @@ class Pusher:
 
     def prepare(self, push: Push, once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode a value now, to be pushed later."""
-        return self._prepared("push", [push], [self.encoder.of_push(push)], once)
+        of_push = self.encoder.of_push if push.unique is None else self._keyed
+        return self._prepared("push", [push], [of_push(push)], once)
 
     def prepare_batch(self, pushes: Sequence[Push], once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode values now, to be pushed later in one transaction."""
         pushes, entries = list(pushes), []
         for index, push in enumerate(pushes):
             try:
-                entries.append(self.encoder.of_push(push))
+                of_push = self.encoder.of_push if push.unique is None else self._keyed
+                entries.append(of_push(push))
             except InvalidInput as error:
                 raise type(error)(**error.context, index=index) from error
         self.encoder.check_batch(entries)
         if not entries and once is None:
             return lambda _: []
         return self._prepared("push_batch", pushes, entries, once)
+
+    def _keyed(self, push: Push) -> Entry:
+        return self.encoder.of_push(push, mark_of(self._queue, push.unique, push.unique_while))
 
     def _prepared(
         self,
@@ -180,6 +187,7 @@ class Pusher:
         if found is not None:
             return _Pushed(unpacked_places(found[0]), found[1])
         placed = self.put(tr, entries)
+        self._uniques.check_saved(entries, placed)
         self._responses.save(tr, call, packed_places(placed), stamped=self._in_commit_order)
         return _Pushed(placed, None)
 
@@ -193,13 +201,16 @@ class Pusher:
         ]
 
     def _item(self, push: Push, entry: Entry, placed: Placed, stamp: bytes) -> Item:
-        place, pushed_at, until = placed
+        place, pushed_at, until, existing = placed
         is_known = place.stamp_at is None or stamp
+        item_id = self._keys.item_id(place.stamped(stamp)) if is_known else ""
+        if existing is not None:
+            return self._uniques.existing_item(placed, existing, item_id)
         return Item(
             value=push.value,
             priority=entry.priority,
-            id=self._keys.item_id(place.stamped(stamp)) if is_known else "",
-            pushed_at=moment(pushed_at) if self._codec.keeps_metadata else None,
+            id=item_id,
+            pushed_at=moment(pushed_at or 0) if self._codec.keeps_metadata else None,
             size_bytes=len(entry.value),
             state="ready" if until is None else "delayed",
             until=None if until is None else moment(until),
@@ -276,23 +287,24 @@ class Pusher:
             InvalidInput: What is at the tail was pushed in commit order, and this is not.
         """
         shared = SharedTransaction(tr, self._store)
-        self.begin_tails(shared, entries)
+        self.begin_reads(shared, entries)
         placed = self.apply(shared, entries)
         shared.count_change.write(tr)
         return placed
 
-    def begin_tails(self, shared: SharedTransaction, entries: list[Entry]) -> None:
-        """Ask where the queue ends for each priority, in the recipes' order.
+    def begin_reads(self, shared: SharedTransaction, entries: list[Entry]) -> None:
+        """Ask which items have the unique keys, and where the queue ends for each priority.
 
-        By snapshot reads, so that pushes never conflict; in commit order nothing is read.
+        The latter in the recipes' order only, and by snapshot reads, so that pushes never conflict
+        but for those of one unique key.
         """
-        if self._in_commit_order:
-            return
         snapshot = shared.tr.snapshot
         high = None
         for entry in entries:
+            if entry.mark:
+                self._uniques.begin(shared, entry.mark)
             priority = entry.priority
-            if priority not in shared.tails:
+            if not self._in_commit_order and priority not in shared.tails:
                 if high is None:
                     high = snapshot[self._store.tables.high]
                 begin, stop = self._keys.level(priority)
@@ -300,20 +312,25 @@ class Pusher:
                 shared.tails[priority] = high, tail
 
     def apply(self, shared: SharedTransaction, entries: list[Entry]) -> list[Placed]:
-        """Write entries behind what is there, and return their places; as :meth:`put` says."""
-        places = [self._place(shared, entry) for entry in entries]
-        for entry, place in zip(entries, places, strict=True):
+        """Write entries behind what is there, and return their places; as :meth:`put` says.
+
+        In place of an entry whose unique key an item has, that item's place is returned.
+        """
+        new = self._uniques.new(shared, entries) if shared.uniques else entries
+        places = [self._place(shared, entry) for entry in new]
+        for entry, place in zip(new, places, strict=True):
             self._write(shared.tr, shared.count_change, entry, place)
-        shared.count_change.pushes += len(entries)
-        return [
+        shared.count_change.pushes += len(new)
+        placed = [
             Placed(place, entry.pushed_at, entry.until)
-            for entry, place in zip(entries, places, strict=True)
+            for entry, place in zip(new, places, strict=True)
         ]
+        return self._uniques.merged(shared, entries, placed) if shared.uniques else placed
 
     def _place(self, shared: SharedTransaction, entry: Entry) -> Place:
         chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
         if self._in_commit_order:
-            place = self._keys.place_in_commit_order(entry.priority, chunks)
+            place = self._keys.place_in_commit_order(entry.priority, chunks, entry.mark)
         else:
             index = shared.following.get(entry.priority)
             if index is None:

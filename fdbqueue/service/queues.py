@@ -116,6 +116,8 @@ class Queue(AsyncVerbs):
         *,
         delay: float | None = None,
         not_before: datetime.datetime | None = None,
+        unique: str | None = None,
+        unique_while: str = "pending",
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item:
@@ -126,16 +128,23 @@ class Queue(AsyncVerbs):
             priority: A number that fits the queue's priority type: not NaN, infinity or a
                 boolean, not an integer beyond 64 bits, not a fraction in an int queue; 0
                 where it is not given. A FIFO queue has no priorities.
+            unique: A key of 1 to 1,000 bytes in UTF-8, which at most one item of the queue has
+                at a time; None for none. Only pushes of one key conflict with each other.
+            unique_while: How long the item has its key: ``"ready"``, until a pop or a lease
+                takes it, or ``"pending"``, until it is done: popped, acknowledged, dead, removed or
+                moved. Of an item that returns without its key there may be a second one.
 
         Returns:
-            The item as pushed, its priority in the queue's type.
+            The item as pushed, its priority in the queue's type. Where an item has the unique
+            key, that item, its :attr:`Item.existing` true, and nothing was pushed.
 
         Raises:
             InvalidPriority: The priority does not fit; nothing was written.
             InvalidValue: The codec cannot encode the value; nothing was written.
             ValueTooLarge: The encoded value is too long; nothing was written.
         """
-        return self._pusher.prepare(Push(value, priority, delay, not_before), once)(tr)[0]
+        push = Push(value, priority, delay, not_before, unique, unique_while)
+        return self._pusher.prepare(push, once)(tr)[0]
 
     def push_many(
         self,
@@ -663,7 +672,8 @@ class Queue(AsyncVerbs):
     def redrive(self, item_ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
         """Return dead letters to their places, as if they had never been tried; count them.
 
-        In transactions of up to 200 items, each all or nothing.
+        In transactions of up to 200 items, each all or nothing. One whose unique key another item
+        has by now stays dead.
 
         Args:
             item_ids: Which; None for all that are dead when it starts.

@@ -50,15 +50,18 @@ class SharedTransaction:
         count_change: What they change in the counts; written once, behind all of them.
         tails: The reads that find where the queue ends, by priority.
         following: The next index by priority, once that is known.
+        uniques: By the digest of a unique key: the read that finds the item that has it; the item,
+            once it is known.
     """
 
-    __slots__ = ("count_change", "following", "tails", "tr")
+    __slots__ = ("count_change", "following", "tails", "tr", "uniques")
 
     def __init__(self, tr: Transaction, store: ItemStore) -> None:
         self.tr = tr
         self.count_change: CountChange = store.count_change()
         self.tails: dict[Priority | None, Any] = {}
         self.following: dict[Priority | None, int] = {}
+        self.uniques: dict[bytes, Any] = {}
 
 
 class Write(SharedOperation):

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fdbqueue.service import Item, Queue
+from fdbqueue.service import Item, Queue, run
+from fdbqueue.service.storage.item_keys import UNTIL_DONE
 
 STATES = ("ready", "leased", "delayed", "dead")
 
@@ -44,4 +45,32 @@ def assert_counted(queue: Queue) -> dict[str, list[Item]]:
         if queue.codec.keeps_metadata:
             oldest = min((item.pushed_at for item in held["ready"]), default=None)
             assert queue.oldest() == oldest
+    assert_keyed(queue, held)
     return held
+
+
+def unique_keys(queue: Queue) -> dict[bytes, bytes]:
+    """Return the place of the item that has each unique key."""
+    bounds = queue.parts.store.tables.uniques()
+    found = run(queue.database, lambda tr: list(tr.get_range(*bounds)), read_only=True)
+    return {bytes(row.key): bytes(row.value) for row in found}
+
+
+def assert_keyed(queue: Queue, held: dict[str, list[Item]]) -> None:
+    """Check that each unique key is the key of one item that is there, and that none is lost."""
+    keys, tables = queue.parts.store.keys, queue.parts.store.tables
+    taken = unique_keys(queue)
+    pending: dict[bytes, bytes] = {}
+    waiting = set()
+    for state in ("ready", "leased", "delayed"):
+        for item in held[state]:
+            place = keys.place_named(item.id)
+            mark = b"" if item.id.startswith("~") else keys.position(place).mark
+            if mark[:1] == UNTIL_DONE:
+                assert tables.unique(mark) not in pending, "two items of one key are pending"
+                pending[tables.unique(mark)] = place
+            elif mark and state != "leased":
+                waiting.add((tables.unique(mark), place))
+    assert pending.items() <= taken.items(), "an item has lost its key"
+    stays = taken.items() - pending.items() - waiting
+    assert not stays, "a key stays taken"

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
 from fdbqueue.service import Item
-from tests.concurrency.census import STATES, rows
+from tests.concurrency.census import STATES, rows, unique_keys
 from tests.concurrency.clock import Clock
 from tests.concurrency.kinds import Kind
 from tests.concurrency.model import Entry, Model
@@ -32,6 +32,7 @@ _COUNTS = st.integers(1, 4)
 _SECONDS = st.sampled_from([1, 5, 30])
 _DELAYS = st.sampled_from([None, None, 1, 5, 30])
 _PICKS = st.integers(0, 9)
+_UNIQUE = st.sampled_from(["a", "b"])
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -93,6 +94,19 @@ class QueueMachine(RuleBasedStateMachine):
         assert (self.kind.text(item.value), item.priority) == (text, priority)
         self.ids[text] = str(item.id)
         self.model.push(text, priority, (delay or 0) * 1_000_000)
+
+    @rule(pick=_PICKS, delay=_DELAYS, unique=_UNIQUE, is_pending=st.booleans())
+    def push_unique(self, pick: int, delay: int | None, unique: str, is_pending: bool) -> None:
+        text, priority = self._next(), self._priority(pick)
+        entry = self.model.push(
+            text, priority, (delay or 0) * 1_000_000, unique, is_pending=is_pending
+        )
+        unique_while = "pending" if is_pending else "ready"
+        item = self.queue.push(
+            self.kind.value(text), priority, delay=delay, unique=unique, unique_while=unique_while
+        )
+        assert item.existing is (entry.text != text)
+        self._match([item], [entry], entry.state)
 
     @rule(picks=st.lists(_PICKS, min_size=1, max_size=5), delay=_DELAYS)
     def push_many(self, picks: list[int], delay: int | None) -> None:
@@ -211,23 +225,21 @@ class QueueMachine(RuleBasedStateMachine):
         ready = self.model.held()
         entry = ready[pick % len(ready)]
         self.queue.bury(self._id(entry))
-        entry.state = "dead"
+        self.model.bury(entry)
         with pytest.raises(ItemNotFound):
             self.queue.bury(self._id(entry))
 
     @rule(limit=st.sampled_from([None, None, 1, 2]))
     def redrive(self, limit: int | None) -> None:
-        dead = self.model.held("dead")[:limit]
-        assert self.queue.redrive(limit=limit) == len(dead)
-        self.model.redrive(dead)
+        dead = self.model.held("dead")
+        assert self.queue.redrive(limit=limit) == self.model.redrive(dead, limit)
 
     @precondition(lambda self: self.model.held("dead"))
     @rule(pick=_PICKS)
     def redrive_one(self, pick: int) -> None:
         dead = self.model.held("dead")
         entry = dead[pick % len(dead)]
-        assert self.queue.redrive([self._id(entry)]) == 1
-        self.model.redrive([entry])
+        assert self.queue.redrive([self._id(entry)]) == self.model.redrive([entry])
 
     @rule()
     @precondition(lambda self: self.pushed > 15)
@@ -257,6 +269,12 @@ class QueueMachine(RuleBasedStateMachine):
                 break
         entries = self.model.held(state)
         self._match(items, entries if end == "min" else entries[::-1], state)
+
+    @invariant()
+    def keys_are_of_one_item_each(self) -> None:
+        found = set(unique_keys(self.queue).values())
+        places = self.queue.parts.store.keys
+        assert found == {places.place_named(self._id(one)) for one in self.model.keys.values()}
 
     @invariant()
     def counts_are_exact(self) -> None:

@@ -22,6 +22,8 @@ class Entry:
         attempts: How often it was leased and given up.
         until: When it comes back, in microseconds, where it is leased or delayed.
         lease: The number of the lease that holds it.
+        unique: Its unique key, None for none.
+        is_pending: Whether it keeps the key until it is done.
     """
 
     text: str
@@ -31,6 +33,8 @@ class Entry:
     attempts: int = 0
     until: int = 0
     lease: int = 0
+    unique: str | None = None
+    is_pending: bool = True
 
     @property
     def place(self) -> tuple[Any, int]:
@@ -55,6 +59,8 @@ class Model:
         #: Whether consumers find nothing.
         self.is_paused = False
         self._numbers = 0
+        #: Which item has a unique key.
+        self.keys: dict[str, Entry] = {}
 
     # Looking
 
@@ -84,19 +90,39 @@ class Model:
 
     # Pushing and consuming
 
-    def push(self, text: str, priority: Any, delay_us: int = 0) -> None:
-        """Put an item behind those of its priority."""
+    def push(
+        self,
+        text: str,
+        priority: Any,
+        delay_us: int = 0,
+        unique: str | None = None,
+        *,
+        is_pending: bool = True,
+    ) -> Entry:
+        """Put an item behind those of its priority, unless another has its key; return either."""
+        if unique in self.keys:
+            return self.keys[unique]
         self._numbers += 1
-        entry = Entry(text, priority, self._numbers)
+        entry = Entry(text, priority, self._numbers, unique=unique, is_pending=is_pending)
+        if unique is not None:
+            self.keys[unique] = entry
         if delay_us:
             entry.state, entry.until = "delayed", self.now + delay_us
         self._entries.append(entry)
+        return entry
+
+    def free(self, entry: Entry) -> None:
+        """Free the key of an item, if it has one."""
+        if entry.unique is not None and self.keys.get(entry.unique) is entry:
+            del self.keys[entry.unique]
 
     def consume(self) -> None:
         """Let everything come back that has fallen due."""
         for entry in [] if self.is_paused else self._entries:
             state, attempts = self._state(entry), self.attempts(entry)
             entry.state, entry.attempts = state, attempts
+            if state == "dead":
+                self.free(entry)
 
     def taken(self, end: str, count: int) -> list[Entry]:
         """Return what a consumer takes at one end now."""
@@ -107,11 +133,14 @@ class Model:
         """Remove items for good."""
         for entry in list(entries):
             self._entries.remove(entry)
+            self.free(entry)
 
     def lease(self, entries: Iterable[Entry], lease: int, lasting_us: int) -> None:
         """Hide ready items."""
         for entry in entries:
             entry.state, entry.lease, entry.until = "leased", lease, self.now + lasting_us
+            if not entry.is_pending:
+                self.free(entry)
 
     def leased(self, lease: int) -> Entry | None:
         """Return the item that a lease still holds."""
@@ -124,16 +153,27 @@ class Model:
         """Give a leased item up."""
         entry.attempts += 1
         if self._dies(entry.attempts):
-            entry.state = "dead"
+            self.bury(entry)
         elif delay_us:
             entry.state, entry.until = "delayed", self.now + delay_us
         else:
             entry.state = "ready"
 
-    def redrive(self, entries: Iterable[Entry]) -> None:
-        """Put dead letters back."""
+    def bury(self, entry: Entry) -> None:
+        """Make an item a dead letter."""
+        entry.state = "dead"
+        self.free(entry)
+
+    def redrive(self, entries: Iterable[Entry], limit: int | None = None) -> int:
+        """Put dead letters back, but for those whose key another item has; count them."""
+        count = 0
         for entry in entries:
-            entry.state, entry.attempts = "ready", 0
+            if count == limit:
+                break
+            if entry.unique is None or self.keys.setdefault(entry.unique, entry) is entry:
+                entry.state, entry.attempts = "ready", 0
+                count += 1
+        return count
 
     def _state(self, entry: Entry) -> str:
         """Return the state of an item once what has fallen due is done."""

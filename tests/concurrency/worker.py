@@ -126,7 +126,14 @@ class _Toiler:
         self._numbers = itertools.count()
 
     def work(self) -> None:
-        doings = [self._push, self._push, self._push_many, self._pop, self._pop_many]
+        doings = [
+            self._push,
+            self._push,
+            self._push_many,
+            self._push_unique,
+            self._pop,
+            self._pop_many,
+        ]
         doings += [self._lease, self._lease]
         while True:
             self._dice.choice(doings)()
@@ -142,6 +149,17 @@ class _Toiler:
         self._say("push", texts, done=False)
         self._queue.push(self._kind.value(texts[0]), self._dice.choice(self._kind.priorities))
         self._say("push", texts, done=True)
+
+    def _push_unique(self) -> None:
+        texts = self._texts(1)
+        self._say("push", texts, done=False)
+        item = self._queue.push(
+            self._kind.value(texts[0]),
+            self._dice.choice(self._kind.priorities),
+            unique=self._dice.choice("abcd"),
+            unique_while=self._dice.choice(["ready", "pending"]),
+        )
+        self._say("push", [] if item.existing else texts, done=True)
 
     def _push_many(self) -> None:
         texts = self._texts(3)

@@ -7,6 +7,7 @@ attempts as it was given up.
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 import time
@@ -93,6 +94,7 @@ class Client:
         self._count = 0
         self._operations = [
             *(self._push, self._push, self._push, self._push_many, self._push_delayed),
+            *(self._push_unique, self._push_unique),
             *(self._pop, self._pop, self._pop_many, self._lease, self._lease, self._lease_many),
             *(
                 self._lease_one_after_another,
@@ -127,6 +129,23 @@ class Client:
 
     def _push_delayed(self) -> None:
         self._push(delay=0.001)
+
+    def _push_unique(self) -> None:
+        """Push under one of few keys, perhaps several times under one idempotency key."""
+        text, priority = self._text(), self._priority()
+        push = self._dice.choice(
+            [self._queue.push, functools.partial(self._again, self._queue.push)]
+        )
+        item = push(
+            self._kind.value(text),
+            priority,
+            delay=self._dice.choice([None, None, 0.001]),
+            unique=self._dice.choice("abcd"),
+            unique_while=self._dice.choice(["ready", "pending"]),
+        )
+        assert item.existing is (self._kind.text(item.value) != text)
+        if not item.existing:
+            self._ledger.push(text, item.id)
 
     def _push_many(self) -> None:
         texts = [self._text() for _ in range(self._dice.randint(1, _MOST))]

@@ -107,7 +107,8 @@ class DeadLetters:
     def _redrive(self, tr: Transaction, places: Sequence[bytes], most: float) -> tuple[int, int]:
         """Requeue dead letters at their places, without attempts.
 
-        Places without a dead letter are skipped. Stops after about 1,000,000 bytes.
+        Places without a dead letter, and letters whose unique key another item has, are skipped.
+        Stops after about 1,000,000 bytes.
 
         Returns:
             How many were requeued, and how many of the places were looked at.
@@ -119,7 +120,7 @@ class DeadLetters:
                 break
             looked += 1
             hidden = self._store.find(tr, State.DEAD, place)
-            if hidden is None:
+            if hidden is None or not self._store.take_key_again(tr, place):
                 continue
             self._store.reveal(tr, count_change, hidden)
             self._store.requeue_hidden(

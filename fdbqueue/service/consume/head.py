@@ -15,7 +15,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
-from fdbqueue.service.storage.item_keys import ItemKeys
+from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, ItemKeys
 from fdbqueue.service.storage.reader import End, ItemReader, Row
 
 #: A relaxed queue takes at random from at least this many items at the head.
@@ -65,6 +65,8 @@ class TransactionBudget:
             kept: Whether the transaction writes a copy of its value.
         """
         keys = (LEASE_KEYS_SENT if leased else _POP_KEYS_SENT) * self._key_bytes
+        if len(row.place) > LONGEST_RANDOM:  # it may have a unique key, which is freed, too
+            keys *= 2
         written = keys + len(row.value) + size_bytes * kept
         if self.places and self._written + written > MAX_SENT_BYTES:
             self.is_full = True

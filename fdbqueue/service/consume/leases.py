@@ -28,6 +28,7 @@ from fdbqueue.service.items import Item, moment
 from fdbqueue.service.limits import MAX_SENT_BYTES, SENT_BY_CLEAR, SENT_BY_READ
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Mark
+from fdbqueue.service.storage.item_keys import LONGEST_RANDOM
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import Hidden, ItemStore
 from fdbqueue.service.storage.tables import State
@@ -130,7 +131,8 @@ class Leases:
         ended: set[bytes] = set()  # once, however a token is spelled
         count_change = self._store.count_change()
         parsed = [self.parse(token) for token in tokens]
-        most = max(1, MAX_SENT_BYTES // self.ack_bytes)
+        longer = any(len(token.place) > LONGEST_RANDOM for token in parsed)
+        most = max(1, MAX_SENT_BYTES // (self.ack_bytes * (2 if longer else 1)))
         if len(parsed) > most:
             raise BatchTooLarge(queue=self._store.queue, leases=len(parsed), most=most)
         found = self._store.facts(tr, State.LEASED, [token.place for token in parsed])
@@ -224,6 +226,7 @@ class Leases:
             if not _is_held(hidden, mark):
                 continue
             self._store.reveal(tr, count_change, hidden)
+            self._store.take_key_again(tr, place)
             row = self._store.requeued_row(tr, hidden, hidden.attempts)
             self._store.requeue_hidden(tr, count_change, hidden, row)
         count_change.write(tr)

@@ -11,6 +11,10 @@ in the recipes. In commit order the count or index is the commit's versionstamp,
 behind all numbers, and in place of ``random`` stands a number that grows with each push of a
 process.
 
+The place of an item that was pushed under a unique key names the key: its mark (a byte that says
+until when the key is kept, and the key's digest) follows the random bytes within their element; in
+commit order it is an element of its own, behind the number of chunks.
+
 The key of a value longer than FoundationDB allows ends with the number of its chunks and holds
 the first; the others are in a table (:mod:`fdbqueue.service.storage.tables`).
 
@@ -25,7 +29,8 @@ import base64
 import itertools
 import os
 import struct
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import fdb.tuple
 from fdb.subspace_impl import Subspace
@@ -37,6 +42,12 @@ from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
 
 RANDOM_BYTES = 20
+#: The first byte of a mark: the key is kept until the item is taken, or until it is done.
+UNTIL_TAKEN, UNTIL_DONE = b"\x01", b"\x02"
+#: The length of a mark.
+MARK_BYTES = 21
+#: An element of 20 random bytes is not longer than this once it is packed; one with a mark is.
+LONGEST_RANDOM = 2 * RANDOM_BYTES + 2
 
 #: A priority, a count and the random bytes, as the tuple layer encodes them.
 _SUFFIX_BYTES = 48
@@ -50,12 +61,14 @@ class Position(NamedTuple):
     """The parts of a place: the priority (None in a FIFO queue), and the order among equals.
 
     ``sequence`` is the recipes' count or index, or a versionstamp in commit order. ``chunks``
-    is the number of keys that hold the value.
+    is the number of keys that hold the value. ``mark`` is that of the item's unique key, empty
+    where it has none.
     """
 
     priority: Priority | None
     sequence: int | fdb.tuple.Versionstamp
     chunks: int
+    mark: bytes = b""
 
 
 class Place(NamedTuple):
@@ -78,6 +91,13 @@ class Place(NamedTuple):
             tr.set_versionstamped_key(key + offset, value)
         return len(key)
 
+    def name_in(self, tr: Transaction, key: bytes) -> None:
+        """Set a key to this place."""
+        if self.stamp_at is None:
+            tr[key] = self.data
+        else:
+            tr.set_versionstamped_value(key, self.data + struct.pack("<I", self.stamp_at))
+
     def stamped(self, stamp: bytes) -> bytes:
         """Return the place as the commit with a versionstamp made it."""
         if self.stamp_at is None:
@@ -89,6 +109,8 @@ class Place(NamedTuple):
 #: The tuple layer's code of a versionstamp, here because packing one needs the client library.
 _STAMP_CODE = b"\x33"
 _NO_STAMP = b"\xff" * 10 + b"\x00\x00"
+
+_MARKS_BEGIN = (UNTIL_TAKEN, UNTIL_DONE)
 
 #: Distinguishes and orders the pushes of one transaction.
 _pushes = itertools.count()
@@ -136,11 +158,16 @@ class ItemKeys:
         data = b"".join(map(tuples.packed, elements))
         return Place(data if chunks == 1 else data + tuples.packed(chunks))
 
-    def place_in_commit_order(self, priority: Priority | None, chunks: int = 1) -> Place:
+    def place_in_commit_order(
+        self, priority: Priority | None, chunks: int = 1, mark: bytes = b""
+    ) -> Place:
         """Return the place of an item behind all that is committed before it."""
         before = fdb.tuple.pack(self._level(priority)) + _STAMP_CODE
         number = next(_pushes)
-        behind = fdb.tuple.pack((number,) if chunks == 1 else (number, chunks))
+        if mark:
+            behind = fdb.tuple.pack((number, chunks, mark))
+        else:
+            behind = fdb.tuple.pack((number,) if chunks == 1 else (number, chunks))
         return Place(before + _NO_STAMP + behind, len(before))
 
     def key(self, place: bytes) -> bytes:
@@ -160,20 +187,25 @@ class ItemKeys:
         """
         if found := self._usual_position(place):
             return found
-        elements = tuples.unpack(place)
+        elements: Sequence[Any] = tuples.unpack(place)
         skipped = len(self._level(0))
+        mark: Any = b""
+        if len(elements) == skipped + 4:
+            *elements, mark = elements
         if not skipped + 2 <= len(elements) <= skipped + 3:
             raise ValueError(f"the key has {len(elements)} elements, not {skipped + 2}")
         priority = elements[0] if skipped else None
         if skipped and not _is_number(priority):
             raise TypeError("the key does not start with a number")
-        sequence, _, *more = elements[skipped:]
+        sequence, random, *more = elements[skipped:]
         if not isinstance(sequence, int | fdb.tuple.Versionstamp) or isinstance(sequence, bool):
             raise TypeError("the key has neither a count nor a versionstamp")
         chunks = more[0] if more else 1
         if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1:
             raise TypeError("the key does not end with a number of chunks")
-        return Position(cast("Priority | None", priority), sequence, chunks)
+        if isinstance(random, bytes):
+            mark = random[RANDOM_BYTES:]
+        return Position(cast("Priority | None", priority), sequence, chunks, _checked(mark))
 
     def _usual_position(self, place: bytes) -> Position | None:
         """Return the parts of a place in the usual format, None for any other.
@@ -186,6 +218,9 @@ class ItemKeys:
             return None
         if self.has_priorities and priority is None:
             return None
+        if len(place) - at > LONGEST_RANDOM:
+            random = place[at + 1 : -1].replace(b"\x00\xff", b"\x00")
+            return Position(priority, sequence, 1, _checked(random[RANDOM_BYTES:]))
         return Position(priority, sequence, 1)
 
     def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
@@ -277,6 +312,13 @@ def bounds(subspace: Subspace) -> Bounds:
     """Return the range of the tuples in a subspace."""
     found = subspace.range()
     return found.start, found.stop
+
+
+def _checked(mark: object) -> bytes:
+    """Return the mark of a unique key; empty for anything else that stands in its place."""
+    if isinstance(mark, bytes) and len(mark) == MARK_BYTES and mark[:1] in _MARKS_BEGIN:
+        return mark
+    return b""
 
 
 def _is_number(value: object) -> bool:

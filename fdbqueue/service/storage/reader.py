@@ -134,7 +134,7 @@ class ItemReader:
 
     def shown(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Item]:
         """Return the items of rows, those that cannot be decoded included."""
-        return [self._shown(loaded) for loaded in self.load(tr, rows, retried=retried)]
+        return [self.shown_item(loaded) for loaded in self.load(tr, rows, retried=retried)]
 
     def page(self, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
         """Return the ready items of a range of keys, and where the next page starts."""
@@ -173,7 +173,8 @@ class ItemReader:
     def _corrupt(self, place: bytes, error: Exception) -> CorruptItem:
         return CorruptItem(queue=self._queue, id=self._keys.id_of(place), reason=message_of(error))
 
-    def _shown(self, loaded: Loaded) -> Item:
+    def shown_item(self, loaded: Loaded) -> Item:
+        """Return a decoded item, or what stands for one that cannot be decoded."""
         if isinstance(loaded.item, Item):
             return loaded.item
         return Item(

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fdbqueue.engines.protocols import Transaction
+from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
-from fdbqueue.service.storage.item_keys import ItemKeys, Place, Position
+from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, ItemKeys, Place, Position
 from fdbqueue.service.storage.reader import End, ItemReader, Loaded, Row
 from fdbqueue.service.storage.tables import (
     META_TAIL,
@@ -91,6 +91,8 @@ class ItemStore:
     def remove_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
         """Remove an item that was taken; the caller has cleared its row, or its handoff."""
         self._leave(tr, count_change, loaded)
+        if loaded.position.mark:
+            self._free_key(tr, loaded.row.place, loaded.position.mark)
         if loaded.position.chunks > 1:
             tr.clear_range(*self.tables.chunks(loaded.row.place))
         count_change.pops += 1
@@ -102,6 +104,7 @@ class ItemStore:
         if loaded.has_attempts:
             assert isinstance(loaded.item, Item)
             self._write_attempts(tr, place.data, loaded.item.attempts)
+        self.take_key_again(tr, place.data)
         count_change.enter(tr, place, loaded.position.priority, loaded.pushed_at)
 
     def write_chunks(self, tr: Transaction, place: Place, data: bytes) -> bytes:
@@ -180,10 +183,13 @@ class ItemStore:
         if hidden.state is State.DELAYED:
             count_change.delays += 1
         count_change.hide(hidden.state, 1)
-        if place.stamp_at is None:
-            self.note_hidden(count_change, position or self.position(place.data))
-        else:
+        if place.stamp_at is not None:
             count_change.high = HIGHEST
+            return
+        position = position or self.position(place.data)
+        self.note_hidden(count_change, position)
+        if position is not None and _ends_key(hidden.state, position.mark):
+            self._free_key(tr, place.data, position.mark)
 
     def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
         """Note the place of an item that may be requeued, so that later pushes go behind it."""
@@ -251,13 +257,37 @@ class ItemStore:
         """Remove a hidden item for good."""
         self.reveal(tr, count_change, hidden)
         position = self.position(hidden.row.place)
-        if position is not None and position.chunks > 1:
+        if position is None:
+            return
+        if position.mark:
+            self._free_key(tr, hidden.row.place, position.mark)
+        if position.chunks > 1:
             tr.clear_range(*self.tables.chunks(hidden.row.place))
+
+    # Unique keys (fdbqueue.service.uniques)
+
+    def _free_key(self, tr: Transaction, place: bytes, mark: bytes) -> None:
+        """Free the unique key of an item, if the item has it."""
+        tr.compare_and_clear(self.tables.unique(mark), place)
+
+    def take_key_again(self, tr: Transaction, place: bytes) -> bool:
+        """Give an item that returns its unique key; False where another item has it."""
+        position = self.position(place)
+        if position is None or not position.mark:
+            return True
+        key = self.tables.unique(position.mark)
+        found = tr[key]
+        if found.present():
+            return bytes(found) == place
+        tr[key] = place
+        return True
 
     # Reading the hidden items
 
-    def begin_read(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, Any]:
-        """Begin to read a hidden item; the transaction depends on it."""
+    def begin_read(
+        self, tr: Transaction | SnapshotTransaction, state: State, place: bytes
+    ) -> tuple[Any, Any]:
+        """Begin to read a hidden item; a transaction depends on it, a snapshot does not."""
         facts, value = self.tables.hidden_keys(state, place)
         return tr[facts], tr[value]
 
@@ -288,7 +318,11 @@ class ItemStore:
     def shown(self, tr: Transaction, hidden: list[Hidden]) -> list[Item]:
         """Return hidden items, those that cannot be decoded included."""
         items = self.reader.shown(tr, [found.row for found in hidden], retried=False)
-        return [_described(item, found) for item, found in zip(items, hidden, strict=True)]
+        return [self.described(item, found) for item, found in zip(items, hidden, strict=True)]
+
+    def described(self, item: Item, hidden: Hidden | None) -> Item:
+        """Return an item in its state; None is that of a ready item."""
+        return item if hidden is None else _described(item, hidden)
 
     def page(
         self, tr: Transaction, state: State, places: tuple[bytes, bytes], limit: int, end: End
@@ -331,6 +365,13 @@ class ItemStore:
             return self.keys.position(place)
         except (ValueError, TypeError):
             return None
+
+
+def _ends_key(state: State, mark: bytes) -> bool:
+    """Tell whether an item that enters a hidden state gives its unique key up."""
+    if state is State.LEASED:
+        return mark[:1] == UNTIL_TAKEN
+    return bool(mark) and state is State.DEAD
 
 
 def packed_facts(hidden: Hidden) -> bytes:

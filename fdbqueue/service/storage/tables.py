@@ -23,6 +23,7 @@ reaches. Then follows a byte for each table:
     10  HANDOFF   name, number                  the items of a handoff or a batch
     11  RESPONSE  name, number                  the saved response of an idempotency key
     12  FORGET    moment, name                  when a response expires
+    13  UNIQUE    digest                        the place of the item that has a unique key
     20  BATCH     owner                         which batch a drain holds, and until when
     21  PROGRESS  name                          how far a push has come
 
@@ -105,6 +106,7 @@ class TableKeys:
         self._handoffs = tables + b"\x10"
         self._responses = tables + b"\x11"
         self._forgets = tables + b"\x12"
+        self._uniques = tables + b"\x13"
         self._states = {state: tables + state.value for state in State}
         self.bounds: Bounds = (tables, tables + b"\xff")
 
@@ -195,6 +197,16 @@ class TableKeys:
     def forgotten_name(self, key: bytes) -> bytes:
         """Return the name of the response that such a key is about."""
         return key[len(self._forgets) + 8 :]
+
+    # Unique keys
+
+    def unique(self, mark: bytes) -> bytes:
+        """Return the key that says which item has a unique key, given the key's mark."""
+        return self._uniques + mark[1:]
+
+    def uniques(self) -> Bounds:
+        """Return the range of all unique keys that items have."""
+        return self._uniques, self._uniques[:-1] + b"\x14"
 
     # Counts and history
 

@@ -1,0 +1,226 @@
+"""Unique keys: a queue has at most one item of each key at a time.
+
+What is stored: a row of the table UNIQUE says which item has the key, by its place. The item's
+place says which key it has, by the key's mark. So whatever takes or removes an item frees its key
+without reading anything: it clears the row if the row still names that item
+(``compare_and_clear``).
+
+Who does what, each in the transaction that changes the item:
+
+- *A push under a key* reads the row, and depends on it. If the row names an item that is there, the
+  push writes nothing and returns that item. Otherwise it writes its item and the row. Pushes of
+  other keys do not conflict with it. A row whose item is gone was left by a foreign popper, which
+  frees no keys; the push takes it over.
+- *A pop, an ack, a removal, a burial, the last attempt* free the key. So does a lease, where the
+  key is kept only until the item is taken.
+- *A lease that is given up or expires* changes nothing: until it is done the item has its key; and
+  one whose key was freed by the lease returns without it.
+- *A redrive* takes the key again, as a push does. A dead letter whose key another item has stays
+  dead.
+- *Who requeues items for a thread or a task that has gone* takes the key again where it is free.
+  If another item has got it meanwhile, the requeued one is there without a key: it must not be
+  lost.
+- *A handoff and a batch* hold their items with their keys, until they are collected or expire.
+
+A crash, a signal or an unknown outcome leaves what the transaction left, which changed the item and
+the key together.
+
+Pushes that share a transaction (:mod:`fdbqueue.service.writes`) begin their reads before any of
+them writes. The transaction notes the keys that it has given to items, so that a later write sees
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import BatchTooLarge, InvalidInput, message_of
+from fdbqueue.service.entries import Entry
+from fdbqueue.service.idempotency import Existing, Placed
+from fdbqueue.service.items import Item, Undecodable, moment
+from fdbqueue.service.limits import MAX_RETURNED_BYTES
+from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.item_keys import MARK_BYTES, UNTIL_DONE, UNTIL_TAKEN, Place
+from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.store import Hidden, ItemStore
+from fdbqueue.service.storage.tables import State
+from fdbqueue.service.transactions import error_code
+from fdbqueue.service.writes import SharedTransaction
+
+#: The longest unique key, in UTF-8.
+MAX_UNIQUE_BYTES = 1_000
+
+#: accessed_unreadable: what this transaction has written will be known after its commit.
+_UNREADABLE = 1036
+
+
+class _Pushed(NamedTuple):
+    """What a transaction has pushed under a key."""
+
+    entry: Entry
+    placed: Placed
+
+
+class UniqueKeys:
+    """The unique keys of one queue's items.
+
+    Args:
+        store: The queue's items.
+    """
+
+    def __init__(self, store: ItemStore) -> None:
+        self._store = store
+
+    def begin(self, shared: SharedTransaction, mark: bytes) -> None:
+        """Begin to read which item has a key, unless this transaction has done that."""
+        digest = mark[1:]
+        if digest not in shared.uniques:
+            shared.uniques[digest] = shared.tr[self._store.tables.unique(mark)]
+
+    def new(self, shared: SharedTransaction, entries: Iterable[Entry]) -> list[Entry]:
+        """Return the entries to push: of each key one, where no item has it.
+
+        Raises:
+            InvalidInput: This transaction has pushed the key before, in commit order.
+        """
+        new: list[Entry] = []
+        digests: set[bytes] = set()
+        for entry in entries:
+            digest = entry.mark[1:]
+            if not digest:
+                new.append(entry)
+            elif digest not in digests and not self._has_item(shared, entry.mark):
+                new.append(entry)
+                digests.add(digest)
+        return new
+
+    def merged(
+        self, shared: SharedTransaction, entries: Iterable[Entry], pushed: Iterable[Placed]
+    ) -> list[Placed]:
+        """Return what was pushed or found for each entry; give their keys to what was pushed."""
+        rest = iter(pushed)
+        merged = []
+        for entry in entries:
+            digest = entry.mark[1:]
+            found = shared.uniques[digest] if digest else None
+            if isinstance(found, _Pushed):
+                found = self._existing(found)
+            elif not isinstance(found, Placed):
+                found = next(rest)
+                if digest:
+                    found.place.name_in(shared.tr, self._store.tables.unique(entry.mark))
+                    shared.uniques[digest] = _Pushed(entry, found)
+            merged.append(found)
+        return merged
+
+    def _existing(self, pushed: _Pushed) -> Placed:
+        """Return what a push finds that an earlier one of its transaction has written."""
+        entry, placed = pushed
+        existing = Existing(entry.value, "ready" if entry.until is None else "delayed", 0)
+        pushed_at = placed.pushed_at if self._store.codec.keeps_metadata else None
+        return placed._replace(existing=existing, pushed_at=pushed_at)
+
+    def existing_item(self, placed: Placed, existing: Existing, item_id: str) -> Item:
+        """Return the item that has the key of a push, which pushed nothing."""
+        place, pushed_at, until, _ = placed
+        try:
+            value = self._store.codec.decode(existing.data).value
+        except (ValueError, TypeError) as error:
+            value = Undecodable(existing.data, message_of(error))
+        return Item(
+            value=value,
+            priority=self._store.keys.position(place.data).priority,
+            id=item_id,
+            pushed_at=None if pushed_at is None else moment(pushed_at),
+            attempts=existing.attempts,
+            size_bytes=len(existing.data),
+            state=existing.state,
+            until=None if until is None else moment(until),
+            existing=True,
+        )
+
+    def check_saved(self, entries: Sequence[Entry], placed: Sequence[Placed]) -> None:
+        """Refuse to save a response where what was found and what is pushed are too large together.
+
+        Raises:
+            BatchTooLarge: They are; a caller's transaction is not to be committed then.
+        """
+        found = [one.existing for one in placed]
+        pairs = zip(entries, found, strict=True)
+        size = sum([len(entry.value if one is None else one.data) for entry, one in pairs])
+        if size > MAX_RETURNED_BYTES:
+            queue = self._store.queue
+            raise BatchTooLarge(queue=queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
+
+    def _has_item(self, shared: SharedTransaction, mark: bytes) -> bool:
+        """Tell whether an item has a key, and note the item."""
+        read = shared.uniques[mark[1:]]
+        if not isinstance(read, Placed | _Pushed):
+            place = self._place_in(read)
+            found = None if place is None else self._find(shared.tr, place)
+            if found is None:
+                return False
+            shared.uniques[mark[1:]] = found
+        return True
+
+    def _place_in(self, read: Any) -> bytes | None:
+        try:
+            return bytes(read) if read.present() else None
+        except Exception as error:
+            if error_code(error) != _UNREADABLE:
+                raise
+            reason = "in commit order one transaction can push a unique key only once"
+            raise InvalidInput(queue=self._store.queue, reason=reason) from error
+
+    def _find(self, tr: Transaction, place: bytes) -> Placed | None:
+        """Return the item at a place that has its key, in whatever state; None where none does."""
+        store, snapshot = self._store, tr.snapshot
+        ready = snapshot[store.keys.key(place)]
+        states = [State.DELAYED]
+        position = store.position(place)
+        if position is not None and position.mark[:1] == UNTIL_DONE:
+            states.append(State.LEASED)
+        reads = [store.begin_read(snapshot, state, place) for state in states]
+        if ready.present():
+            return self._placed(tr, Row(place, bytes(ready)), None)
+        for state, read in zip(states, reads, strict=True):
+            hidden = store.parse(state, place, read)
+            if hidden is not None:
+                return self._placed(tr, hidden.row, hidden)
+        for _, handoff in all_handoffs(tr, store.tables):
+            for row in handoff.rows:
+                if row.place == place:
+                    return self._placed(tr, row, None)
+        return None
+
+    def _placed(self, tr: Transaction, row: Row, hidden: Hidden | None) -> Placed:
+        (loaded,) = self._store.reader.load(tr, [row], retried=hidden is None)
+        item = self._store.described(self._store.reader.shown_item(loaded), hidden)
+        existing = Existing(loaded.data or row.value, item.state, item.attempts)
+        until = None if hidden is None else hidden.until
+        pushed_at = loaded.pushed_at if hidden is None else hidden.pushed_at
+        return Placed(Place(row.place), pushed_at, until, existing)
+
+
+def mark_of(queue: str, unique: str | None, unique_while: str) -> bytes:
+    """Return the mark of a unique key.
+
+    Raises:
+        InvalidInput: It is not a text of 1 to 1,000 bytes, or ``unique_while`` is neither
+            ``"ready"`` nor ``"pending"``.
+    """
+    if not isinstance(unique_while, str) or unique_while not in _KEPT:
+        raise InvalidInput(queue=queue, unique_while=unique_while, allowed=", ".join(_KEPT))
+    data = unique.encode(errors="surrogatepass") if isinstance(unique, str) else b""
+    if not 1 <= len(data) <= MAX_UNIQUE_BYTES:
+        shown = unique[:100] if isinstance(unique, str) else unique
+        raise InvalidInput(
+            queue=queue, unique=shown, allowed=f"a text of 1 to {MAX_UNIQUE_BYTES} bytes"
+        )
+    return _KEPT[unique_while] + hashlib.blake2b(data, digest_size=MARK_BYTES - 1).digest()
+
+
+_KEPT = {"ready": UNTIL_TAKEN, "pending": UNTIL_DONE}

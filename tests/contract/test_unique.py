@@ -1,0 +1,621 @@
+"""Unique keys: of each key one item at a time, and no key stays taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.exceptions import (
+    BatchTooLarge,
+    IdempotencyKeyReused,
+    InvalidInput,
+    ItemNotFound,
+    LeaseLost,
+    ValueTooLarge,
+)
+from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Push, Undecodable, run
+from fdbqueue.service.transactions import error_code
+from tests.concurrency.census import assert_counted, unique_keys
+from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import KINDS
+from tests.concurrency.requests import ask
+from tests.contract.recipes import PythonQueue
+
+SOON_SECONDS = 60
+WHILES = ["ready", "pending"]
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def open_queue(request, database, subspace):
+    """Open a queue of any kind."""
+    return lambda **options: request.param.open(database, subspace, **options)
+
+
+@pytest.fixture
+def queue(open_queue):
+    """A queue of any kind, in which the second failed lease kills."""
+    return open_queue(max_attempts=2)
+
+
+def value(queue, text="v"):
+    """Return a value that a queue takes."""
+    return text.encode() if queue.codec.name == "bytes" else [text]
+
+
+def put(queue, key="k", unique_while="pending", **options):
+    """Push under a unique key."""
+    return queue.push(value(queue, key), unique=key, unique_while=unique_while, **options)
+
+
+# One item of a key
+
+
+@pytest.mark.parametrize("unique_while", WHILES)
+def test_a_second_push_returns_the_item_that_is_there(queue, unique_while):
+    """And says so; the value, priority and time are those of the first."""
+    first = put(queue, unique_while=unique_while)
+    assert not first.existing
+    again = queue.push(value(queue, "other"), unique="k", unique_while="ready")
+    assert again.existing
+    assert again == queue.push(value(queue, "third"), unique="k")
+    assert (again.id, again.value, again.priority) == (first.id, first.value, first.priority)
+    assert again.pushed_at == first.pushed_at
+    assert again.state == "ready"
+    assert queue.size() == 1
+    assert [item.id for item in queue] == [first.id]
+    assert queue.get(first.id).value == first.value
+    assert sum(minute.pushes for minute in queue.history()) == 1
+
+
+def test_other_keys_and_pushes_without_one_are_free(queue):
+    """Each key has an item of its own; order is that of the pushes."""
+    texts = [put(queue, key).value for key in ("a", "b", "a b", "é", "x" * 1_000)]
+    texts += [queue.push(value(queue, "plain")).value for _ in range(2)]
+    taken = queue.pop_many(10)
+    assert sorted(map(str, texts)) == sorted(str(item.value) for item in taken)
+    if "relaxed" not in queue.name:
+        assert [item.value for item in taken] == texts
+    assert not unique_keys(queue)
+
+
+def test_each_queue_has_keys_of_its_own(database, subspace):
+    """The same key in another queue is another."""
+    for number in range(3):
+        assert not FifoQueue(database, subspace[number]).push("a", unique="k").existing
+
+
+def test_the_states_in_which_an_item_is_found(queue):
+    """Delayed and leased ones say until when; the lease's token stays its worker's."""
+    delayed = put(queue, "d", delay=3_600)
+    found = put(queue, "d")
+    assert (found.state, found.until, found.existing) == ("delayed", delayed.until, True)
+    put(queue, "l")
+    leased = queue.lease(seconds=100)
+    found = put(queue, "l")
+    assert (found.id, found.state, found.lease) == (leased.id, "leased", None)
+    assert found.until == leased.until
+    queue.nack(leased)
+    found = put(queue, "l")
+    assert (found.state, found.attempts, found.existing) == ("ready", 1, True)
+    assert_counted(queue)
+
+
+# Freeing
+
+
+def leased_with_next(queue):
+    """Acknowledge an item with the next lease."""
+    queue.lease_many(1, ack=[queue.lease()])
+
+
+def dead_by_nack(queue):
+    """Give an item up for the last time."""
+    queue.nack(queue.lease())
+    queue.nack(queue.lease())
+
+
+def acknowledged_batch(queue):
+    """Lease a batch, and acknowledge it."""
+    queue.ack_batch(queue.lease_batch(1))
+
+
+def settled_batch(queue):
+    """Settle the batch of an owner who died."""
+    owner = b"o" * 16
+    (item,) = queue.lease_batch(1, owner=owner)
+    queue.settle_batch(owner, [item.id])
+
+
+def removed_from_a_batch(queue):
+    """Remove an item that a batch holds."""
+    (item,) = queue.lease_batch(1)
+    queue.remove_many([item.id])
+
+
+def moved(queue):
+    """Move an item to another queue."""
+    place = Subspace(rawPrefix=queue.subspace.key() + b"\xff\xfe")
+    target = FifoQueue(queue.database, place, codec=queue.codec.name)
+    assert queue.move_many(target, 1) == 1
+    (item,) = target.pop_many(5)
+    assert not unique_keys(target)
+    assert item.value == value(queue, "k")
+
+
+FREEING = {
+    "pop": lambda queue: queue.pop(),
+    "pop at the other end": lambda queue: queue.pop_max(),
+    "pop under a key": lambda queue: queue.pop_many(1, once="o"),
+    "ack": lambda queue: queue.ack(queue.lease()),
+    "ack under a key": lambda queue: queue.ack(queue.lease(), once="o"),
+    "ack of many": lambda queue: queue.ack_many(queue.lease_many(1)),
+    "ack with the next lease": leased_with_next,
+    "death": dead_by_nack,
+    "burial": lambda queue: queue.bury(queue.peek().id),
+    "removal": lambda queue: queue.remove_many([queue.peek().id]),
+    "removal of a leased one": lambda queue: queue.remove_many([queue.lease().id]),
+    "removal of all ready ones": lambda queue: queue.clear_state("ready"),
+    "removal of all": lambda queue: queue.clear(),
+    "batch": acknowledged_batch,
+    "batch of a dead owner": settled_batch,
+    "removal from a batch": removed_from_a_batch,
+    "move": moved,
+    "transaction": lambda queue: run(queue.database, lambda tr: queue.pop(tr=tr)),
+}
+
+
+@pytest.mark.parametrize("unique_while", WHILES)
+@pytest.mark.parametrize("freeing", FREEING)
+def test_a_key_is_free_when_its_item_is_done(queue, freeing, unique_while):
+    """In the transaction that takes, acknowledges, buries, removes or moves it."""
+    put(queue, unique_while=unique_while)
+    FREEING[freeing](queue)
+    assert not unique_keys(queue)
+    assert not put(queue).existing
+    assert_counted(queue)
+
+
+def test_the_last_attempt_of_an_expired_lease_frees_the_key(fifo_of_two, clock):
+    """As one that is given up does."""
+    put(fifo_of_two)
+    for _ in range(2):
+        fifo_of_two.lease(seconds=1)
+        assert put(fifo_of_two).existing
+        clock.advance(2)
+    assert fifo_of_two.pop() is None
+    assert fifo_of_two.counts().dead == 1
+    assert not put(fifo_of_two).existing
+
+
+@pytest.fixture
+def fifo_of_two(database, subspace):
+    """A FIFO queue in which the second failed lease kills."""
+    return FifoQueue(database, subspace, max_attempts=2)
+
+
+@pytest.mark.parametrize("how", ["nack", "nack with a delay", "extend", "expiry", "batch", "delay"])
+def test_a_pending_key_stays_taken_while_its_item_comes_and_goes(fifo, clock, how):
+    """Given up, extended, expired, returned with its batch, delayed: it is not done."""
+    put(fifo, delay=1 if how == "delay" else None)
+    if how == "batch":
+        batch = fifo.lease_batch(1)
+        found = put(fifo)
+        assert found.existing
+        assert found.id == batch[0].id
+        fifo.return_batch(batch)
+    elif how != "delay":
+        item = fifo.lease(seconds=1)
+        if how == "extend":
+            fifo.extend(item, 2)
+        elif how != "expiry":
+            fifo.nack(item, delay=1 if "delay" in how else None)
+    assert put(fifo).existing
+    clock.advance(5)
+    taken = fifo.pop_many(10)
+    assert len(taken) == 1
+    assert_counted(fifo)
+
+
+def test_a_key_kept_while_ready_is_free_once_the_item_is_leased(queue):
+    """What is given up returns all the same, without the key that another item has by now."""
+    put(queue, unique_while="ready")
+    first = queue.lease()
+    second = put(queue, unique_while="ready")
+    assert not second.existing
+    queue.nack(first)
+    assert queue.size() == 2
+    assert put(queue, unique_while="ready").id == second.id
+    assert_counted(queue)
+    queue.remove_many([first.id])
+    assert put(queue).existing, "the other item's key was freed"
+    assert len(queue.pop_many(5)) == 1
+    assert not unique_keys(queue)
+
+
+@pytest.mark.parametrize("unique_while", WHILES)
+def test_items_that_are_taken_for_others_have_their_keys(fifo, unique_while):
+    """What was handed over to a process has its key until it is collected, or has returned."""
+    fifo.push("other")
+    first = put(fifo, unique_while=unique_while)
+    ask(fifo, "min", 1)
+    assert fifo.pop().value == "other"
+    assert fifo.page().items == []
+    found = put(fifo, unique_while=unique_while)
+    assert (found.id, found.existing) == (first.id, True)
+
+
+@pytest.mark.parametrize("unique_while", WHILES)
+def test_a_lease_that_another_process_writes_frees_the_key_or_not(fifo, unique_while):
+    """As the process's own lease does."""
+    fifo.push("other")
+    put(fifo, unique_while=unique_while)
+    ask(fifo, "min", 1, lease_us=60_000_000)
+    assert fifo.pop().value == "other"
+    assert fifo.counts().leased == 1
+    assert put(fifo).existing is (unique_while == "pending")
+
+
+# Items that return
+
+
+def test_a_dead_letter_takes_its_key_again(queue):
+    """Unless another item has it: then it stays dead until that is done."""
+    first = put(queue)
+    queue.bury(first.id)
+    assert queue.redrive() == 1
+    assert put(queue).id == first.id
+    queue.bury(first.id)
+    second = put(queue)
+    assert not second.existing
+    assert queue.redrive() == queue.redrive([first.id]) == 0
+    assert queue.counts().dead == 1
+    queue.remove_many([second.id])
+    assert queue.redrive([first.id]) == 1
+    assert put(queue).id == first.id
+    assert_counted(queue)
+
+
+def test_one_of_two_dead_letters_of_a_key_is_redriven(queue):
+    """The other when that is done."""
+    for _ in range(2):
+        queue.bury(put(queue).id)
+    assert queue.redrive() == 1
+    assert queue.pop() is not None
+    assert queue.redrive() == 1
+    assert_counted(queue)
+
+
+@pytest.mark.parametrize("unique_while", WHILES)
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+def test_what_was_taken_for_a_thread_that_has_gone_takes_its_key_again(
+    queue, operation, unique_while
+):
+    """Where it is free; where another item has it, both are there, because none may be lost."""
+    for another_has_it in (False, True):
+        first = put(queue, unique_while=unique_while)
+        request = (
+            queue.parts.consumer.pop_request("min", 1, None)
+            if operation == "pop"
+            else queue.parts.consumer.lease_request("min", 1, 60, None)
+        )
+        items = queue.parts.consumer.take_now(request)
+        is_free = operation == "pop" or unique_while == "ready"
+        if another_has_it and is_free:
+            second = put(queue, unique_while=unique_while)
+            assert not second.existing
+        request.requeue(items)
+        assert put(queue).id == (second.id if another_has_it and is_free else first.id)
+        taken = queue.pop_many(5)
+        assert first.id in [item.id for item in taken]
+        assert len(taken) == 1 + (another_has_it and is_free)
+        assert not unique_keys(queue)
+
+
+def test_a_cancelled_pop_gives_the_key_back(fifo):
+    """A task that is cancelled while items are popped requeues them."""
+    first = put(fifo)
+
+    async def cancel():
+        task = asyncio.create_task(fifo.apop_many(1))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(cancel())
+    if fifo.size():
+        assert put(fifo).id == first.id
+    assert_counted(fifo)
+
+
+# Many at once
+
+
+def test_pushes_of_one_key_by_many_threads_put_one_item(database, subspace):
+    """Of several clients, whose threads share transactions; all get the same item."""
+    queues = [PriorityQueue(another(database), subspace) for _ in range(3)]
+
+    def push(thread):
+        return [queues[thread % 3].push([thread], thread % 2, unique=str(n)) for n in range(12)]
+
+    found = together(12, push)
+    for number in range(12):
+        items = [each[number] for each in found]
+        assert len({item.id for item in items}) == 1
+        assert Counter(item.existing for item in items) == {True: 11, False: 1}
+    assert queues[0].size() == 12
+    assert_counted(queues[0])
+
+
+def test_pushes_and_pops_of_few_keys_lose_none(database, subspace):
+    """Whatever was pushed anew is popped once; at no moment are there two of a key."""
+    queues = [FifoQueue(another(database), subspace) for _ in range(4)]
+
+    def work(thread):
+        queue, pushed, popped = queues[thread % 4], [], []
+        for number in range(60):
+            if thread % 2:
+                item = queue.push(f"{thread}-{number}", unique=str(number % 3))
+                pushed += [] if item.existing else [item.value]
+            else:
+                popped += [item.value for item in queue.pop_many(1 + number % 2)]
+        return pushed, popped
+
+    found = together(8, work)
+    assert len(queues[0].page().items) <= 3
+    popped = [text for _, each in found for text in each]
+    popped += [item.value for item in queues[0].pop_many(10)]
+    assert sorted(popped) == sorted(text for each, _ in found for text in each)
+    assert not unique_keys(queues[0])
+
+
+def test_only_pushes_of_one_key_conflict(queue):
+    """Others commit side by side."""
+    transactions = [queue.database.create_transaction() for _ in range(4)]
+    keys = ["a", "b", "b", None]
+    for tr, key in zip(transactions, keys, strict=True):
+        queue.push(value(queue), unique=key, tr=tr)
+    codes = []
+    for tr in transactions:
+        try:
+            tr.commit().wait()
+            codes.append(0)
+        except Exception as error:  # noqa: BLE001  # each engine has its own class
+            codes.append(error_code(error))
+    assert codes == [0, 0, 1020, 0]
+    assert queue.size() == 3
+
+
+def test_a_push_that_found_an_item_conflicts_with_what_frees_the_key(fifo):
+    """Its transaction may write other things that depend on it."""
+    put(fifo)
+    tr = fifo.database.create_transaction()
+    assert put(fifo, tr=tr).existing
+    tr[fifo.subspace["other"].key()] = b""
+    fifo.pop()
+    with pytest.raises(Exception, match=r"1020|conflict"):
+        tr.commit().wait()
+
+
+def test_a_batch_puts_one_item_of_each_key(queue):
+    """The second of a key in the batch is that of the first; the others come in their order."""
+    there = put(queue, "there")
+    keys = ["a", None, "a", "there", "b", None]
+    items = queue.push_batch([Push(value(queue, str(key)), unique=key) for key in keys])
+    assert [item.existing for item in items] == [False, False, True, True, False, False]
+    assert items[0].id == items[2].id
+    assert items[3].id == there.id
+    assert len({item.id for item in items}) == 5
+    assert queue.size() == 5
+    assert sorted(item.id for item in queue) == sorted({item.id for item in items} | {there.id})
+    assert_counted(queue)
+
+
+# In transactions, under idempotency keys, in event loops
+
+
+def test_in_a_transaction_of_the_callers(database, subspace):
+    """It sees what the transaction has written."""
+    queue = FifoQueue(database, subspace)
+
+    def work(tr):
+        items = [put(queue, tr=tr), put(queue, tr=tr)]
+        popped = queue.pop(tr=tr)
+        return [*items, popped, put(queue, tr=tr)]
+
+    first, again, popped, third = run(database, work)
+    assert (first.existing, again.existing, third.existing) == (False, True, False)
+    assert first.id == again.id == popped.id
+    assert queue.get(third.id).value == third.value
+    assert put(queue).id == third.id
+
+
+def test_in_commit_order_a_transaction_pushes_a_key_once(database, subspace):
+    """The place of what it has pushed is not known yet; after another push nothing is changed."""
+    queue = FifoQueue(database, subspace, order="commit")
+    tr = database.create_transaction()
+    assert put(queue, tr=tr).id == ""
+    with pytest.raises(InvalidInput, match="only once"):
+        put(queue, tr=tr)
+    first = put(queue)
+    tr = database.create_transaction()
+    assert put(queue, tr=tr).id == first.id
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_the_same_call_under_an_idempotency_key_returns_the_same(queue, batch):
+    """The item that was found, as it was found, though it has changed since."""
+    put(queue, "k")
+    leased = queue.lease()
+
+    def call(text, key):
+        if not batch:
+            return [queue.push(value(queue, text), unique="k", once=key)]
+        return queue.push_batch(
+            [Push(value(queue, text), unique="k"), Push(value(queue))], once=key
+        )
+
+    key = IdempotencyKey("o")
+    items = call("x", key)
+    assert [item.existing for item in items][:1] == [True]
+    assert not key.replayed
+    queue.ack(leased)
+    assert call("x", key) == items
+    assert key.replayed
+    assert items[0].value == leased.value
+    assert items[0].state == "leased"
+    with pytest.raises(IdempotencyKeyReused):
+        queue.push(value(queue, "x"), unique="other", once="o")
+    if not batch:
+        with pytest.raises(IdempotencyKeyReused):
+            queue.push(value(queue, "x"), unique="k", unique_while="ready", once="o")
+    assert_counted(queue)
+
+
+def test_it_can_be_awaited(fifo):
+    """As any push can."""
+
+    async def push():
+        return await asyncio.gather(*[fifo.apush("v", unique="k") for _ in range(5)])
+
+    items = asyncio.run(push())
+    assert Counter(item.existing for item in items) == {True: 4, False: 1}
+
+
+def test_a_value_may_be_long(database, subspace):
+    """It is found whole, and freed whole."""
+    queue = FifoQueue(database, subspace, max_value_bytes=1_000_000)
+    first = queue.push("x" * 350_000, unique="k")
+    found = queue.push("y", unique="k")
+    assert found.value == first.value
+    assert found.size_bytes == first.size_bytes
+    assert queue.pop().value == first.value
+    assert not unique_keys(queue)
+
+
+def test_saved_responses_are_bounded(database, subspace):
+    """Found items and pushed ones fit into one transaction together, or nothing is pushed."""
+    queue = FifoQueue(database, subspace, max_value_bytes=4_000_000)
+    queue.push("x" * 3_900_000, unique="k")
+    pushes = [Push("a", unique="k"), Push("y" * 3_000_000)]
+    with pytest.raises(BatchTooLarge):
+        queue.push_batch(pushes, once="o")
+    assert queue.size() == 1
+    assert [item.existing for item in queue.push_batch(pushes)] == [True, False]
+
+
+# What others left
+
+
+def test_a_foreign_popper_leaves_the_key_and_the_next_push_takes_it(database, subspace):
+    """A recipe's pop knows no keys."""
+    queue = FifoQueue(database, subspace, codec="bytes")
+    put(queue)
+    assert PythonQueue(database, subspace).dequeue() is not None
+    assert unique_keys(queue)
+    assert not put(queue).existing
+    assert put(queue).existing
+    queue.pop()
+    assert not unique_keys(queue)
+
+
+def test_an_item_that_cannot_be_decoded_has_its_key(fifo):
+    """It is returned as it is shown; buried, it frees the key."""
+    first = put(fifo)
+    key = fifo.parts.store.keys.key(fifo.parts.store.keys.place_named(first.id))
+    run(fifo.database, lambda tr: tr.set(key, b"\xff junk"), wrote=lambda _: True)
+    found = put(fifo)
+    assert found.existing
+    assert isinstance(found.value, Undecodable)
+    assert found.value.raw == b"\xff junk"
+    fifo.bury(first.id)
+    assert not put(fifo).existing
+
+
+def test_a_row_that_names_no_place_is_taken_over(fifo):
+    """Whatever it holds."""
+    put(fifo)
+    fifo.pop()
+    for row in (b"", b"\x00", b"junk", bytes(200)):
+        put(fifo, "other")
+        (key,) = unique_keys(fifo)
+        fifo.clear()
+        run(fifo.database, lambda tr, row=row, key=key: tr.set(key, row), wrote=lambda _: True)
+        assert not put(fifo, "other").existing
+        fifo.clear()
+
+
+# Sizes
+
+
+def test_thousands_are_taken_and_acknowledged_in_one_transaction(fifo):
+    """As many as fit, whose keys are longer."""
+    for start in range(0, 10_000, 2_500):
+        numbers = range(start, start + 2_500)
+        fifo.push_batch([Push(n, unique=str(n), unique_while="ready") for n in numbers])
+    leased = fifo.lease_many(10_000)
+    assert len(leased) > 1_000
+    for start in range(0, len(leased), 2_000):
+        assert fifo.ack_many(leased[start : start + 2_000])
+    popped = fifo.pop_many(10_000)
+    assert [item.value for item in leased + popped][:5_000] == list(range(5_000))
+    fifo.pop_many(10_000)
+    assert not unique_keys(fifo)
+
+
+def test_an_ack_of_too_many_is_refused(fifo):
+    """By their number, before anything is sent."""
+    item = put(fifo)
+    tokens = [f"{item.id}.{number:011d}" for number in range(9_000)]
+    with pytest.raises(BatchTooLarge) as refused:
+        fifo.ack_many(tokens)
+    assert refused.value.context["most"] < 9_000
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("key", ["", "x" * 1_001, "é" * 501, b"k", 7, ["k"]])
+def test_a_key_is_a_text_of_1_to_1000_bytes(queue, key):
+    """Anything else is refused, and nothing pushed."""
+    with pytest.raises(InvalidInput, match="unique"):
+        queue.push(value(queue), unique=key)
+    with pytest.raises(InvalidInput) as refused:
+        queue.push_batch([Push(value(queue)), Push(value(queue), unique=key)])
+    assert refused.value.context["index"] == 1
+    assert queue.size() == 0
+
+
+@pytest.mark.parametrize("unique_while", ["leased", "", None, 3, ["ready"]])
+def test_a_key_is_kept_while_ready_or_pending(fifo, unique_while):
+    """Nothing else."""
+    with pytest.raises(InvalidInput, match="unique_while"):
+        fifo.push("v", unique="k", unique_while=unique_while)
+    assert fifo.size() == 0
+
+
+def test_a_push_that_is_refused_takes_no_key(database, subspace):
+    """Too long a value, or a transaction that is not committed."""
+    queue = FifoQueue(database, subspace, max_value_bytes=100)
+    with pytest.raises(ValueTooLarge):
+        queue.push("x" * 200, unique="k")
+    tr = database.create_transaction()
+    put(queue, tr=tr)
+    tr.cancel()
+    assert not unique_keys(queue)
+    assert not put(queue).existing
+
+
+def test_ids_of_items_with_keys_are_ids(queue):
+    """They are found, acknowledged and refused as others are."""
+    item = put(queue)
+    assert queue.get(item.id).value == item.value
+    with pytest.raises(ItemNotFound):
+        queue.bury(queue.pop().id)
+    put(queue)
+    leased = queue.lease()
+    queue.ack(leased)
+    with pytest.raises(LeaseLost):
+        queue.ack(leased)
