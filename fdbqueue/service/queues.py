@@ -481,7 +481,8 @@ class Queue(AsyncVerbs):
     def pause(self, *, reason: str = "", tr: Transaction | None = None) -> Pause:
         """Let pops and leases find nothing, until the queue is resumed; pushes go on.
 
-        Strict: what was taken was taken before. Pops and leases that wait go on waiting. Leases
+        Strict: what is taken was taken before; items that a process had taken for another by then,
+        which count as ready, are still given to it. Pops and leases that wait go on waiting. Leases
         that are held can be acknowledged, given up and extended; those that expire, and delays that
         end, are seen to once the queue is resumed. Peeks and pages show the items. Removing all
         items leaves the queue paused.

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdbqueue.service import tuples
-from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
+from fdbqueue.service.storage.item_keys import (
+    MARK_BYTES,
+    RANDOM_BYTES,
+    UNTIL_DONE,
+    UNTIL_TAKEN,
+    FifoKeys,
+    ItemKeys,
+    PriorityKeys,
+)
 
 INTEGERS = st.integers(-(2**70), 2**70) | st.sampled_from(
     [
@@ -24,6 +32,9 @@ INTEGERS = st.integers(-(2**70), 2**70) | st.sampled_from(
 )
 FLOATS = st.floats(allow_nan=False)
 BYTES = st.binary(max_size=30) | st.lists(st.sampled_from([b"\x00", b"\xff", b"a"])).map(b"".join)
+RANDOMS = st.binary(min_size=RANDOM_BYTES, max_size=RANDOM_BYTES) | st.just(bytes(RANDOM_BYTES))
+DIGESTS = st.binary(min_size=MARK_BYTES - 1, max_size=MARK_BYTES - 1)
+KEYED = st.builds(bytes.__add__, RANDOMS, DIGESTS.map(b"\x01".__add__))
 KEYS = [FifoKeys(Subspace(("fifo",))), PriorityKeys(Subspace(("priority",)))]
 
 
@@ -42,7 +53,11 @@ def by_the_tuple_layer(keys: ItemKeys, place: bytes) -> object:
     is_usual = len(elements) == 2 and type(elements[0]) is int
     if keys.has_priorities and type(priority) not in (int, float):
         return None
-    return (priority, elements[0], 1) if is_usual else None
+    if not is_usual:
+        return None
+    random = elements[1] if isinstance(elements[1], bytes) else b""
+    is_keyed = len(random) == RANDOM_BYTES + MARK_BYTES and random[RANDOM_BYTES] in (1, 2)
+    return priority, elements[0], 1, random[RANDOM_BYTES:] if is_keyed else b""
 
 
 @given(INTEGERS | FLOATS | BYTES | st.text() | st.none() | st.booleans())
@@ -66,8 +81,41 @@ def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
 
 
 @pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
+@pytest.mark.parametrize("chunks", [1, 7])
+@given(RANDOMS, st.sampled_from([UNTIL_TAKEN, UNTIL_DONE]), DIGESTS)
+def test_a_place_names_the_unique_key_of_its_item(keys, chunks, random, kept, digest):
+    """In the recipes' order behind the random bytes, in commit order behind the chunks."""
+    priority = 3 if keys.has_priorities else None
+    mark = kept + digest
+    assert keys.position(keys.place(priority, 5, random, chunks).data).mark == b""
+    found = keys.position(keys.place(priority, 5, random + mark, chunks).data)
+    assert found == (priority, 5, chunks, mark)
+    place = keys.place_in_commit_order(priority, chunks, mark).stamped(bytes(range(10)))
+    found = keys.position(place)
+    assert (found.priority, found.chunks, found.mark) == (priority, chunks, mark)
+    place = keys.place_in_commit_order(priority, chunks).stamped(bytes(range(10)))
+    assert keys.position(place).mark == b""
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
+@pytest.mark.parametrize("more", [7, b"", b"x" * 21, b"\x01" * 20, b"\x02" * 22, "text", None])
+def test_what_stands_in_place_of_a_mark_makes_a_place_foreign(keys, more):
+    """Or it would be an item's place that no push writes."""
+    priority = 1 if keys.has_priorities else None
+    in_commit_order = keys.place_in_commit_order(priority).stamped(bytes(10))
+    counted = keys.place(priority, 5, bytes(20)).data
+    for place in (
+        in_commit_order + fdb.tuple.pack((1, more)),
+        counted + fdb.tuple.pack((1, more)),
+        counted + fdb.tuple.pack((1, b"\x01" * 21)),
+    ):
+        with pytest.raises(ValueError, match="elements"):
+            keys.position(place)
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
 @given(
-    st.lists(INTEGERS | st.floats() | BYTES, max_size=4),
+    st.lists(INTEGERS | st.floats() | BYTES | KEYED, max_size=4),
     st.integers(0, 60),
     st.sampled_from([b"", b"\x00", b"\xff", b"\x01", b"\x00\xff", b"\x15", b"\x21"]),
 )

@@ -189,9 +189,10 @@ class ItemKeys:
             return found
         elements: Sequence[Any] = tuples.unpack(place)
         skipped = len(self._level(0))
-        mark: Any = b""
-        if len(elements) == skipped + 4:
-            *elements, mark = elements
+        mark = b""
+        if len(elements) == skipped + 4 and isinstance(elements[skipped], fdb.tuple.Versionstamp):
+            mark = _checked(elements[-1])
+            elements = elements[: -1 if mark else None]
         if not skipped + 2 <= len(elements) <= skipped + 3:
             raise ValueError(f"the key has {len(elements)} elements, not {skipped + 2}")
         priority = elements[0] if skipped else None
