@@ -15,9 +15,9 @@ from fdbqueue.exceptions import (
     ValueTooLarge,
     message_of,
 )
-from fdbqueue.service.clock import duration, now_us
+from fdbqueue.service.clock import duration, in_seconds, now_us
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds
+from fdbqueue.service.items import LAST_MOMENT, Duration, Item, Priority, Push, microseconds
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_SET
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.storage.item_keys import random_suffix
@@ -87,7 +87,7 @@ class Encoder:
         return self._entry(push.value, self.priorities.of_push(push.priority), until)
 
     def of_many(
-        self, items: Iterable[Any], delay: float | None, not_before: datetime.datetime | None
+        self, items: Iterable[Any], delay: Duration | None, not_before: datetime.datetime | None
     ) -> Iterator[Entry]:
         """Return what to write for values, or for pairs of a value and a priority.
 
@@ -124,7 +124,7 @@ class Encoder:
         return (
             self._codec.encode(push.value, 0, 0),
             entry.priority,
-            None if push.delay is None else float(push.delay),
+            None if push.delay is None else in_seconds(push.delay),
             push.not_before and microseconds(push.not_before),
         )
 
@@ -162,7 +162,7 @@ class Encoder:
             )
         return data
 
-    def until(self, delay: float | None, not_before: datetime.datetime | None) -> int | None:
+    def until(self, delay: Duration | None, not_before: datetime.datetime | None) -> int | None:
         """Return when a pushed item becomes ready, None for at once.
 
         Raises:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Priority = int | float
+#: How long something lasts: a number of seconds, or a ``timedelta``.
+Duration = float | datetime.timedelta
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -93,14 +95,14 @@ class Push:
     Attributes:
         value: A value that the queue's codec can encode.
         priority: A number of the queue's priority type, 0 by default; not for a FIFO queue.
-        delay: How many seconds to hide the item.
+        delay: For how long to hide the item: seconds, or a ``timedelta``.
         not_before: The time, with its zone, until which to hide the item; in place of
             ``delay``.
     """
 
     value: Any
     priority: Any = NOT_GIVEN
-    delay: float | None = None
+    delay: Duration | None = None
     not_before: datetime.datetime | None = None
 
 

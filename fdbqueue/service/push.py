@@ -28,7 +28,7 @@ from fdbqueue.service.idempotency import (
     packed_places,
     unpacked_places,
 )
-from fdbqueue.service.items import Item, Push, moment
+from fdbqueue.service.items import Duration, Item, Push, moment
 from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import HIGHEST, CountChange, high_of
@@ -210,7 +210,7 @@ class Pusher:
     def push_many(
         self,
         items: Iterable[Any],
-        delay: float | None,
+        delay: Duration | None,
         not_before: datetime.datetime | None,
         tr: Transaction | None,
     ) -> int:
