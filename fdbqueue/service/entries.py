@@ -34,7 +34,8 @@ class Entry(NamedTuple):
     """An item ready to be pushed.
 
     ``random`` is drawn once for each call. ``until`` is when a delayed item comes to its
-    place, None for one that is ready at once.
+    place, None for one that is ready at once. ``attempts`` are those that a moved item brings;
+    they are in ``value`` too, if the codec keeps metadata.
     """
 
     value: bytes
@@ -42,6 +43,7 @@ class Entry(NamedTuple):
     random: bytes
     pushed_at: int
     until: int | None = None
+    attempts: int = 0
 
 
 class Encoder:
@@ -103,7 +105,7 @@ class Encoder:
         """Return what to write for an item of another queue, with its time and its attempts.
 
         Args:
-            item: The item.
+            item: The item. A delayed one stays hidden until its time; others become ready.
             priority: Its priority in this queue; None for its own.
 
         Raises:
@@ -117,7 +119,8 @@ class Encoder:
             data = self._encoded(item.value, pushed_at, item.attempts)
         except InvalidInput as error:
             raise type(error)(**{**error.context, "id": item.id}) from error
-        return Entry(data, level, random_suffix(), pushed_at)
+        until = self.until(None, item.until) if item.state == "delayed" else None
+        return Entry(data, level, random_suffix(), pushed_at, until, item.attempts)
 
     def facts(self, push: Push, entry: Entry) -> tuple[Any, ...]:
         """Return what identifies a push under an idempotency key: not when it is made."""

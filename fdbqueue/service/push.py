@@ -351,8 +351,10 @@ class Pusher:
         pushed_at = entry.pushed_at if self._codec.keeps_metadata else None
         if entry.until is None:
             place.set(tr, self._keys.key(b""), value)
+            if entry.attempts and not self._codec.keeps_metadata:
+                self._store.write_attempts(tr, place, entry.attempts)
             count_change.enter(tr, place, entry.priority, pushed_at)
         else:
             row = Row(place.data, value)
-            hidden = Hidden(State.DELAYED, row, entry.until, 0, pushed_at)
+            hidden = Hidden(State.DELAYED, row, entry.until, entry.attempts, pushed_at)
             self._store.hide(tr, count_change, hidden, place=place)
