@@ -16,7 +16,7 @@ from fdbqueue.exceptions import (
     message_of,
 )
 from fdbqueue.service.clock import duration, in_seconds, now_us
-from fdbqueue.service.codecs import Codec
+from fdbqueue.service.codecs import LATEST_PUSH, Codec
 from fdbqueue.service.items import LAST_MOMENT, Duration, Item, Priority, Push, microseconds
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_SET
 from fdbqueue.service.priorities import Priorities
@@ -113,6 +113,8 @@ class Encoder:
         """
         pushed_at = now_us() if item.pushed_at is None else microseconds(item.pushed_at)
         try:
+            if pushed_at >= LATEST_PUSH:
+                raise InvalidInput(queue=self._queue, reason="its pushed_at is after the year 9891")
             level = None
             if self.priorities.name is not None:
                 level = self._given(item.priority if priority is None else priority)
