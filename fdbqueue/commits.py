@@ -94,7 +94,7 @@ def push_batch_on_commit(
 
 
 def _queue(queue: Queue | str) -> Queue:
-    return conf.catalog().queue(queue) if isinstance(queue, str) else queue
+    return conf.queue(queue) if isinstance(queue, str) else queue
 
 
 def _register(prepared: Prepared, using: str | None, robust: bool) -> None:

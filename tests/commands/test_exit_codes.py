@@ -103,6 +103,12 @@ def test_an_unknown_queue(call, command):
     )
 
 
+def test_a_queue_that_was_meant(call):
+    """The name in the setting that is most like the wrong one is named."""
+    with pytest.raises(CommandError, match=r"named 'mial'\. Did you mean 'mail'\? The setting"):
+        call("queue_pop", "mial")
+
+
 def test_an_unknown_queue_among_many(call, settings):
     """The hint names the first 20 queues of the setting, or says that there are none."""
     names = {f"q{n:02}": {"kind": "fifo"} for n in range(25)}
