@@ -122,7 +122,7 @@ class Encoder:
         except InvalidInput as error:
             raise type(error)(**{**error.context, "id": item.id}) from error
         until = self.until(None, item.until) if item.state == "delayed" else None
-        return Entry(data, level, random_suffix(), pushed_at, until, item.attempts)
+        return Entry(data, level, random_suffix(), pushed_at, until, attempts=item.attempts)
 
     def facts(self, push: Push, entry: Entry) -> tuple[Any, ...]:
         """Return what identifies a push under an idempotency key: not when it is made."""
