@@ -44,12 +44,13 @@ def queue(name: str) -> service.Queue:
     Cheap: nothing is read or opened before the queue is used.
 
     Raises:
-        QueueNotFound: The setting has no such queue, and no pattern that fits the name.
+        QueueNotFound: The setting has no such queue, and no pattern that fits the name; the error
+            says which name is most like it.
         ConfigurationError: The setting is wrong.
     """
     from fdbqueue import conf
 
-    return conf.catalog().queue(name)
+    return conf.queue(name)
 
 
 def __getattr__(name: str) -> Any:

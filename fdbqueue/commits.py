@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from fdbqueue import conf
-from fdbqueue.service import IdempotencyKey, Push, Queue
+from fdbqueue.service import Duration, IdempotencyKey, Push, Queue
 from fdbqueue.service.items import NOT_GIVEN
 from fdbqueue.service.push import Prepared
 
@@ -23,7 +23,7 @@ def push_on_commit(
     value: Any,
     priority: Any = NOT_GIVEN,
     *,
-    delay: float | None = None,
+    delay: Duration | None = None,
     not_before: datetime.datetime | None = None,
     unique: str | None = None,
     unique_while: str = "pending",
@@ -48,7 +48,7 @@ def push_on_commit(
         queue: The queue, or its name in the setting.
         value: A value that the queue's codec can encode.
         priority: As for the queue's ``push``.
-        delay: How many seconds to hide the item.
+        delay: For how long to hide the item: seconds, or a ``timedelta``.
         not_before: The time, with its zone, until which to hide the item; in place of
             ``delay``.
         unique, unique_while: As for the queue's ``push``.
@@ -97,7 +97,7 @@ def push_batch_on_commit(
 
 
 def _queue(queue: Queue | str) -> Queue:
-    return conf.catalog().queue(queue) if isinstance(queue, str) else queue
+    return conf.queue(queue) if isinstance(queue, str) else queue
 
 
 def _register(prepared: Prepared, using: str | None, robust: bool) -> None:

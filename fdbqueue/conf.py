@@ -17,8 +17,8 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from fdbqueue.engines.protocols import Database
-from fdbqueue.exceptions import ConfigurationError, message_of
-from fdbqueue.service import KINDS, Catalog, QueueSpec
+from fdbqueue.exceptions import ConfigurationError, QueueNotFound, message_of
+from fdbqueue.service import KINDS, Catalog, Queue, QueueSpec
 from fdbqueue.service.catalog import NAME, PATTERN
 from fdbqueue.service.idempotency import MAX_KEPT_SECONDS
 from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, names_for, unknown
@@ -89,6 +89,24 @@ def catalog() -> Catalog:
         ConfigurationError: The setting is wrong; it names the first problem.
     """
     return _catalog.get()
+
+
+def queue(name: str) -> Queue:
+    """Return the queue with a name.
+
+    Raises:
+        QueueNotFound: The setting has no such queue; the error names the one most like it. So
+            this is for the project's own code. What serves others looks in :func:`catalog`.
+        ConfigurationError: The setting is wrong.
+    """
+    found = catalog()
+    try:
+        return found.queue(name)
+    except QueueNotFound as error:
+        closest = found.closest_name(name)
+        if closest is None:
+            raise
+        raise QueueNotFound(**error.context, did_you_mean=closest) from None
 
 
 def database() -> Any:

@@ -101,9 +101,22 @@ class ConfigurationError(FdbQueueError):
 
 
 class QueueNotFound(FdbQueueError):
-    """No queue has this name."""
+    """No queue has this name.
+
+    ``context["did_you_mean"]``, where it is there, is the name in the setting that is most like
+    it. The REST API never shows that: who asks need not be allowed to know it.
+    """
 
     code = "queue_not_found"
+
+    def __str__(self) -> str:
+        given = dict(self.context)
+        hint = given.pop("did_you_mean", None)
+        return (
+            super().__str__()
+            if hint is None
+            else f"{QueueNotFound(**given)}; did you mean {hint!r}?"
+        )
 
 
 class InvalidInput(FdbQueueError):

@@ -60,6 +60,10 @@ _STATUS: dict[type, int] = {
     FdbQueueError: 500,
 }
 
+#: What an error's context may hold and no response shows: the name of a queue that the user may
+#: not see, where a project's own function, such as its authorizer, has looked for another.
+_SECRET = frozenset({"did_you_mean"})
+
 logger = logging.getLogger(__name__)
 
 
@@ -147,7 +151,7 @@ def _from_service(error: FdbQueueError) -> Response:
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     message = str(type(error)())  # the text of the class, without the context
     context = error.context if status < 500 else {}
-    shown = {name: _shown(value) for name, value in context.items()}
+    shown = {name: _shown(value) for name, value in context.items() if name not in _SECRET}
     return _respond(status, error.code, message, shown)
 
 

@@ -113,7 +113,9 @@ class QueueCommand(BaseCommand):
         try:
             return self.catalog.queue(name)
         except QueueNotFound as error:
-            message = f"There is no queue named {name!r}. {_known_names()}"
+            closest = self.catalog.closest_name(name)
+            hint = "" if closest is None else f"Did you mean {closest!r}? "
+            message = f"There is no queue named {name!r}. {hint}{_known_names()}"
             raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
 
     def queues(self, names: Iterable[str]) -> list[Queue]:

@@ -66,6 +66,11 @@ def timestamp(moment: datetime.datetime | None) -> str | None:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def short_time(moment: datetime.datetime | None) -> str:
+    """Return a UTC time for a table, to the second; a dash for None."""
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
 def age(seconds: float) -> str:
     """Return a time span in its largest unit, as ``"3d"`` or ``"0s"``."""
     for unit, length in _AGES:

@@ -1,4 +1,17 @@
-"""Items as lines: JSON, which ``queue_push --items`` reads back, and rows of a table."""
+"""Items as lines: JSON, which ``queue_push --items`` reads back, and rows of a table.
+
+The one format of the lines of ``queue_drain``, ``queue_pop --json``, ``queue_peek --json`` and
+``queue_show --json``, as ``docs/commands.md`` describes it:
+
+- Every line has :data:`FIELDS`, in this order.
+- A line about an item in any state has :data:`DETAILS` behind them.
+- The line of an item that could not be decoded has ``undecodable`` and ``raw``, and cannot be
+  read back.
+
+Read back, the value, the priority, ``pushed_at`` and ``attempts`` are kept. Of the details,
+``state`` and ``until`` keep a delayed item hidden; the rest is ignored. Items as the REST API
+writes them have no other fields than these and ``lease``.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +21,37 @@ from typing import Any
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import formats
-from fdbqueue.service import Codec, Item, Undecodable
+from fdbqueue.service import ITEM_STATES, Codec, Item, Undecodable
 
 #: What every line of JSON has, in this order.
 FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
+#: What the lines about items in any state have behind these. They are ignored by a push, but for
+#: the state and the time of a delayed item.
+DETAILS: dict[str, Callable[[Item], Any]] = {
+    "state": lambda item: item.state,
+    "until": lambda item: formats.timestamp(item.until),
+    "reason": lambda item: item.reason,
+    "size": lambda item: item.size_bytes,
+}
 COLUMNS = ("ID", "PRIORITY", "PUSHED (UTC)", "ATTEMPTS", "VALUE")
 
 _NAMES = frozenset(FIELDS)
-#: The length of ``2026-11-21T03:12:44.251094Z``.
-_TIME_CHARACTERS = 27
+_KNOWN = _NAMES | DETAILS.keys() | {"lease"}
+#: What a table of items in a state says of them besides: the heading, and the cell.
+_STATE_COLUMNS: dict[str, tuple[str, Callable[[Item], str]]] = {
+    "leased": ("UNTIL (UTC)", lambda item: formats.short_time(item.until)),
+    "delayed": ("UNTIL (UTC)", lambda item: formats.short_time(item.until)),
+    "dead": ("REASON", lambda item: formats.clipped(item.reason or "-", _REASON_CHARACTERS)),
+}
+_REASON_CHARACTERS = 40
+#: The lengths of ``2026-11-21T03:12:44.251094Z`` and ``2026-11-21T03:12:44Z``.
+_TIME_CHARACTERS = (27, 20)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MAX_ATTEMPTS = 2**31 - 1
 
 
 def formatter(
-    codec: Codec, *, as_json: bool, whole_values: bool = False
+    codec: Codec, *, as_json: bool, whole_values: bool = False, state: str = "ready"
 ) -> Callable[[list[Item]], list[str]]:
     """Return a function from items to lines, one for each.
 
@@ -30,25 +59,40 @@ def formatter(
         codec: The codec of their queue.
         as_json: Whether the lines are JSON, not rows of a table.
         whole_values: Whether a table shows values whole, because they are nowhere else.
+        state: The state they are all in; for others than ``"ready"`` the lines have details.
     """
     if as_json:
-        return lambda items: [item_line(codec, item) for item in items]
-    table = formats.Table(COLUMNS)
-    return lambda items: table.lines(_row(item, whole=whole_values) for item in items)
+        return lambda items: [item_line(codec, item, detailed=state != "ready") for item in items]
+    column, cell = _STATE_COLUMNS.get(state, (None, None))
+    table = formats.Table([*COLUMNS[:-1], *([column] if column else []), COLUMNS[-1]])
+
+    def row(item: Item) -> tuple[str, ...]:
+        *cells, value = _row(item, whole=whole_values)
+        return (*cells, *([cell(item)] if cell else []), value)
+
+    return lambda items: table.lines(map(row, items))
 
 
-def item_line(codec: Codec, item: Item) -> str:
-    """Return an item as one line of JSON, for its queue's codec to read it back."""
-    is_exact = codec.is_exact_in_json and not isinstance(item.value, Undecodable)
+def item_line(codec: Codec, item: Item, *, detailed: bool = False) -> str:
+    """Return an item as one line of JSON, for its queue's codec to read it back.
+
+    Args:
+        codec: The codec.
+        item: The item.
+        detailed: Whether the line says more than what is kept when it is read back.
+    """
+    value = item.value
     record = {
         "id": item.id,
         "priority": item.priority,
-        "value": codec.to_json(item.value) if is_exact else item.value,
+        "value": None if isinstance(value, Undecodable) else codec.to_json(value),
         "pushed_at": formats.timestamp(item.pushed_at),
         "attempts": item.attempts,
     }
-    if isinstance(item.value, Undecodable):
-        record |= {"value": None, "undecodable": item.value.reason, "raw": item.value.raw}
+    if detailed:
+        record |= {name: detail(item) for name, detail in DETAILS.items()}
+    if isinstance(value, Undecodable):
+        record |= {"undecodable": value.reason, "raw": value.raw}
     return formats.json_line(record)
 
 
@@ -61,25 +105,45 @@ def item_of(record: Any) -> Item:
     """Return the item in a line; its value and its priority are as JSON has them.
 
     Raises:
-        InvalidInput: It is not an item's line, or the item could not be decoded.
+        InvalidInput: It is not an item's line, or the item could not be decoded; it names the
+            field that is missing, unknown or wrong.
     """
-    if not isinstance(record, dict) or record.keys() != _NAMES:
-        undecodable = is_item(record) and "undecodable" in record
-        reason = "its value could not be decoded" if undecodable else "it is not an item's line"
-        raise InvalidInput(reason=reason)
+    _check_fields(record)
+    state = record.get("state", "ready")
+    if state not in ITEM_STATES:
+        raise InvalidInput(reason=f"its state is not one of {', '.join(ITEM_STATES)}")
+    until = _time(record, "until")
+    if state == "delayed" and until is None:
+        raise InvalidInput(reason="its state is delayed, but it has no until")
     return Item(
         value=record["value"],
         priority=record["priority"],
         id=_id(record["id"]),
-        pushed_at=_time(record["pushed_at"]),
+        pushed_at=_time(record, "pushed_at"),
         attempts=_attempts(record["attempts"]),
+        state=state,
+        until=until,
     )
 
 
+def _check_fields(record: Any) -> None:
+    """Refuse a line that has not the fields of an item, or has others."""
+    if not isinstance(record, dict):
+        raise InvalidInput(reason="it is not an item's line")
+    for name in FIELDS:
+        if name not in record:
+            raise InvalidInput(reason=f"it is not an item's line: its field {name!r} is missing")
+    if "undecodable" in record:
+        raise InvalidInput(reason="its value could not be decoded")
+    for name in record:
+        if name not in _KNOWN:
+            raise InvalidInput(reason=f"its field {formats.preview(name)} is not one of an item's")
+
+
 def _row(item: Item, *, whole: bool) -> tuple[str, ...]:
-    pushed_at = "-" if item.pushed_at is None else f"{item.pushed_at:%Y-%m-%d %H:%M:%S}"
     value = item.value
     shown = formats.visible(formats.value_text(value)) if whole else formats.preview(value)
+    pushed_at = formats.short_time(item.pushed_at)
     return item.id, formats.or_dash(item.priority), pushed_at, str(item.attempts), shown
 
 
@@ -89,10 +153,11 @@ def _id(given: Any) -> str:
     return given
 
 
-def _time(given: Any) -> datetime.datetime | None:
+def _time(record: dict[str, Any], field: str) -> datetime.datetime | None:
+    given = record.get(field)
     if given is None:
         return None
-    if isinstance(given, str) and len(given) == _TIME_CHARACTERS and given.endswith("Z"):
+    if isinstance(given, str) and len(given) in _TIME_CHARACTERS and given.endswith("Z"):
         try:
             moment = datetime.datetime.fromisoformat(given[:-1] + "+00:00")
         except ValueError:
@@ -100,7 +165,7 @@ def _time(given: Any) -> datetime.datetime | None:
         if moment is not None and moment >= _EPOCH:
             return moment
     raise InvalidInput(
-        reason="its pushed_at is not a UTC time such as 2026-11-21T03:12:44.251094Z, or null"
+        reason=f"its {field} is not a UTC time such as 2026-11-21T03:12:44.251094Z, or null"
     )
 
 

@@ -41,7 +41,7 @@ from fdbqueue.service.codecs import CODECS, Codec, Stored
 from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.instrumentation import Observer, Operation
-from fdbqueue.service.items import Held, Item, Page, Priority, Push, Undecodable
+from fdbqueue.service.items import Duration, Held, Item, Page, Priority, Push, Undecodable
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.overview import (
@@ -83,6 +83,7 @@ __all__ = [
     "Codec",
     "Counts",
     "Depth",
+    "Duration",
     "End",
     "Ends",
     "FifoQueue",

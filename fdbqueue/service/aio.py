@@ -38,7 +38,7 @@ from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Push, first
+from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Push, first
 from fdbqueue.service.limits import ITERATED_ITEMS
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
@@ -89,7 +89,7 @@ class AsyncVerbs:
         value: Any,
         priority: Any = NOT_GIVEN,
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         not_before: datetime.datetime | None = None,
         unique: str | None = None,
         unique_while: str = "pending",
@@ -107,7 +107,7 @@ class AsyncVerbs:
         self,
         items: Iterable[Any],
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         not_before: datetime.datetime | None = None,
     ) -> int:
         """Put many into the queue, as :meth:`push_many` does.
@@ -118,7 +118,7 @@ class AsyncVerbs:
         Args:
             items: The values, or pairs. They are read in another thread, as they are needed:
                 give no queryset, and nothing else that belongs to this thread.
-            delay: For how many seconds to hide them.
+            delay: For how long to hide them.
             not_before: When to show them.
         """
         cancelled = threading.Event()
@@ -180,18 +180,18 @@ class AsyncVerbs:
 
     # Lease
 
-    async def alease(self, *, seconds: float = 60, wait: float | None = None) -> Item | None:
+    async def alease(self, *, seconds: Duration = 60, wait: float | None = None) -> Item | None:
         """Lease the item at the min end, as :meth:`alease_min` does."""
         return first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
 
-    async def alease_min(self, *, seconds: float = 60, wait: float | None = None) -> Item | None:
+    async def alease_min(self, *, seconds: Duration = 60, wait: float | None = None) -> Item | None:
         """Hide the first item for a time, as :meth:`lease_min` does.
 
         Cancelled, it leases nothing; see :meth:`alease_many`.
         """
         return first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
 
-    async def alease_max(self, *, seconds: float = 60, wait: float | None = None) -> Item | None:
+    async def alease_max(self, *, seconds: Duration = 60, wait: float | None = None) -> Item | None:
         """Hide the last item for a time, as :meth:`lease_max` does.
 
         Cancelled, it leases nothing; see :meth:`alease_many`.
@@ -203,7 +203,7 @@ class AsyncVerbs:
         count: int,
         *,
         end: End = "min",
-        seconds: float = 60,
+        seconds: Duration = 60,
         wait: float | None = None,
         ack: Iterable[Item | str] = (),
         once: IdempotencyKey | str | None = None,
@@ -232,7 +232,7 @@ class AsyncVerbs:
         self,
         lease: Item | str,
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         reason: str = "given up",
         once: IdempotencyKey | str | None = None,
     ) -> None:
@@ -243,7 +243,7 @@ class AsyncVerbs:
         self,
         leases: Iterable[Item | str],
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         reason: str = "given up",
         once: IdempotencyKey | str | None = None,
     ) -> Held:
@@ -252,7 +252,7 @@ class AsyncVerbs:
         return await in_thread(self.nack_many, tokens, delay=delay, reason=reason, once=once)
 
     async def aextend(
-        self, lease: Item | str, seconds: float = 60, *, once: IdempotencyKey | str | None = None
+        self, lease: Item | str, seconds: Duration = 60, *, once: IdempotencyKey | str | None = None
     ) -> Item:
         """Extend a lease to end the given number of seconds from now, as :meth:`extend` does."""
         return await in_thread(self.extend, lease, seconds, once=once)
@@ -260,7 +260,7 @@ class AsyncVerbs:
     async def aextend_many(
         self,
         leases: Iterable[Item | str],
-        seconds: float = 60,
+        seconds: Duration = 60,
         *,
         once: IdempotencyKey | str | None = None,
     ) -> Held:
@@ -269,7 +269,7 @@ class AsyncVerbs:
 
     @contextlib.asynccontextmanager
     async def aleased(
-        self, *, end: End = "min", seconds: float = 60, wait: float | None = None
+        self, *, end: End = "min", seconds: Duration = 60, wait: float | None = None
     ) -> AsyncIterator[Item | None]:
         """Lease an item for the length of an ``async with`` block, as :meth:`leased` does.
 

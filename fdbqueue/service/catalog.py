@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import difflib
 import fnmatch
 import functools
 import heapq
@@ -30,7 +31,7 @@ PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9_.*-]{0,99}")
 #: The byte of the tuple layer that a text starts with; a zero byte ends it.
 _TEXT = b"\x02"
 
-#: So many names are looked for in one transaction.
+#: So many names are looked for in one transaction, or looked through for one that is like another.
 _NAMES_AT_ONCE = 1_000
 
 #: So many queue objects are kept.
@@ -137,6 +138,17 @@ class Catalog:
                 self._opened.clear()
             found = self._opened.setdefault(name, spec.open(self.database, subspace, name))
         return found
+
+    def closest_name(self, name: Any) -> str | None:
+        """Return the plain name that is most like a wrong one, None where none is.
+
+        Nothing is read: names that fit a pattern, of which there may be millions, are not looked
+        through, and of plain names no more than a thousand.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            return None
+        names = self.plain_names()[:_NAMES_AT_ONCE]
+        return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
     def plain_names(self) -> list[str]:
         """Return the names that are no patterns, sorted, without reading anything."""

@@ -5,6 +5,7 @@ Clients' clocks differ by their skew, so leases and delays should be much longer
 
 from __future__ import annotations
 
+import datetime
 import time
 from typing import Any
 
@@ -25,18 +26,25 @@ def set_ahead(microseconds: int) -> None:
     _ahead_us += microseconds
 
 
-def duration(queue: str, name: str, seconds: Any) -> int:
-    """Return a number of seconds in microseconds.
+def duration(queue: str, name: str, given: Any) -> int:
+    """Return a number of seconds, or a ``timedelta``, in microseconds.
 
     Args:
         queue: The queue's name, for errors.
         name: The name of the argument, for errors.
-        seconds: The number.
+        given: The number, or the ``timedelta``.
 
     Raises:
-        InvalidInput: It is not a number from 0 to ten years.
+        InvalidInput: It is neither, or not from 0 to ten years.
     """
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 <= seconds <= MAX_SECONDS:
-        raise InvalidInput(queue=queue, allowed=f"0 to {MAX_SECONDS} seconds", **{name: seconds})
+    seconds = given
+    if not isinstance(given, int | float):  # numbers are the rule, and pay for no second question
+        seconds = given.total_seconds() if isinstance(given, datetime.timedelta) else -1
+    if isinstance(given, bool) or not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidInput(queue=queue, allowed=f"0 to {MAX_SECONDS} seconds", **{name: given})
     return int(seconds * 1_000_000)
+
+
+def in_seconds(given: float | datetime.timedelta) -> float:
+    """Return a duration that was checked as a number of seconds: for equal ones the same."""
+    return given.total_seconds() if isinstance(given, datetime.timedelta) else float(given)

@@ -22,13 +22,12 @@ from __future__ import annotations
 import abc
 import base64
 import json
-import math
 import struct
 from typing import Any, Literal, NamedTuple
 
 import fdb.tuple
 
-from fdbqueue.service import strict_json, tuples
+from fdbqueue.service import strict_json, tuple_json, tuples
 
 #: The types of keys, and of what holds nothing else.
 _STRING = frozenset({str})
@@ -37,8 +36,8 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 #: Deeper nesting could be written by one reader's stack and not read by another's.
 MAX_LEVELS = 200
 
-#: In the year 9892: what every ``datetime`` holds, in every time zone.
-_LATEST = 250_000_000_000_000_000
+#: In the year 9892; what is earlier every ``datetime`` holds, in every time zone.
+LATEST_PUSH = 250_000_000_000_000_000
 _MOST_ATTEMPTS = 2**31
 
 
@@ -67,8 +66,6 @@ class Codec(abc.ABC):
     holds: Literal["json", "bytes", "python"] = "python"
     #: How REST writes a value, in the words of its documentation.
     in_json: str
-    #: Does the JSON keep all of a value, so that ``queue_push --items`` can restore it?
-    is_exact_in_json = True
 
     @abc.abstractmethod
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
@@ -89,7 +86,10 @@ class Codec(abc.ABC):
         return data
 
     def to_json(self, value: Any) -> Any:
-        """Return the JSON that REST and items files show for a value."""
+        """Return the JSON that REST and items files show for a value that was decoded.
+
+        All of it, so that :meth:`from_json` returns the value again.
+        """
         return value
 
     def from_json(self, value: Any) -> Any:
@@ -176,7 +176,7 @@ class BytesCodec(Codec):
             TypeError: It is not a string.
             ValueError: It is not base64.
         """
-        return _from_base64(value)
+        return tuple_json.from_base64(value)
 
 
 class TupleCodec(Codec):
@@ -184,10 +184,9 @@ class TupleCodec(Codec):
 
     name = "tuple"
     in_json = (
-        'an array for a tuple, `{"base64": "..."}` for bytes, and in responses '
-        '`{"text": "..."}` for what JSON lacks'
+        'an array for a tuple, and for what JSON lacks `{"base64": "..."}`, `{"uuid": "..."}`, '
+        '`{"float": "NaN"}`, `{"float32": 0.5}` or `{"versionstamp": "..."}`'
     )
-    is_exact_in_json = False
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
         """Return the value packed alone in a tuple.
@@ -200,6 +199,8 @@ class TupleCodec(Codec):
             return fdb.tuple.pack((value,))
         except RecursionError:
             raise ValueError("the stack is too deep to encode it") from None
+        except AttributeError:  # of the binding, when its library is not loaded
+            raise ValueError("a versionstamp needs FoundationDB's client library") from None
         except struct.error:
             raise ValueError("an integer is longer than 255 bytes") from None
 
@@ -213,16 +214,15 @@ class TupleCodec(Codec):
 
     def to_json(self, value: Any) -> Any:
         """Return the value with arrays for tuples, and objects for what JSON lacks."""
-        return _element_to_json(value)
+        return tuple_json.to_json(value)
 
     def from_json(self, value: Any) -> Any:
-        """Return the value with tuples for arrays, and bytes for objects of base64.
+        """Return the value with tuples for arrays, and what objects stand for.
 
         Raises:
-            TypeError: The base64 in an object is not a string.
-            ValueError: It is not base64.
+            TypeError, ValueError: An object has not what its form needs, such as base64.
         """
-        return _element_from_json(value)
+        return tuple_json.from_json(value)
 
 
 #: The codecs that a queue may name.
@@ -284,7 +284,7 @@ def _unpack(data: bytes) -> tuple[Any, ...]:
 def _metadata(elements: list[Any]) -> tuple[int | None, int]:
     pushed_at, attempts = [*elements, None, None][:2]
     return (
-        pushed_at if type(pushed_at) is int and 0 <= pushed_at < _LATEST else None,
+        pushed_at if type(pushed_at) is int and 0 <= pushed_at < LATEST_PUSH else None,
         attempts if type(attempts) is int and 0 <= attempts < _MOST_ATTEMPTS else 0,
     )
 
@@ -325,41 +325,3 @@ def _check_keys(value: dict[Any, Any]) -> None:
     for key in value:
         if not isinstance(key, str):
             raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
-
-
-# Values of the tuple layer as JSON.
-
-_BASE64 = "base64"
-_JSON_SCALARS = (bool, int, float, str)
-
-
-def _element_to_json(value: Any) -> Any:
-    if isinstance(value, tuple | list):
-        members = []
-        for member in value:  # a loop takes as few stack frames per level as decoding did
-            members.append(_element_to_json(member))  # noqa: PERF401
-        return members
-    if isinstance(value, bytes):
-        return {_BASE64: base64.b64encode(value).decode()}
-    if isinstance(value, fdb.tuple.SingleFloat):
-        value = value.value
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"text": str(value)}
-    return value if value is None or isinstance(value, _JSON_SCALARS) else {"text": str(value)}
-
-
-def _element_from_json(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_element_from_json(member) for member in value)
-    if isinstance(value, dict) and value.keys() == {_BASE64}:
-        return _from_base64(value[_BASE64])
-    return value
-
-
-def _from_base64(value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise TypeError("a JSON string with base64 is needed")
-    try:
-        return base64.b64decode(value, validate=True)
-    except ValueError as error:
-        raise ValueError(f"it is not base64: {error}") from error

@@ -15,9 +15,9 @@ from fdbqueue.exceptions import (
     ValueTooLarge,
     message_of,
 )
-from fdbqueue.service.clock import duration, now_us
-from fdbqueue.service.codecs import Codec
-from fdbqueue.service.items import LAST_MOMENT, Item, Priority, Push, microseconds
+from fdbqueue.service.clock import duration, in_seconds, now_us
+from fdbqueue.service.codecs import LATEST_PUSH, Codec
+from fdbqueue.service.items import LAST_MOMENT, Duration, Item, Priority, Push, microseconds
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_SET
 from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.storage.item_keys import random_suffix
@@ -35,7 +35,8 @@ class Entry(NamedTuple):
 
     ``random`` is drawn once for each call, and ends with the mark of the unique key. ``until`` is
     when a delayed item comes to its place, None for one that is ready at once. ``mark`` is empty
-    where there is no unique key.
+    where there is no unique key. ``attempts`` are those that a moved item brings; they are in
+    ``value`` too, if the codec keeps metadata.
     """
 
     value: bytes
@@ -44,6 +45,7 @@ class Entry(NamedTuple):
     pushed_at: int
     until: int | None = None
     mark: bytes = b""
+    attempts: int = 0
 
 
 class Encoder:
@@ -89,7 +91,7 @@ class Encoder:
         return self._entry(push.value, self.priorities.of_push(push.priority), until, mark)
 
     def of_many(
-        self, items: Iterable[Any], delay: float | None, not_before: datetime.datetime | None
+        self, items: Iterable[Any], delay: Duration | None, not_before: datetime.datetime | None
     ) -> Iterator[Entry]:
         """Return what to write for values, or for pairs of a value and a priority.
 
@@ -105,7 +107,7 @@ class Encoder:
         """Return what to write for an item of another queue, with its time and its attempts.
 
         Args:
-            item: The item.
+            item: The item. A delayed one stays hidden until its time; others become ready.
             priority: Its priority in this queue; None for its own.
 
         Raises:
@@ -113,20 +115,23 @@ class Encoder:
         """
         pushed_at = now_us() if item.pushed_at is None else microseconds(item.pushed_at)
         try:
+            if pushed_at >= LATEST_PUSH:
+                raise InvalidInput(queue=self._queue, reason="its pushed_at is after the year 9891")
             level = None
             if self.priorities.name is not None:
                 level = self._given(item.priority if priority is None else priority)
             data = self._encoded(item.value, pushed_at, item.attempts)
         except InvalidInput as error:
             raise type(error)(**{**error.context, "id": item.id}) from error
-        return Entry(data, level, random_suffix(), pushed_at)
+        until = self.until(None, item.until) if item.state == "delayed" else None
+        return Entry(data, level, random_suffix(), pushed_at, until, attempts=item.attempts)
 
     def facts(self, push: Push, entry: Entry) -> tuple[Any, ...]:
         """Return what identifies a push under an idempotency key: not when it is made."""
         return (
             self._codec.encode(push.value, 0, 0),
             entry.priority,
-            None if push.delay is None else float(push.delay),
+            None if push.delay is None else in_seconds(push.delay),
             push.not_before and microseconds(push.not_before),
             *([entry.mark] if entry.mark else []),
         )
@@ -167,7 +172,7 @@ class Encoder:
             )
         return data
 
-    def until(self, delay: float | None, not_before: datetime.datetime | None) -> int | None:
+    def until(self, delay: Duration | None, not_before: datetime.datetime | None) -> int | None:
         """Return when a pushed item becomes ready, None for at once.
 
         Raises:

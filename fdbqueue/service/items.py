@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Priority = int | float
+#: How long something lasts: a number of seconds, or a ``timedelta``.
+Duration = float | datetime.timedelta
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -95,7 +97,7 @@ class Push:
     Attributes:
         value: A value that the queue's codec can encode.
         priority: A number of the queue's priority type, 0 by default; not for a FIFO queue.
-        delay: How many seconds to hide the item.
+        delay: For how long to hide the item: seconds, or a ``timedelta``.
         not_before: The time, with its zone, until which to hide the item; in place of
             ``delay``.
         unique: A key that at most one item of the queue has at a time; None for none.
@@ -105,7 +107,7 @@ class Push:
 
     value: Any
     priority: Any = NOT_GIVEN
-    delay: float | None = None
+    delay: Duration | None = None
     not_before: datetime.datetime | None = None
     unique: str | None = None
     unique_while: str = "pending"

@@ -28,7 +28,7 @@ from fdbqueue.service.idempotency import (
     packed_places,
     unpacked_places,
 )
-from fdbqueue.service.items import Item, Push, moment
+from fdbqueue.service.items import Duration, Item, Push, moment
 from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import HIGHEST, CountChange, high_of
@@ -221,7 +221,7 @@ class Pusher:
     def push_many(
         self,
         items: Iterable[Any],
-        delay: float | None,
+        delay: Duration | None,
         not_before: datetime.datetime | None,
         tr: Transaction | None,
     ) -> int:
@@ -368,8 +368,10 @@ class Pusher:
         pushed_at = entry.pushed_at if self._codec.keeps_metadata else None
         if entry.until is None:
             place.set(tr, self._keys.key(b""), value)
+            if entry.attempts and not self._codec.keeps_metadata:
+                self._store.write_attempts(tr, place, entry.attempts)
             count_change.enter(tr, place, entry.priority, pushed_at)
         else:
             row = Row(place.data, value)
-            hidden = Hidden(State.DELAYED, row, entry.until, 0, pushed_at)
+            hidden = Hidden(State.DELAYED, row, entry.until, entry.attempts, pushed_at)
             self._store.hide(tr, count_change, hidden, place=place)

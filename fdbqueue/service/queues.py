@@ -26,7 +26,7 @@ from fdbqueue.service.bulk.remove import clear, remove_all, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import NOT_GIVEN, Held, Item, Page, Priority, Push, first
+from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Priority, Push, first
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.overview import Overview
@@ -56,9 +56,11 @@ class Queue(AsyncVerbs):
     - ``wait``: for how many seconds to wait for an item where there is none; not with ``tr``.
     - ``waits_while``: called each time before it takes, and about once a second while it waits;
       False ends the call, and nothing is taken or saved under the key.
-    - ``seconds`` of a lease: by the clocks of the clients, so keep it long against their skew.
-    - ``delay``, ``not_before``: for how many seconds, or until when (with its time zone), to hide
-      items. Then the next pop or lease puts them at the places that the push gave them.
+    - ``seconds`` of a lease: a number or a ``timedelta``, up to ten years. By the clocks of the
+      clients, so keep it long against their skew.
+    - ``delay``, ``not_before``: for how long (as ``seconds``), or until when (with its time zone),
+      to hide items. Then the next pop or lease puts them at the places that the push gave them.
+      Under a key, 5 and ``timedelta(seconds=5)`` are the same call.
 
     And errors: ``InvalidInput``, for arguments, means that nothing was changed. ``OutcomeUnknown``:
     it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
@@ -114,7 +116,7 @@ class Queue(AsyncVerbs):
         value: Any,
         priority: Any = NOT_GIVEN,
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         not_before: datetime.datetime | None = None,
         unique: str | None = None,
         unique_while: str = "pending",
@@ -150,7 +152,7 @@ class Queue(AsyncVerbs):
         self,
         items: Iterable[Any],
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         not_before: datetime.datetime | None = None,
         tr: Transaction | None = None,
     ) -> int:
@@ -259,13 +261,13 @@ class Queue(AsyncVerbs):
     # Lease
 
     def lease(
-        self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
+        self, *, seconds: Duration = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Lease the item at the min end, as :meth:`lease_min` does."""
         return first(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
 
     def lease_min(
-        self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
+        self, *, seconds: Duration = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Hide the first item until it is acknowledged, given up, or the time is over.
 
@@ -279,7 +281,7 @@ class Queue(AsyncVerbs):
         return first(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
 
     def lease_max(
-        self, *, seconds: float = 60, wait: float | None = None, tr: Transaction | None = None
+        self, *, seconds: Duration = 60, wait: float | None = None, tr: Transaction | None = None
     ) -> Item | None:
         """Lease the last item: the other end of the order of :meth:`lease_min`."""
         return first(self.lease_many(1, end="max", seconds=seconds, wait=wait, tr=tr))
@@ -289,7 +291,7 @@ class Queue(AsyncVerbs):
         count: int,
         *,
         end: End = "min",
-        seconds: float = 60,
+        seconds: Duration = 60,
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
         ack: Iterable[Item | str] = (),
@@ -352,7 +354,7 @@ class Queue(AsyncVerbs):
         self,
         lease: Item | str,
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         reason: str = "given up",
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
@@ -363,7 +365,7 @@ class Queue(AsyncVerbs):
 
         Args:
             lease: The item, or its token.
-            delay: For how many seconds to keep it hidden.
+            delay: For how long to keep it hidden.
             reason: What the dead letter says, clipped at 1,000 characters.
 
         Raises:
@@ -376,7 +378,7 @@ class Queue(AsyncVerbs):
         self,
         leases: Iterable[Item | str],
         *,
-        delay: float | None = None,
+        delay: Duration | None = None,
         reason: str = "given up",
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
@@ -398,12 +400,12 @@ class Queue(AsyncVerbs):
     def extend(
         self,
         lease: Item | str,
-        seconds: float = 60,
+        seconds: Duration = 60,
         *,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item:
-        """Extend a lease to end the given number of seconds from now.
+        """Extend a lease to end the given time from now.
 
         A key keeps a copy of the item.
 
@@ -419,12 +421,12 @@ class Queue(AsyncVerbs):
     def extend_many(
         self,
         leases: Iterable[Item | str],
-        seconds: float = 60,
+        seconds: Duration = 60,
         *,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Held:
-        """Extend up to 1,000 leases to end the given number of seconds from now.
+        """Extend up to 1,000 leases to end the given time from now.
 
         In one transaction; a ``tr`` is not to be committed after an error.
 
@@ -439,7 +441,7 @@ class Queue(AsyncVerbs):
 
     @contextlib.contextmanager
     def leased(
-        self, *, end: End = "min", seconds: float = 60, wait: float | None = None
+        self, *, end: End = "min", seconds: Duration = 60, wait: float | None = None
     ) -> Iterator[Item | None]:
         """Lease an item for the length of a ``with`` block.
 
@@ -685,7 +687,7 @@ class Queue(AsyncVerbs):
     # Many items at a time
 
     def lease_batch(
-        self, count: int, *, end: End = "min", seconds: float = 60, owner: bytes | None = None
+        self, count: int, *, end: End = "min", seconds: Duration = 60, owner: bytes | None = None
     ) -> Batch:
         """Lease items from one end under one token, for a drain that moves them elsewhere.
 

@@ -41,5 +41,5 @@ def values(queue: Queue | str, *, state: str = "ready", end: End = "min") -> lis
     Raises:
         QueueNotFound: The setting has no such queue.
     """
-    found = conf.catalog().queue(queue) if isinstance(queue, str) else queue
+    found = conf.queue(queue) if isinstance(queue, str) else queue
     return [item.value for item in found.iterate(state=state, end=end)]

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.backends import BaseBackend
 from rest_framework.exceptions import PermissionDenied
 
+import fdbqueue
 from fdbqueue.models import QueueName
 
 #: What the functions below were asked, by the tests that look.
@@ -76,3 +77,8 @@ def may_nothing(user: Any, permission: str, name: str) -> Any:
 def raises(user: Any, permission: str, name: str) -> bool:
     """Refuse in the way of DRF."""
     raise PermissionDenied
+
+
+def looks_for_mial(user: Any, permission: str, name: str) -> bool:
+    """Look for a queue whose name is misspelt."""
+    return bool(fdbqueue.queue("mial"))

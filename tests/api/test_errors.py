@@ -13,9 +13,10 @@ from django.db import connection
 from rest_framework.test import APIClient
 from rest_framework.throttling import BaseThrottle
 
+import fdbqueue
 from fdbqueue.api.errors import handle
 from fdbqueue.api.viewsets import QueueViewSet
-from fdbqueue.exceptions import LeaseLost
+from fdbqueue.exceptions import LeaseLost, QueueNotFound
 
 EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue")
 FAILING = "tests.api.failing_engine"
@@ -64,6 +65,22 @@ def test_unknown_queues(api: APIClient, name: str) -> None:
     for method, path, body in REQUESTS[1:]:
         response = getattr(api, method)(path.replace("mail", name), body)
         check_shape(response, 404, "queue_not_found")
+
+
+def test_no_response_names_another_queue(
+    api: APIClient, allow: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is nearly right is met by no hint, whoever looks for it on the way."""
+    for method, path, body in REQUESTS[1:]:
+        response = getattr(api, method)(path.replace("mail", "mial"), body)
+        check_shape(response, 404, "queue_not_found")
+        assert response.json().keys() == {"code", "message", "name"}
+    allow(AUTHORIZER="tests.api.rules.looks_for_mial")
+    response = api.get("/api/queues/quakes/")
+    check_shape(response, 404, "queue_not_found")
+    assert b"mail" not in response.content
+    with pytest.raises(QueueNotFound, match="did you mean 'mail'"):
+        fdbqueue.queue("mial")
 
 
 def test_wrong_methods(api: APIClient) -> None:

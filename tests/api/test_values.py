@@ -163,11 +163,21 @@ def test_wrong_base64(api: APIClient, bad: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, False, 10**30, 0.5, "text", [1, ["a", None], []], [{"base64": "AP8="}, 1]],
+    [
+        None,
+        False,
+        10**30,
+        0.5,
+        "text",
+        [1, ["a", None], []],
+        [{"base64": "AP8="}, 1],
+        [{"uuid": str(uuid.UUID(int=7))}, [{"float": "NaN"}]],
+        [{"float": "-Infinity"}, {"float32": 0.5}, {"float32": "Infinity"}],
+    ],
     ids=repr,
 )
 def test_tuples_are_arrays(api: APIClient, value: Any) -> None:
-    """A tuple queue takes JSON without objects, and bytes as an object of base64."""
+    """A tuple queue takes JSON, with objects for what JSON lacks."""
     assert through(api, "pairs", value) == value
 
 
@@ -181,22 +191,46 @@ def test_tuple_elements_are_stored_as_they_are(api: APIClient, queues: service.C
 
 @pytest.mark.parametrize(
     "bad",
-    [{"a": 1}, {"base64": "?"}, {"base64": 1}, [{"text": "x"}], 10**700],
+    [
+        {"a": 1},
+        {"base64": "?"},
+        {"base64": 1},
+        {"base64": "AP8=", "uuid": str(uuid.UUID(int=7))},
+        [{"text": "x"}],
+        {"uuid": "7"},
+        {"uuid": 7},
+        {"float": 0.5},
+        {"float": "nan"},
+        {"float": ["NaN"]},
+        {"float32": 1e300},
+        {"float32": 10**400},
+        {"float32": True},
+        {"float32": None},
+        {"versionstamp": "AP8="},
+        {"versionstamp": 1},
+        10**700,
+    ],
     ids=lambda value: repr(value)[:20],
 )
 def test_what_a_tuple_cannot_hold(api: APIClient, bad: Any) -> None:
-    """Objects, wrong base64 and integers beyond the tuple layer are refused."""
+    """Other objects, those of a wrong form, and integers beyond the tuple layer are refused."""
     response = api.post("/api/queues/pairs/push/", {"value": bad})
     assert response.status_code == 400
     assert response.json()["code"] == "invalid_value"
 
 
 def test_elements_that_json_lacks(api: APIClient, queues: service.Catalog) -> None:
-    """What only the tuple layer has is shown as text."""
+    """What only the tuple layer has is shown as an object, which can be pushed again."""
     name = uuid.UUID(int=7)
     queues.queue("pairs").push((name, float("nan"), float("-inf"), fdb.tuple.SingleFloat(0.5)))
     (item,) = api.post("/api/queues/pairs/pop/", {}).json()["items"]
-    assert item["value"] == [{"text": str(name)}, {"text": "nan"}, {"text": "-inf"}, 0.5]
+    assert item["value"] == [
+        {"uuid": str(name)},
+        {"float": "NaN"},
+        {"float": "-Infinity"},
+        {"float32": 0.5},
+    ]
+    assert through(api, "pairs", item["value"]) == item["value"]
 
 
 def test_a_priority_that_json_lacks(api: APIClient, queues: service.Catalog) -> None:

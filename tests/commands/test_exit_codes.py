@@ -15,7 +15,12 @@ from fdbqueue.management.exit_codes import Interrupted, OutputFailed, command_er
 from tests.commands.conftest import ROOT
 
 #: What each positional argument is in these tests.
-VALUES = {"name": "mail", "names": "mail", "to": "user-1"}
+VALUES = {
+    "name": "mail",
+    "names": "mail",
+    "to": "user-1",
+    "id": "FQEBDbYb3GbgT4gq4jbixKtEGZ-DxqMA",
+}
 
 
 def call_of(command):
@@ -96,6 +101,12 @@ def test_an_unknown_queue(call, command):
         "There is no queue named 'no\\x1bsuch'. "
         "The setting FDBQUEUE has quakes, ranks, mail, blobs, ranked-blobs, tuples, user-*."
     )
+
+
+def test_a_queue_that_was_meant(call):
+    """The name in the setting that is most like the wrong one is named."""
+    with pytest.raises(CommandError, match=r"named 'mial'\. Did you mean 'mail'\? The setting"):
+        call("queue_pop", "mial")
 
 
 def test_an_unknown_queue_among_many(call, settings):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 
+import pytest
+from django.core.management.base import CommandError
+
 import fdbqueue
 from fdbqueue.service import run
 
@@ -58,3 +61,47 @@ def test_a_reader_that_stops(processes):
     process.stdout.close()
     done = processes.finish(process)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead"])
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_items_in_a_state(call, state, end):
+    """Those in the state and no others, from either end, more than a page; they stay there."""
+    ranks = fdbqueue.queue("ranks")
+    for each in ("leased", "dead", "delayed", "ready"):
+        ranks.push_many((f"{each} {n}", n % 7) for n in range(600 if each == state else 3))
+        if each == "leased":
+            ranks.lease_many(600)
+        elif each == "delayed":
+            ranks.nack_many(ranks.lease_many(600), delay=60)
+        elif each == "dead":
+            for item in list(ranks):
+                ranks.bury(item.id, reason="no\x1b such address")
+    options = ("queue_peek", "ranks", "--state", state, "--end", end, "--limit", "1000")
+    records = [json.loads(line) for line in call(*options, "--json").out.splitlines()]
+    expected = list(ranks.iterate(state=state, end=end))
+    assert len(expected) == 600
+    assert [record["value"] for record in records] == [item.value for item in expected]
+    details = {"state", "until", "reason", "size"} if state != "ready" else set()
+    assert records[0].keys() == {"id", "priority", "value", "pushed_at", "attempts"} | details
+    assert {record.get("state", "ready") for record in records} == {state}
+    heading, first = call(*options[:-1], "1").out.splitlines()
+    columns = {"leased": "UNTIL (UTC)", "delayed": "UNTIL (UTC)", "dead": "REASON"}
+    for column in ("UNTIL (UTC)", "REASON"):
+        assert (column in heading) == (columns.get(state) == column)
+    assert ("no\\x1b such address" in first) == (state == "dead")
+    assert list(ranks.iterate(state=state, end=end)) == expected
+
+
+def test_a_state_without_items(call):
+    """A note for people, and nothing with --json."""
+    fdbqueue.queue("mail").push("x")
+    printed = call("queue_peek", "mail", "--state", "dead")
+    assert printed == ("", "The queue 'mail' has no dead items.\n")
+    assert call("queue_peek", "mail", "--state", "delayed", "--json") == ("", "")
+
+
+def test_a_state_that_there_is_not(call):
+    """It is refused, and those there are are named."""
+    with pytest.raises(CommandError, match="'ready', 'leased', 'delayed', 'dead'"):
+        call("queue_peek", "mail", "--state", "lost")

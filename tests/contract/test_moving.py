@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-
 import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, InvalidPriority, ValueTooLarge
@@ -50,15 +48,44 @@ def test_the_other_end(kind, queue, target):
     assert found == "dc"
 
 
-def test_attempts_are_kept(database, subspace):
-    """An item does not become new by being moved."""
-    source, target = FifoQueue(database, subspace["a"]), FifoQueue(database, subspace["b"])
-    pushed = source.push("x")
-    source.nack(source.lease())
+def test_attempts_are_kept(kind, queue, target, everything):
+    """An item does not become new by being moved, whatever its codec keeps; none is left behind."""
+    pushed = queue.peek()
+    for _ in range(2):
+        queue.nack(queue.lease())
+    queue.move_many(target, 4)
+    attempts = {kind.text(item.value): item.attempts for item in target}
+    assert attempts == {"a": 2, "b": 0, "c": 0, "d": 0}
+    assert [item.attempts for item in target.peek_many(4)] == [2, 0, 0, 0]
+    leased = target.lease()
+    assert (leased.attempts, leased.pushed_at) == (2, pushed.pushed_at)
+    target.nack(leased)
+    assert target.peek().attempts == 3
+    assert_counted(target)
+    assert len(target.pop_many(9)) == 4
+    assert not any(key.partition(b"\xff")[2].startswith(b"\x09") for key in everything())
+
+
+@pytest.mark.parametrize("options", [{}, {"codec": "bytes"}, {"max_value_bytes": 300_000}], ids=str)
+def test_a_redriven_item_that_was_moved_is_new(database, subspace, options):
+    """Also one whose value is stored in several keys, with the attempts it came with."""
+    options = {**options, "max_attempts": 5}
+    source = FifoQueue(database, subspace["a"], **options)
+    target = FifoQueue(database, subspace["b"], **options)
+    size = options.get("max_value_bytes", 100_000) // 2
+    source.push(b"x" * size if "codec" in options else "x" * size)
+    for _ in range(4):
+        source.nack(source.lease())
     source.move_many(target, 1)
+    assert target.peek().attempts == 4
+    target.nack(target.lease())
+    (dead,) = target.page(state="dead").items
+    assert dead.attempts == 5
+    assert target.redrive() == 1
+    assert target.peek().attempts == 0
+    target.nack(target.lease())
     item = target.pop()
-    assert (item.attempts, item.pushed_at) == (1, pushed.pushed_at)
-    assert isinstance(item.pushed_at, datetime.datetime)
+    assert (item.attempts, len(item.value)) == (1, size)
 
 
 def test_an_outcome_that_is_not_known(kind, queue, subspace, database, engine):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import fdb.subspace_impl
 import pytest
 from django.test import override_settings
@@ -188,6 +190,46 @@ def test_an_unknown_name_is_no_queue(setting, name):
     with override_settings(FDBQUEUE=setting), pytest.raises(QueueNotFound) as caught:
         fdbqueue.queue(name)
     assert caught.value.context == {"name": name}
+
+
+@pytest.mark.parametrize(
+    ("name", "closest"),
+    [
+        ("mial", "mail"),
+        ("Mail", "mail"),
+        ("earthquake", None),
+        ("quake", "quakes"),
+        ("user", None),
+        ("user-\x1b", None),
+        ("m" * 101, None),
+    ],
+)
+def test_the_name_that_was_meant(setting, name, closest):
+    """The error says which plain name is most like it; patterns and their queues are none.
+
+    Who looks in the catalog, as the REST API and the pages do, is told no name.
+    """
+    with override_settings(FDBQUEUE=setting):
+        fdbqueue.queue("user-1").push("x")
+        with pytest.raises(QueueNotFound) as caught:
+            fdbqueue.queue(name)
+        with pytest.raises(QueueNotFound) as untold:
+            conf.catalog().queue(name)
+    error = caught.value
+    assert error.context.get("did_you_mean") == closest
+    hint = "" if closest is None else f"; did you mean {closest!r}?"
+    assert str(error) == f"No queue has this name: name={name!r}{hint}"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert untold.value.context == {"name": name}
+    assert untold.value.__cause__ is None
+
+
+def test_a_thousand_names_are_looked_through(setting):
+    """A setting of more names costs no more: the hint is among the first thousand."""
+    queues = {f"q{n:05}": {"kind": "fifo"} for n in range(1_500)}
+    catalog = Catalog(None, ("x",), [QueueSpec(name, **spec) for name, spec in queues.items()])
+    assert catalog.closest_name("q-00999") == "q00999"
+    assert catalog.closest_name("q-01499") != "q01499"
 
 
 def test_queues_do_not_see_each_other(setting):

@@ -116,7 +116,7 @@ def test_there_is_no_drawer_for_odds_and_ends():
 FLOORS: tuple[frozenset[str], ...] = tuple(
     frozenset(rooms.split())
     for rooms in (
-        "limits items tuples strict_json threads instrumentation operations",
+        "limits items tuples tuple_json strict_json threads instrumentation operations",
         "clock codecs priorities",
         "options",
         "storage",

@@ -18,6 +18,7 @@ from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service import (
     Catalog,
     Counts,
+    Duration,
     FifoQueue,
     Held,
     IdempotencyKey,
@@ -43,6 +44,9 @@ code: str = FdbQueueError.code
 
 later: datetime.datetime = datetime.datetime.now(datetime.timezone.utc)
 delayed: Item = queue.push("x", priority=1, delay=0.5)
+delayed = queue.push("x", delay=datetime.timedelta(hours=1))
+duration: Duration = datetime.timedelta(minutes=1)
+lasting: Item | None = queue.lease(seconds=duration)
 timed: int = queue.push_many(["x"], not_before=later)
 waited: Item | None = queue.pop_min(wait=20)
 waited_for: list[Item] = queue.pop_many(100, wait=0.5)

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, item_lines
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import End, Item, Queue
+from fdbqueue.service import ITEM_STATES, End, Item, Queue
 
 #: Read in one transaction; more are read page by page.
 PAGE_ITEMS = 500
@@ -17,14 +17,15 @@ PAGE_ITEMS = 500
 
 class Command(QueueCommand):
     help = (
-        "Print the items that queue_pop would take, and leave them where they are. The table "
-        "shows the beginning of each value; --json prints all of it."
+        "Print the items that queue_pop would take, or those in another state, and leave them "
+        "where they are. The table shows the beginning of each value; --json prints all of it."
     )
     allows_closed_output = True
     examples = """\
 examples:
   manage.py queue_peek mail
   manage.py queue_peek quakes --end max --limit 10
+  manage.py queue_peek mail --state dead --limit 20
   manage.py queue_peek quakes --limit 1000000 --json > backup.ndjson
 """
 
@@ -32,21 +33,29 @@ examples:
         arguments.add_queue(parser)
         arguments.add_end(parser)
         arguments.add_limit(parser, default=1)
+        parser.add_argument(
+            "--state",
+            choices=ITEM_STATES,
+            default="ready",
+            help="Print the items in this state (default: ready)",
+        )
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        lines = item_lines.formatter(queue.codec, as_json=options["as_json"])
-        for items in _pages(queue, options["end"], options["limit"]):
+        state, as_json = options["state"], options["as_json"]
+        lines = item_lines.formatter(queue.codec, as_json=as_json, state=state)
+        for items in _pages(queue, options["end"], options["limit"], state):
             self.console.print_lines(lines(items))
-        if not self.console.lines_printed and not options["as_json"]:
-            self.console.note(f"The queue {queue.name!r} is empty.")
+        if not self.console.lines_printed and not as_json:
+            what = "is empty" if state == "ready" else f"has no {state} items"
+            self.console.note(f"The queue {queue.name!r} {what}.")
 
 
-def _pages(queue: Queue, end: End, limit: int) -> Iterator[list[Item]]:
+def _pages(queue: Queue, end: End, limit: int, state: str) -> Iterator[list[Item]]:
     after: str | None = None
     while limit > 0:
-        page = queue.page(end=end, after=after, limit=min(limit, PAGE_ITEMS))
+        page = queue.page(end=end, after=after, limit=min(limit, PAGE_ITEMS), state=state)
         yield page.items
         limit -= len(page.items)
         after = page.cursor

@@ -87,8 +87,9 @@ examples:
             action="store_const",
             const="items",
             dest="form",
-            help="The lines are items, as printed by queue_drain, queue_pop --json and queue_peek "
-            "--json; they keep value, priority, push time and attempts, and get new ids",
+            help="The lines are items, as printed by queue_drain, and by queue_pop, queue_peek and "
+            "queue_show with --json; they keep value, priority, push time, attempts and delay, and "
+            "get new ids",
         )
         forms.add_argument(
             "--values",
@@ -210,11 +211,6 @@ def _check_usage(queue: Queue, given: argparse.Namespace) -> None:
         message = f"{name!r} is a queue of bytes, which have no fields for --priority-field."
     elif field is not None and given.form == "items":
         message = "Items have their own priorities: --priority-field cannot be used with --items."
-    elif not queue.codec.is_exact_in_json and given.form == "items":
-        message = (
-            f"{name!r} has the codec {queue.codec.name}: its values are not exact in JSON, "
-            "so --items cannot restore them."
-        )
     elif given.resume and _job(given) is None:
         message = "--resume needs a file, or the --job that the first push was given."
     if message:

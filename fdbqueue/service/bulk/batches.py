@@ -22,7 +22,7 @@ from fdbqueue.service.assembly import QueueParts
 from fdbqueue.service.bulk.remove import remove_places
 from fdbqueue.service.clock import duration, now_us
 from fdbqueue.service.consume.requests import Effect, TakeRequest
-from fdbqueue.service.items import Item
+from fdbqueue.service.items import Duration, Item
 from fdbqueue.service.runner import patient
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
@@ -73,7 +73,7 @@ class Batches:
         self._group = parts.group
         self._jobs = JobKeys(parts.store.tables)
 
-    def lease(self, count: int, end: End, seconds: float, owner: bytes | None) -> Batch:
+    def lease(self, count: int, end: End, seconds: Duration, owner: bytes | None) -> Batch:
         """Lease items from one end under one token; return an empty batch when there are none."""
         queue = self._store.queue
         lasting = duration(queue, "seconds", seconds)

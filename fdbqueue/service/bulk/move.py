@@ -1,7 +1,7 @@
 """Move items from one queue to another: in one transaction, so exactly once.
 
-An item keeps its value and its order and, when the target stores them, its priority, the time
-of its push and its attempts. A FIFO queue has no priorities: an item that moves there keeps
+An item keeps its value, its order and its attempts and, when the target stores them, its priority
+and the time of its push. A FIFO queue has no priorities: an item that moves there keeps
 only its order, and an item that moves from there to a priority queue needs a priority.
 """
 

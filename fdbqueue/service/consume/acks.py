@@ -19,7 +19,7 @@ from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
 from fdbqueue.service.consume.leases import Leases, Token, reason_of, token_of
 from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, is_replayed
-from fdbqueue.service.items import Held, Item
+from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import CountChange
@@ -130,7 +130,7 @@ class Acks:
     def nack(
         self,
         lease: Item | str,
-        delay: float | None,
+        delay: Duration | None,
         reason: str,
         once: IdempotencyKey | str | None,
         tr: Transaction | None,
@@ -148,7 +148,7 @@ class Acks:
     def nack_many(
         self,
         leases: Iterable[Item | str],
-        delay: float | None,
+        delay: Duration | None,
         reason: str,
         once: IdempotencyKey | str | None,
         tr: Transaction | None,
@@ -172,11 +172,11 @@ class Acks:
     def extend(
         self,
         lease: Item | str,
-        seconds: float,
+        seconds: Duration,
         once: IdempotencyKey | str | None,
         tr: Transaction | None,
     ) -> Item:
-        """Extend a lease to end the given number of seconds from now."""
+        """Extend a lease to end the given time from now."""
         text = token_of(lease)
         lasting = duration(self._queue, "seconds", seconds)
         token = self._leases.parse(text)
@@ -202,11 +202,11 @@ class Acks:
     def extend_many(
         self,
         leases: Iterable[Item | str],
-        seconds: float,
+        seconds: Duration,
         once: IdempotencyKey | str | None,
         tr: Transaction | None,
     ) -> Held:
-        """Extend leases to end the given number of seconds from now, in one transaction."""
+        """Extend leases to end the given time from now, in one transaction."""
         tokens, lasting = _tokens_of(leases), duration(self._queue, "seconds", seconds)
         change = functools.partial(self._leases.extend, lasting_us=lasting)
         each = functools.partial(self._change_held, tokens=tokens, change=change)
@@ -214,7 +214,7 @@ class Acks:
 
     # What they share
 
-    def _delay(self, delay: float | None) -> int | None:
+    def _delay(self, delay: Duration | None) -> int | None:
         """Return the delay of a nack in microseconds, None where there is none."""
         return None if delay is None else duration(self._queue, "delay", delay)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
-from fdbqueue.service.clock import duration
+from fdbqueue.service.clock import duration, in_seconds
 from fdbqueue.service.consume.leases import LeaseEnds, Leases, token_of
 from fdbqueue.service.consume.process_group import ProcessGroup
 from fdbqueue.service.consume.requests import TakeRequest
@@ -17,7 +17,7 @@ from fdbqueue.service.consume.requeue import Popped, Requeuer
 from fdbqueue.service.consume.round import take
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.idempotency import IdempotencyKey, SavedResponses, is_replayed
-from fdbqueue.service.items import Item
+from fdbqueue.service.items import Duration, Item
 from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import CountChange
@@ -72,7 +72,7 @@ class Consumer:
         self,
         end: End,
         count: int,
-        seconds: float,
+        seconds: Duration,
         once: IdempotencyKey | str | None,
         ack: Iterable[Item | str] = (),
     ) -> TakeRequest:
@@ -86,7 +86,7 @@ class Consumer:
             )
         call = None
         if once is not None:
-            facts = "lease", end, count, float(seconds), *[token.encode() for token in tokens]
+            facts = "lease", end, count, in_seconds(seconds), *[token.encode() for token in tokens]
             call = self._responses.call(once, *facts)
         return TakeRequest(
             end,

@@ -103,7 +103,7 @@ class ItemStore:
         place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
         if loaded.has_attempts:
             assert isinstance(loaded.item, Item)
-            self._write_attempts(tr, place.data, loaded.item.attempts)
+            self.write_attempts(tr, place, loaded.item.attempts)
         self.take_key_again(tr, place.data)
         count_change.enter(tr, place, loaded.position.priority, loaded.pushed_at)
 
@@ -216,12 +216,13 @@ class ItemStore:
         if attempts == hidden.attempts == 0:
             return hidden.row
         row = self.with_attempts(hidden.row, attempts)
-        if row is None and attempts:
-            self._write_attempts(tr, hidden.row.place, attempts)
+        if row is None and (attempts or self.codec.keeps_metadata):  # the value may say others
+            self.write_attempts(tr, Place(hidden.row.place), attempts)
         return row or hidden.row
 
-    def _write_attempts(self, tr: Transaction, place: bytes, attempts: int) -> None:
-        tr[self.tables.attempts(place)] = attempts.to_bytes(4, "big")
+    def write_attempts(self, tr: Transaction, place: Place, attempts: int) -> None:
+        """Write the attempts of a ready item to a row of their own, which its value cannot hold."""
+        place.set(tr, self.tables.attempts(b""), attempts.to_bytes(4, "big"))
         tr[self.tables.retried] = b""
 
     def with_attempts(self, row: Row, attempts: int) -> Row | None:

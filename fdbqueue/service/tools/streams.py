@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.bulk.batches import Batch
 from fdbqueue.service.bulk.move import check_move, move
+from fdbqueue.service.items import Duration
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.tools.pace import Pace
@@ -81,7 +82,7 @@ class Batcher(_BatchStream):
         end: End = "min",
         limit: float = math.inf,
         batch_items: int = BATCH_ITEMS,
-        seconds: float = 60,
+        seconds: Duration = 60,
         owner: bytes | None = None,
     ) -> None:
         super().__init__(queue, end, limit, batch_items)

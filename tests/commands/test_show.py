@@ -1,0 +1,142 @@
+"""``queue_show``."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+
+import pytest
+from django.core.management.base import CommandError
+
+import fdbqueue
+from fdbqueue.service import run
+
+HOUR = datetime.timedelta(hours=1)
+
+
+def in_state(queue, state):
+    """Return an item that was tried once, in a state."""
+    queue.push({"to": "雪"})
+    queue.nack(queue.lease())
+    item = queue.peek()
+    if state == "leased":
+        queue.lease(seconds=HOUR)
+    elif state == "delayed":
+        queue.nack(queue.lease(), delay=HOUR)
+    elif state == "dead":
+        queue.bury(item.id, reason="no such\x1b[2J address")
+    return queue.get(item.id)
+
+
+def time(moment):
+    """Return a time as lines of JSON have it, or None."""
+    return moment and moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead"])
+def test_an_item_in_each_state(call, state):
+    """Everything there is to say, as a line that can be read back; the item stays as it is."""
+    mail = fdbqueue.queue("mail")
+    item = in_state(mail, state)
+    assert item.state == state
+    assert json.loads(call("queue_show", "mail", item.id, "--json").out) == {
+        "id": item.id,
+        "priority": None,
+        "value": {"to": "雪"},
+        "pushed_at": time(item.pushed_at),
+        "attempts": 2 if state == "delayed" else 1,
+        "state": state,
+        "until": time(item.until),
+        "reason": item.reason,
+        "size": item.size_bytes,
+    }
+    shown = dict(
+        line.split("  ", 1) for line in call("queue_show", "mail", item.id).out.split("\n")[:-1]
+    )
+    assert shown["VALUE"].strip() == '{"to": "雪"}'
+    assert shown["STATE"].strip() == state
+    assert ("UNTIL (UTC)" in shown) == (state in {"leased", "delayed"})
+    assert shown.get("REASON", "").strip() == ("no such\\x1b[2J address" if state == "dead" else "")
+    assert mail.get(item.id) == item
+
+
+def test_a_lease_that_has_expired(call):
+    """The item is still leased until the next pop or lease; that is said."""
+    mail = fdbqueue.queue("mail")
+    mail.push("x")
+    item = mail.lease(seconds=0)
+    out = call("queue_show", "mail", item.id).out
+    assert "(expired: the next pop or lease requeues it)" in out
+    assert mail.get(item.id).state == "leased"
+
+
+def test_what_was_shown_can_be_read_back(call, ndjson):
+    """As a line of a drain can."""
+    ranks = fdbqueue.queue("ranks")
+    pushed = ranks.push("x", 7)
+    call(
+        "queue_push",
+        "ranks",
+        ndjson(call("queue_show", "ranks", pushed.id, "--json").out),
+        "--items",
+    )
+    one, other = ranks.pop_many(9)
+    assert (one.value, one.priority, one.pushed_at) == (other.value, 7, other.pushed_at)
+
+
+def test_an_item_that_cannot_be_decoded(call):
+    """It is shown as such, with its bytes."""
+    mail = fdbqueue.queue("mail")
+    run(mail.database, lambda tr: tr.set(mail.subspace.pack((1, b"\x00" * 20)), b"\x1b[2J"))
+    (item,) = mail
+    record = json.loads(call("queue_show", "mail", item.id, "--json").out)
+    assert record["value"] is None
+    assert base64.b64decode(record["raw"]) == b"\x1b[2J"
+    assert "(undecodable: " in call("queue_show", "mail", item.id).out
+
+
+def test_an_item_that_is_gone(call):
+    """1, and the message says why it may be."""
+    mail = fdbqueue.queue("mail")
+    gone = mail.push("x").id
+    mail.pop()
+    for arguments in ((), ("--json",)):
+        with pytest.raises(CommandError) as caught:
+            call("queue_show", "mail", gone, *arguments)
+        assert caught.value.returncode == 1
+        assert str(caught.value) == (
+            f"'mail' has no item '{gone}': it was taken or removed, or a drain holds it."
+        )
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "é", "FgEV\x1b[2J", "*", "A" * 20_000])
+@pytest.mark.parametrize("name", ["mail", "ranks"])
+def test_what_is_not_an_id(call, name, wrong):
+    """2, with the id, harmless to a terminal; nothing is read."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_show", name, wrong)
+    assert caught.value.returncode == 2
+    assert str(caught.value).endswith(f" is not the id of an item of '{name}'.")
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_the_id_of_another_kind_of_queue(call):
+    """The id of an item with a priority is not one of a FIFO queue's."""
+    other = fdbqueue.queue("ranks").push("x", 1).id
+    with pytest.raises(CommandError, match="is not the id") as caught:
+        call("queue_show", "mail", other)
+    assert caught.value.returncode == 2
+
+
+def test_in_a_process(processes):
+    """A process prints it and ends with 0; one that finds nothing ends with 1."""
+    item = fdbqueue.queue("mail").push("x")
+    done = processes.run("queue_show", "mail", item.id, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["id"] == item.id
+    fdbqueue.queue("mail").clear()
+    done = processes.run("queue_show", "mail", item.id)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("CommandError: 'mail' has no item")

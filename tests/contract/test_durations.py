@@ -1,0 +1,137 @@
+"""Durations: wherever seconds are taken, a ``timedelta`` means the same."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+
+import pytest
+
+from fdbqueue.exceptions import IdempotencyKeyReused, InvalidInput
+from fdbqueue.service import FifoQueue, IdempotencyKey, Push
+from fdbqueue.service.items import moment
+
+DELTA = datetime.timedelta
+#: Equal durations; the last is one that no binary fraction equals.
+EQUAL = [(5, DELTA(seconds=5)), (86_400.0, DELTA(days=1)), (0.29, DELTA(milliseconds=290))]
+BAD = [
+    DELTA(microseconds=-1),
+    DELTA(seconds=315_360_000, microseconds=1),
+    DELTA.min,
+    DELTA.max,
+    datetime.time(1),
+]
+
+
+@pytest.fixture
+def queue(database, subspace, clock):
+    """An empty queue for which the time stands still."""
+    return FifoQueue(database, subspace, name="letters")
+
+
+def from_now(clock, seconds):
+    """Return the moment at which a duration that begins now is over."""
+    return moment(clock.time_ns() // 1000 + int(seconds * 1_000_000))
+
+
+@pytest.mark.parametrize(("seconds", "delta"), EQUAL)
+def test_a_delay_is_as_long_in_either_form(queue, clock, seconds, delta):
+    """Pushed by any verb, or nacked."""
+    until = from_now(clock, seconds)
+    for given in (seconds, delta):
+        queue.push("a", delay=given)
+        queue.push_many(["b"], delay=given)
+        queue.push_batch([Push("c", delay=given)])
+        queue.prepare(Push("d", delay=given))(None)
+        asyncio.run(queue.apush("e", delay=given))
+        asyncio.run(queue.apush_many(["f"], delay=given))
+        for value in "ghi":
+            queue.push(value)
+        queue.nack(queue.lease(), delay=given)
+        queue.nack_many([queue.lease()], delay=given)
+        asyncio.run(queue.anack(queue.lease(), delay=given))
+        assert {item.value: item.until for item in queue.iterate(state="delayed")} == dict.fromkeys(
+            "abcdefghi", until
+        )
+        queue.clear()
+
+
+@pytest.mark.parametrize(("seconds", "delta"), EQUAL)
+def test_a_lease_is_as_long_in_either_form(queue, clock, seconds, delta):
+    """Leased or extended, alone or with others."""
+    until = from_now(clock, seconds)
+    for given in (seconds, delta):
+        queue.push_many("abc")
+        one, other = queue.lease(seconds=given), queue.lease_many(1, seconds=given)[0]
+        assert one.until == other.until == until
+        one, other = queue.extend(one, 9), queue.extend(other, 9)
+        assert queue.extend(one, given).until == until
+        assert queue.extend_many([other], given) == 1
+        with queue.leased(seconds=given) as item:
+            assert item.until == until
+        assert queue.get(other.id).until == until
+        queue.clear()
+
+
+def test_a_batch_is_leased_as_long_in_either_form(queue, clock):
+    """It is requeued at the end of its time, and not before."""
+    queue.push("a")
+    assert queue.lease_batch(1, seconds=DELTA(seconds=5))
+    clock.advance(4.999999)
+    assert queue.pop() is None
+    clock.advance(0.000001)
+    assert queue.pop().value == "a"
+
+
+def test_no_time_at_all_is_no_delay(queue):
+    """As 0 is."""
+    assert queue.push("x", delay=DELTA(0)).state == "ready"
+
+
+@pytest.mark.parametrize("wrong", BAD, ids=repr)
+def test_a_bad_duration_is_refused_as_a_bad_number_is(queue, everything, wrong):
+    """The error names the queue and the argument; nothing is written."""
+    queue.push("x")
+    leased = queue.lease()
+    before = everything()
+    for name, call in (
+        ("delay", lambda: queue.push("x", delay=wrong)),
+        ("delay", lambda: queue.push_many(["x"], delay=wrong)),
+        ("delay", lambda: queue.push_batch([Push("x", delay=wrong)], once="key")),
+        ("delay", lambda: queue.nack(leased, delay=wrong)),
+        ("delay", lambda: queue.nack_many([leased], delay=wrong)),
+        ("seconds", lambda: queue.lease(seconds=wrong)),
+        ("seconds", lambda: queue.lease_many(1, seconds=wrong, once="key")),
+        ("seconds", lambda: queue.lease_batch(1, seconds=wrong)),
+        ("seconds", lambda: queue.extend(leased, wrong)),
+        ("seconds", lambda: queue.extend_many([leased], wrong)),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            call()
+        assert caught.value.context["queue"] == "letters"
+        assert caught.value.context[name] == wrong
+        assert caught.value.context["allowed"] == "0 to 315360000 seconds"
+    assert everything() == before
+
+
+@pytest.mark.parametrize(("seconds", "delta"), EQUAL)
+def test_under_a_key_equal_durations_are_one_call(queue, seconds, delta):
+    """The first has its effect, in whatever form; the others return the same."""
+    queue.push_many("ab")
+    leased = queue.lease_many(1, seconds=seconds, once="lease")
+    token = queue.lease()
+    for given in (delta, seconds, delta):
+        item = queue.push("x", delay=given, once="push")
+        assert queue.push("x", delay=seconds, once="push") == item
+        batch = queue.push_batch([Push("x", delay=given)], once="batch")
+        assert queue.push_batch([Push("x", delay=seconds)], once="batch") == batch
+        assert queue.lease_many(1, seconds=given, once="lease") == leased
+        assert queue.extend(leased[0], given, once="extend").lease == leased[0].lease
+        once = IdempotencyKey("nack")
+        queue.nack(token, delay=given, once=once)
+    assert once.replayed
+    assert queue.counts().delayed == 3
+    with pytest.raises(IdempotencyKeyReused):
+        queue.push("x", delay=delta + DELTA(microseconds=1), once="push")
+    with pytest.raises(IdempotencyKeyReused):
+        queue.lease_many(1, seconds=delta * 2, once="lease")
