@@ -209,6 +209,21 @@ class ExtendManyBody(_Many, _Extended):
     """The leases to extend."""
 
 
+class PauseBody(Input):
+    """Why the queue is paused."""
+
+    reason = TextField(
+        required=False,
+        allow_blank=True,
+        max_length=1_000,
+        help_text="The reason that is shown with the queue; a paused queue gets the new one.",
+    )
+
+
+class ResumeBody(Input):
+    """Nothing: resuming a queue has no options."""
+
+
 class PeekQuery(Input):
     """How many items to show, from which end."""
 

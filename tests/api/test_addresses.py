@@ -28,6 +28,8 @@ NOWHERE = [
     "/api/queues/mail/ack",
     "/api/queues/mail/nack",
     "/api/queues/mail/extend",
+    "/api/queues/mail/pause",
+    "/api/queues/mail/resume",
     "/api/queues/mail/pop//",
     "/api/queues//pop/",
     "/api/queues/mail/pop/now/",
