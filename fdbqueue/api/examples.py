@@ -53,6 +53,11 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
             "last": _ITEM,
         },
     ),
+    "queues_pause": (
+        {"With a reason": {"reason": _PAUSE["reason"]}, "Without one": {}},
+        {"paused": _PAUSE},
+    ),
+    "queues_resume": ({"Always": {}}, {"resumed": True}),
     "queues_peek": ({}, {"items": [_ITEM]}),
     "queues_items": ({}, {"items": [_ITEM], "cursor": _CURSOR}),
     "queues_item": ({}, _ITEM),
@@ -90,11 +95,6 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
         },
         _LEASED,
     ),
-    "queues_pause": (
-        {"With a reason": {"reason": _PAUSE["reason"]}, "Without one": {}},
-        {"paused": _PAUSE},
-    ),
-    "queues_resume": ({"Always": {}}, {"resumed": True}),
 }
 
 #: Examples of errors that have more keys than the common ones.

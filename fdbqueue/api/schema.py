@@ -186,6 +186,8 @@ class QueueViewSetSchema(OpenApiViewExtension):
         return extend_schema_view(
             list=_reads("queues_list", outputs.QueuePageOutput, parameters=[inputs.QueuesQuery]),
             retrieve=_reads("queues_retrieve", outputs.QueueDetailOutput, 404, parameters=[_NAME]),
+            pause=_changes("queues_pause", inputs.PauseBody, outputs.PausedOutput, keyed=False),
+            resume=_changes("queues_resume", inputs.ResumeBody, outputs.ResumedOutput, keyed=False),
             peek=_reads(
                 "queues_peek",
                 outputs.ItemsOutput,
@@ -206,8 +208,6 @@ class QueueViewSetSchema(OpenApiViewExtension):
             ack=_changes("queues_ack", _ACK, outputs.AckedOutput),
             nack=_changes("queues_nack", _NACK, outputs.NackedOutput),
             extend=_changes("queues_extend", _EXTEND, _EXTENDED),
-            pause=_changes("queues_pause", inputs.PauseBody, outputs.PausedOutput, keyed=False),
-            resume=_changes("queues_resume", inputs.ResumeBody, outputs.ResumedOutput, keyed=False),
         )(documented)
 
 

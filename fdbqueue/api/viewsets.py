@@ -78,6 +78,8 @@ class QueueViewSet(ViewSet):
     required_permissions: ClassVar[Mapping[str, str]] = {
         "list": VIEW,
         "retrieve": VIEW,
+        "pause": MANAGE,
+        "resume": MANAGE,
         "peek": VIEW,
         "items": VIEW,
         "item": VIEW,
@@ -87,8 +89,6 @@ class QueueViewSet(ViewSet):
         "ack": LEASE,
         "nack": LEASE,
         "extend": LEASE,
-        "pause": MANAGE,
-        "resume": MANAGE,
     }
     lookup_field = "name"
     lookup_value_regex = "[^/]+"  # a name of no queue gets the API's 404, not Django's
@@ -164,6 +164,19 @@ class QueueViewSet(ViewSet):
         return Response(service.run(queue.database, show, read_only=True))
 
     @action(detail=True, methods=["post"])
+    def pause(self, request: Request, name: str) -> Response:
+        """Pause a queue: pops and leases find nothing until it is resumed, and pushes go on."""
+        asked = requests.checked(inputs.PauseBody, requests.body(request))
+        queue = self._queue(name)
+        return Response({"paused": outputs.pause(queue, queue.pause(**asked))})
+
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, name: str) -> Response:
+        """Resume a paused queue: pops and leases take items again."""
+        requests.checked(inputs.ResumeBody, requests.body(request))
+        return Response({"resumed": self._queue(name).resume()})
+
+    @action(detail=True, methods=["post"])
     def push(self, request: Request, name: str) -> Response:
         """Push one item, or many in one transaction."""
         once, body = requests.once(request), requests.body(request)
@@ -207,19 +220,6 @@ class QueueViewSet(ViewSet):
         """Extend one lease, or many: they end the given number of seconds from now."""
         one, many = (inputs.ExtendBody, Queue.extend), (inputs.ExtendManyBody, Queue.extend_many)
         return self._end(request, name, "extended", one, many)
-
-    @action(detail=True, methods=["post"])
-    def pause(self, request: Request, name: str) -> Response:
-        """Pause a queue: pops and leases find nothing until it is resumed, and pushes go on."""
-        asked = requests.checked(inputs.PauseBody, requests.body(request))
-        queue = self._queue(name)
-        return Response({"paused": outputs.pause(queue, queue.pause(**asked))})
-
-    @action(detail=True, methods=["post"])
-    def resume(self, request: Request, name: str) -> Response:
-        """Resume a paused queue: pops and leases take items again."""
-        requests.checked(inputs.ResumeBody, requests.body(request))
-        return Response({"resumed": self._queue(name).resume()})
 
     @action(detail=True)
     def peek(self, request: Request, name: str) -> Response:

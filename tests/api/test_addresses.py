@@ -19,6 +19,8 @@ METHODS = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
 NOWHERE = [
     "/api/queues",
     "/api/queues/mail",
+    "/api/queues/mail/pause",
+    "/api/queues/mail/resume",
     "/api/queues/mail/peek",
     "/api/queues/mail/items",
     f"/api/queues/mail/items/{ITEM}",
@@ -28,8 +30,6 @@ NOWHERE = [
     "/api/queues/mail/ack",
     "/api/queues/mail/nack",
     "/api/queues/mail/extend",
-    "/api/queues/mail/pause",
-    "/api/queues/mail/resume",
     "/api/queues/mail/pop//",
     "/api/queues//pop/",
     "/api/queues/mail/pop/now/",

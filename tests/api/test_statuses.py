@@ -48,11 +48,11 @@ class Endpoint:
         path = self.path.replace("{name}", queue).replace("{id}", self.item)
         if self.method == "post":
             bodies = {
+                "queues_pause": {},
+                "queues_resume": {},
                 "queues_push": {"value": 1},
                 "queues_pop": {},
                 "queues_lease": {},
-                "queues_pause": {},
-                "queues_resume": {},
             }
             more = {"data": bodies.get(self.name, {"lease": self.lease}), **more}
         query = more.pop("query", "")
