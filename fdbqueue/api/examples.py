@@ -33,7 +33,9 @@ _QUEUE = {
     "codec": "json",
     "priority_type": "float",
     "counts": {"ready": 1706, "leased": 1, "delayed": 0, "dead": 0},
+    "paused": None,
 }
+_PAUSE = {"since": "2026-11-21T03:10:00.530217Z", "reason": "deploying 2.4"}
 _DEFAULTS = QueueOptions().shown("priority")
 _OTHER_OPTIONS = {name: value for name, value in _DEFAULTS.items() if name not in _QUEUE}
 _CURSOR = f"{_ITEM['id']}:w0dX3cW5rU9sA7bqJx1M4yZ2kT8nL6vE_hG-fPiQoCY"
@@ -51,6 +53,11 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
             "last": _ITEM,
         },
     ),
+    "queues_pause": (
+        {"With a reason": {"reason": _PAUSE["reason"]}, "Without one": {}},
+        {"paused": _PAUSE},
+    ),
+    "queues_resume": ({"Always": {}}, {"resumed": True}),
     "queues_peek": ({}, {"items": [_ITEM]}),
     "queues_items": ({}, {"items": [_ITEM], "cursor": _CURSOR}),
     "queues_item": ({}, _ITEM),

@@ -70,6 +70,21 @@ class QueuesQuery(Input):
     limit = QueryLimitField(default=100, help_text="The maximum number of queues to return.")
 
 
+class PauseBody(Input):
+    """Why the queue is paused."""
+
+    reason = TextField(
+        required=False,
+        allow_blank=True,
+        max_length=1_000,
+        help_text="The reason that is shown with the queue; a paused queue gets the new one.",
+    )
+
+
+class ResumeBody(Input):
+    """Nothing: resuming a queue has no options."""
+
+
 class PushBody(Input):
     """One item to push."""
 

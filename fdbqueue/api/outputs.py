@@ -17,7 +17,17 @@ from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import VALUE_HELP
-from fdbqueue.service import ITEM_STATES, KINDS, Codec, Counts, Held, Item, Queue, Undecodable
+from fdbqueue.service import (
+    ITEM_STATES,
+    KINDS,
+    Codec,
+    Counts,
+    Held,
+    Item,
+    Pause,
+    Queue,
+    Undecodable,
+)
 from fdbqueue.service.options import ALLOWED, Choice, choices_of
 
 #: What a field returns in place of a value to leave out its key.
@@ -189,12 +199,32 @@ class CountsOutput(Output):
     dead = serializers.IntegerField()
 
 
+class PauseOutput(Output):
+    """Since when and why a queue is paused."""
+
+    since = TimeField(help_text="In UTC.")
+    reason = serializers.CharField(allow_blank=True, help_text="What was given as the reason.")
+
+
+class PausedOutput(serializers.Serializer[Any]):
+    """The result of pausing a queue."""
+
+    paused = PauseOutput(help_text="Since when, also where it was paused before, and why.")
+
+
+class ResumedOutput(serializers.Serializer[Any]):
+    """The result of resuming a queue."""
+
+    resumed = serializers.BooleanField(help_text="Whether the queue was paused.")
+
+
 @dataclass(frozen=True, slots=True)
 class ShownQueue:
     """A queue, and what was read of it for a response."""
 
     queue: Queue
     counts: Counts
+    paused: Pause | None
     oldest: datetime.datetime | None = None
     first: Item | None = None
     last: Item | None = None
@@ -213,6 +243,9 @@ class QueueOutput(Output):
         help_text="Null for a FIFO queue.",
     )
     counts = CountsOutput()
+    paused = PauseOutput(
+        allow_null=True, help_text="Since when and why; null for a queue that is not paused."
+    )
 
 
 class QueuePageOutput(serializers.Serializer[Any]):
@@ -274,9 +307,17 @@ def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict
     return shown
 
 
-def queue_rows(queues: Sequence[Queue], counts: Sequence[Counts]) -> list[Any]:
+def pause(queue: Queue, made: Pause) -> dict[str, Any]:
+    """Return the JSON of a pause."""
+    shown: dict[str, Any] = PauseOutput.shown(made, queue.codec)
+    return shown
+
+
+def queue_rows(
+    queues: Sequence[Queue], counts: Sequence[Counts], pauses: Sequence[Pause | None]
+) -> list[Any]:
     """Return the JSON of queues in a list."""
-    states = map(ShownQueue, queues, counts)
+    states = map(ShownQueue, queues, counts, pauses)
     return [QueueOutput.shown(state, state.queue.codec) for state in states]
 
 
@@ -287,6 +328,7 @@ def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
     state = ShownQueue(
         queue,
         counts=queue.counts(tr=tr),
+        paused=queue.paused(tr=tr),
         oldest=queue.oldest(tr=tr),
         first=next(iter(first), None),
         last=next(iter(last), None),

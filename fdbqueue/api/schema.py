@@ -122,7 +122,8 @@ _ERRORS = {
     503: "The database did not respond in time.",
 }
 _ALWAYS = (400, 401, 403, 406, 414, 429, 503)
-_ON_POST = (404, 409, 413, 415, 422)
+_WITHOUT_KEY = (404, 413, 415)
+_ON_POST = (*_WITHOUT_KEY, 409, 422)
 
 
 def _errors(codes: Iterable[int]) -> dict[int, OpenApiResponse]:
@@ -147,14 +148,16 @@ def _reads(operation_id: str, answer: Any, *codes: int, **more: Any) -> Any:
     )
 
 
-def _changes(operation_id: str, body: Any, answer: Any, *, status: int = 200) -> list[Any]:
-    """Describe an action that changes the queue."""
+def _changes(
+    operation_id: str, body: Any, answer: Any, *, status: int = 200, keyed: bool = True
+) -> list[Any]:
+    """Describe an action that changes the queue; ``keyed`` ones take an idempotency key."""
     described = extend_schema(
         operation_id=operation_id,
         tags=["queues"],
-        parameters=[_NAME, _KEY, _REPLAYED, _RETRY],
+        parameters=[_NAME, *([_KEY, _REPLAYED] if keyed else []), _RETRY],
         request=body,
-        responses={status: answer, **_errors(_ON_POST)},
+        responses={status: answer, **_errors(_ON_POST if keyed else _WITHOUT_KEY)},
         examples=examples.of_operation(operation_id),
     )
     return [described, _needs_body]
@@ -183,6 +186,8 @@ class QueueViewSetSchema(OpenApiViewExtension):
         return extend_schema_view(
             list=_reads("queues_list", outputs.QueuePageOutput, parameters=[inputs.QueuesQuery]),
             retrieve=_reads("queues_retrieve", outputs.QueueDetailOutput, 404, parameters=[_NAME]),
+            pause=_changes("queues_pause", inputs.PauseBody, outputs.PausedOutput, keyed=False),
+            resume=_changes("queues_resume", inputs.ResumeBody, outputs.ResumedOutput, keyed=False),
             peek=_reads(
                 "queues_peek",
                 outputs.ItemsOutput,

@@ -17,13 +17,13 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from fdbqueue import conf, deadlines, service
-from fdbqueue.access import LEASE, POP, PUSH, VIEW, may, may_in_general, visible
+from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general, visible
 from fdbqueue.api import cycles, errors, inputs, outputs, pagination, requests
 from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
-from fdbqueue.service import Catalog, IdempotencyKey, Item, Queue, counts_of
+from fdbqueue.service import Catalog, IdempotencyKey, Item, Queue, counts_of, pauses_of
 
 #: The serializer of a body, and the method of the queue that takes its fields as arguments.
 _Ending = tuple[type[inputs.Input], Callable[..., Any]]
@@ -78,6 +78,8 @@ class QueueViewSet(ViewSet):
     required_permissions: ClassVar[Mapping[str, str]] = {
         "list": VIEW,
         "retrieve": VIEW,
+        "pause": MANAGE,
+        "resume": MANAGE,
         "peek": VIEW,
         "items": VIEW,
         "item": VIEW,
@@ -147,9 +149,11 @@ class QueueViewSet(ViewSet):
             is_late=deadlines.is_half_over,
         )
         queues = [catalog.queue(name) for name in names]
-        count = functools.partial(counts_of, queues=queues)
-        found = service.run(catalog.database, count, read_only=True)
-        rows = outputs.queue_rows(queues, found)
+
+        def read(tr: Any) -> Sequence[Any]:
+            return outputs.queue_rows(queues, counts_of(tr, queues), pauses_of(tr, queues))
+
+        rows = service.run(catalog.database, read, read_only=True)
         return Response({"queues": rows, "cursor": pagination.queue_cursor(following)})
 
     def retrieve(self, request: Request, name: str) -> Response:
@@ -158,6 +162,19 @@ class QueueViewSet(ViewSet):
         queue = self._queue(name)
         show = functools.partial(outputs.queue_detail, queue)
         return Response(service.run(queue.database, show, read_only=True))
+
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, name: str) -> Response:
+        """Pause a queue: pops and leases find nothing until it is resumed, and pushes go on."""
+        asked = requests.checked(inputs.PauseBody, requests.body(request))
+        queue = self._queue(name)
+        return Response({"paused": outputs.pause(queue, queue.pause(**asked))})
+
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, name: str) -> Response:
+        """Resume a paused queue: pops and leases take items again."""
+        requests.checked(inputs.ResumeBody, requests.body(request))
+        return Response({"resumed": self._queue(name).resume()})
 
     @action(detail=True, methods=["post"])
     def push(self, request: Request, name: str) -> Response:

@@ -34,6 +34,7 @@ How to add a command
 Modules
     base, arguments, console, progress, exit_codes, signals: what commands are made of.
     formats, item_lines: JSON lines, tables, and items in both.
+    pauses: pauses as JSON, in tables and in notes.
     transfer, drain, items_file, worker: ``queue_drain`` and ``queue_move``.
     ndjson: the input of ``queue_push``. doctor: the checks of ``queue_doctor``.
 """

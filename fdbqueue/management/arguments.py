@@ -21,10 +21,14 @@ def add_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="Name of the queue")
 
 
-def add_queues(parser: argparse.ArgumentParser) -> None:
-    """Add ``[NAME ...]``."""
+def add_queues(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add ``[NAME ...]``, or ``NAME [NAME ...]`` where one is required."""
+    default = "" if required else " (default: all queues)"
     parser.add_argument(
-        "names", metavar="NAME", nargs="*", help="Names of the queues (default: all queues)"
+        "names",
+        metavar="NAME",
+        nargs="+" if required else "*",
+        help=f"Names of the queues{default}",
     )
 
 

@@ -42,6 +42,7 @@ class Console:
         self._stderr = stderr
         self._is_process = is_process
         self._is_quiet = is_quiet
+        self._noted: set[str] = set()
         #: How many lines have been printed.
         self.lines_printed = 0
 
@@ -82,6 +83,12 @@ class Console:
         """Print a line for people, unless ``--verbosity 0`` is given."""
         if not self._is_quiet:
             self._stderr.write(text, style_func=str)
+
+    def note_once(self, text: str) -> None:
+        """Print a line for people, if the command has not printed the same before."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.note(text)
 
     def progress(self, name: str, total: int | None, *, bar: bool = True) -> Progress:
         """Return what shows the progress of a long command.

@@ -12,8 +12,9 @@ from typing import Any
 
 from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
+from fdbqueue.management import pauses
 from fdbqueue.management.formats import counted, item_count, visible
-from fdbqueue.service import MAX_ITEMS, Queue, error_code, run, strict_json
+from fdbqueue.service import MAX_ITEMS, Pause, Queue, error_code, run, strict_json
 from fdbqueue.service.receipts import place_of
 from fdbqueue.service.tools import census, load
 from fdbqueue.service.tools.census import Examiner
@@ -130,7 +131,9 @@ def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Find
         readable: The same queue, for reads that end with the deadline.
         deadline: When to stop, by :func:`time.monotonic`.
     """
-    yield _check_overdue(queue, readable)
+    pause = readable.paused()
+    yield _check_pause(queue, pause)
+    yield _check_overdue(queue, readable, pause)
     yield _check_holds(queue, readable)
     yield _check_pushes(queue, readable)
     census = Examiner(readable).census(deadline)
@@ -177,14 +180,22 @@ def _compare(
     return Finding("counts", queue.name, ERROR, "; ".join(wrong), recount)
 
 
-def _check_overdue(queue: Queue, readable: Queue) -> Finding:
+def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
+    if pause is None:
+        return Finding("pause", queue.name, OK, "the queue is not paused")
+    text = f"nothing is taken until queue_resume; paused {pauses.since(pause)}"
+    return Finding("pause", queue.name, WARNING, text)
+
+
+def _check_overdue(queue: Queue, readable: Queue, pause: Pause | None) -> Finding:
     overdue = Examiner(readable).overdue()
     if not overdue.total:
         return Finding("overdue", queue.name, OK, "no lease or delay has expired")
     numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
     parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
     least = "at least " if overdue.total >= census.MAX_OVERDUE else ""
-    text = f"expired: {least}{parts}; the next pop or lease requeues their items"
+    resumed = "once the queue is resumed, " if pause else ""
+    text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues their items"
 
     def requeue() -> tuple[str, bool]:
         examiner = Examiner(queue)

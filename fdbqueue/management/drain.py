@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.management import item_lines, transfer
+from fdbqueue.management import item_lines, pauses, transfer
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import error_text, explain_errors, usage_error
 from fdbqueue.management.formats import item_count
@@ -178,8 +178,8 @@ def _drain(
             progress.advance(len(batch))
 
         transfer.take_all(queue, batcher, take, follow=options.follow, allowed=interrupts.allowed)
-    left = queue.size()
-    if left > 0 and options.limit is None:
+    is_paused, left = pauses.note_pause(queue, console), queue.size()
+    if left > 0 and options.limit is None and not is_paused:
         console.note(
             f"The queue's count is still {left:,}: other clients hold these items, or have just "
             "pushed them."

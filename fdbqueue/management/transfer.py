@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.management import arguments, formats
+from fdbqueue.management import arguments, formats, pauses
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import error_text, explain_errors, failure, usage_error
 from fdbqueue.management.formats import item_count
@@ -136,6 +136,7 @@ def move(queue: Queue, target: Queue, options: argparse.Namespace, console: Cons
             take_all(
                 queue, mover, progress.advance, follow=options.follow, allowed=interrupts.allowed
             )
+    pauses.note_pause(queue, console)
     console.report(
         {"queue": queue.name, "moved": progress.done, "to": target.name},
         f"Moved {item_count(progress.done)} from {queue.name!r} to {target.name!r}.",

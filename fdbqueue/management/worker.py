@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import text_of_error
-from fdbqueue.management import arguments, transfer
+from fdbqueue.management import arguments, pauses, transfer
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import (
     Interrupted,
@@ -121,6 +121,7 @@ def work(
         )
         with redirect_prints(as_json=options.as_json):
             _run(worker, interrupts)
+    pauses.note_pause(queue, console)
     _report(queue, worker, console, as_json=options.as_json)
     transfer.check_buried(queue, worker.buried, worker.handled)
     failed = worker.failed + worker.lost

@@ -23,11 +23,13 @@ from fdbqueue.service import (
     Catalog,
     Counts,
     Ends,
+    Pause,
     Queue,
     counts_of,
     ends_of,
     error_code,
     oldest_of,
+    pauses_of,
     run,
 )
 from fdbqueue.service.clock import now_us
@@ -80,6 +82,7 @@ class _Sizes:
         self._has_items: set[str] = set()
         self._undecodable: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._queues: Counter[str] = Counter()
+        self._paused: Counter[str] = Counter()
         self._is_complete = True
 
     def read(self, catalog: Catalog) -> None:
@@ -93,8 +96,10 @@ class _Sizes:
         while some := [catalog.queue(name) for name in itertools.islice(rest, _AT_ONCE)]:
             read = functools.partial(_read, queues=some)
             found = run(catalog.database, read, read_only=True)
-            for queue, count, moment, ends in zip(some, *found, strict=True):
-                self._add(label_of(queue.name), count, moment, ends)
+            for queue, count, moment, ends, pause in zip(some, *found, strict=True):
+                label = label_of(queue.name)
+                self._add(label, count, moment, ends)
+                self._paused[label] += pause is not None
 
     def _add(self, label: str, counts: Counts, oldest: _Moment, ends: Ends) -> None:
         self._queues[label] += 1
@@ -145,6 +150,14 @@ class _Sizes:
         for label, count in self._queues.items():
             queues.add_metric([label], count)
         yield queues
+        paused = GaugeMetricFamily(
+            "fdbqueue_paused",
+            "1 if a queue is paused, else 0; how many queues of a pattern are.",
+            labels=["queue"],
+        )
+        for label, count in self._paused.items():
+            paused.add_metric([label], count)
+        yield paused
         yield GaugeMetricFamily(
             "fdbqueue_sizes_complete",
             "1 if all queues were read; 0 if patterns have too many queues.",
@@ -158,5 +171,8 @@ def _engine_up(is_so: bool) -> Metric:
     )
 
 
-def _read(tr: Any, queues: Sequence[Queue]) -> tuple[list[Counts], list[_Moment], list[Ends]]:
-    return counts_of(tr, queues), oldest_of(tr, queues), ends_of(tr, queues)
+def _read(
+    tr: Any, queues: Sequence[Queue]
+) -> tuple[list[Counts], list[_Moment], list[Ends], list[Pause | None]]:
+    pauses = pauses_of(tr, queues)
+    return counts_of(tr, queues), oldest_of(tr, queues), ends_of(tr, queues), pauses

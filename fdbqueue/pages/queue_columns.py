@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from django.utils.functional import Promise
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.charts import sparkline
 from fdbqueue.pages.columns import STATES, Column, link
-from fdbqueue.pages.text import Moment, age, grouped, mean
-from fdbqueue.service import Counts, Minute, Queue, depths
+from fdbqueue.pages.text import Moment, age, clip, grouped, mean
+from fdbqueue.service import Counts, Minute, Pause, Queue, depths
 
 #: Pushes and pops per minute are means over this many minutes, the present one included.
 RATE_MINUTES = 5
@@ -41,6 +42,7 @@ class QueueRow:
     minutes: Sequence[Minute] = field(default_factory=list)
     pushes: float = 0
     pops: float = 0
+    pause: Pause | None = None
     history_minutes: int = _SPARKLINE_MINUTES
 
 
@@ -121,6 +123,32 @@ def _begin_rates(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
     return _begin_history(tr, rows, RATE_MINUTES)
 
 
+def begin_pauses(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    """Begin to read whether queues are paused."""
+    results = [row.queue.overview.begin_pause(tr) for row in rows]
+
+    def wait() -> None:
+        for row, result in zip(rows, results, strict=True):
+            row.pause = result()
+
+    return wait
+
+
+def _begin_nothing(_tr: Any, _rows: Sequence[QueueRow]) -> Callable[[], None]:
+    return lambda: None
+
+
+def _name(row: QueueRow) -> str:
+    """Return the link to a queue, and a mark if it is paused."""
+    shown = link(f"queue-{row.queue.name}", row.address, row.queue.name)
+    if row.pause is None:
+        return shown
+    reason, is_clipped = clip(row.pause.reason)
+    why = f"{age(row.pause.since)}: {reason}{'…' if is_clipped else ''}" if reason else ""
+    mark = '{} <span class="fdbqueue-mark" title="{}">{}</span>'
+    return format_html(mark, shown, why or age(row.pause.since), _("Paused"))
+
+
 def _quiet_zero(value: str) -> str:
     return "fdbqueue-quiet" if value == "0" else ""
 
@@ -175,8 +203,10 @@ COLUMNS = (
     QueueColumn(
         name="name",
         heading=_("Name"),
-        value=lambda row: link(f"queue-{row.queue.name}", row.address, row.queue.name),
+        value=_name,
         sort_key=lambda row: row.queue.name,
+        begin_read=begin_pauses,
+        begin_sort_read=_begin_nothing,
     ),
     QueueColumn(
         name="kind",

@@ -14,10 +14,10 @@ from fdbqueue.pages.columns import STATES, facts
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
-from fdbqueue.pages.queue_columns import FIGURES, QueueRow, fill
+from fdbqueue.pages.queue_columns import FIGURES, QueueRow, begin_pauses, fill
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import grouped, subspace
-from fdbqueue.service import Queue, depths, run
+from fdbqueue.pages.text import Moment, age, grouped, subspace, visible
+from fdbqueue.service import Pause, Queue, depths, run
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
@@ -39,6 +39,14 @@ class Setting(NamedTuple):
     label: str | Promise
     value: str | Promise
     is_code: bool = False
+
+
+class ShownPause(NamedTuple):
+    """Since when and why a queue is paused, and the command that resumes it."""
+
+    since: Moment
+    reason: str
+    command: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
     span = form.cleaned_data["span"]
     row = QueueRow(queue, history_minutes=MINUTES[span])
-    fill(tr, [row], [column.begin_read for column in FIGURES])
+    fill(tr, [row], [begin_pauses, *(column.begin_read for column in FIGURES)])
     levels, is_cut = _levels(queue, tr)
     return QueueDetails(
         row=row,
@@ -101,6 +109,7 @@ def context(form: ItemsForm, details: QueueDetails, addresses: Addresses) -> dic
     buckets = [] if details.priorities is None else details.priorities.buckets
     return {
         "details": details,
+        "pause": details.row.pause and _shown_pause(details.row.queue, details.row.pause),
         "figures": facts(FIGURES, details.row),
         "tabs": _tabs(form, details.row),
         "spans": [
@@ -110,6 +119,11 @@ def context(form: ItemsForm, details: QueueDetails, addresses: Addresses) -> dic
         "buckets": [_bucket_row(bucket, form) for bucket in buckets],
         **item_list.context(details.row.queue, form, details.items, addresses),
     }
+
+
+def _shown_pause(queue: Queue, pause: Pause) -> ShownPause:
+    since = Moment(pause.since, age(pause.since))
+    return ShownPause(since, visible(pause.reason), f"python manage.py queue_resume {queue.name}")
 
 
 def _tabs(form: ItemsForm, row: QueueRow) -> list[Tab]:

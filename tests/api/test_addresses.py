@@ -19,6 +19,8 @@ METHODS = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
 NOWHERE = [
     "/api/queues",
     "/api/queues/mail",
+    "/api/queues/mail/pause",
+    "/api/queues/mail/resume",
     "/api/queues/mail/peek",
     "/api/queues/mail/items",
     f"/api/queues/mail/items/{ITEM}",

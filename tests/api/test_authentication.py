@@ -100,7 +100,9 @@ def test_a_session_needs_the_csrf_token(
     assert allowed.status_code == 201
 
 
-@pytest.mark.parametrize("verb", ["push", "pop", "lease", "ack", "nack", "extend"])
+@pytest.mark.parametrize(
+    "verb", ["push", "pop", "lease", "ack", "nack", "extend", "pause", "resume"]
+)
 def test_every_verb_needs_the_csrf_token(
     client: APIClient, queues: service.Catalog, verb: str
 ) -> None:

@@ -17,7 +17,7 @@ from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_deadlines import Stopwatch
 
 PUSH = "/api/queues/mail/push/"
-VERBS = ["push", "pop", "lease", "ack", "nack", "extend"]
+VERBS = ["push", "pop", "lease", "ack", "nack", "extend", "pause", "resume"]
 
 
 class Unreadable(io.BytesIO):

@@ -114,6 +114,7 @@ def test_an_interrupted_wait_leaves_nothing_behind() -> None:
         ("/api/queues/mail/ack/", {"lease": "x"}, 400),
         ("/api/queues/mail/nack/", {"lease": "x"}, 400),
         ("/api/queues/mail/extend/", {"lease": "x"}, 400),
+        ("/api/queues/mail/resume/", {}, 200),
     ],
 )
 def test_a_request_leaves_no_memory_reserved(

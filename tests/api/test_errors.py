@@ -18,7 +18,7 @@ from fdbqueue.api.errors import handle
 from fdbqueue.api.viewsets import QueueViewSet
 from fdbqueue.exceptions import LeaseLost, QueueNotFound
 
-EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue")
+EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 FAILING = "tests.api.failing_engine"
 MAIL = {"mail": {"kind": "fifo"}, "user-*": {"kind": "fifo"}}
 ITEM = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA"
@@ -39,6 +39,8 @@ REQUESTS = [
     ("post", "/api/queues/mail/ack/", {"leases": [LEASE]}),
     ("post", "/api/queues/mail/nack/", {"lease": LEASE}),
     ("post", "/api/queues/mail/extend/", {"lease": LEASE}),
+    ("post", "/api/queues/mail/pause/", {}),
+    ("post", "/api/queues/mail/resume/", {}),
 ]
 each_request = pytest.mark.parametrize(("method", "path", "body"), REQUESTS)
 

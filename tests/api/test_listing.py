@@ -21,6 +21,7 @@ def row(name: str, kind: str, codec: str, priority_type: str | None) -> dict[str
         "codec": codec,
         "priority_type": priority_type,
         "counts": NONE,
+        "paused": None,
     }
 
 
@@ -124,6 +125,7 @@ def test_detail_of_an_empty_queue(api: APIClient) -> None:
         "codec": "json",
         "priority_type": None,
         "counts": NONE,
+        "paused": None,
         "order": "count",
         "contention": "strict",
         "handoff_timeout_seconds": 30,

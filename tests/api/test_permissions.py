@@ -16,7 +16,7 @@ from fdbqueue import service
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.viewsets import QueueViewSet
 
-ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue")
+ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 ITEM = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA"
 LEASE = f"{ITEM}.AAAAAAAAAAA"
 
@@ -39,6 +39,9 @@ VERBS = [
     ("post", "/api/queues/mail/ack/", {"lease": LEASE}, "lease_queue"),
     ("post", "/api/queues/mail/nack/", {"lease": LEASE}, "lease_queue"),
     ("post", "/api/queues/mail/extend/", {"lease": LEASE}, "lease_queue"),
+    ("options", "/api/queues/mail/pause/", None, "manage_queue"),
+    ("post", "/api/queues/mail/pause/", {"reason": "deploying"}, "manage_queue"),
+    ("post", "/api/queues/mail/resume/", {}, "manage_queue"),
 ]
 each_verb = pytest.mark.parametrize(("method", "path", "body", "permission"), VERBS)
 

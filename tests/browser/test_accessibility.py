@@ -18,10 +18,12 @@ def test_axe_finds_nothing(visit, queues, scheme, width, mount):
     """On the list, a queue in each state, and items, in both schemes, wide and narrow."""
     mail = queues.queue("mail")
     mail.clear()
+    mail.resume()
     mail.push_many({"to": "ada", "parts": [1, None, True, "x" * 2_000]} for _ in range(3))
     mail.push("later", delay=3_600)
     mail.bury(mail.peek().id, reason="no such address")
     mail.lease(seconds=3_600)
+    mail.pause(reason="no such host: mail.example.com, until the certificate is renewed")
     binary = queues.queue("raw").push(b"\x00\xff bytes")
     item = mail.page().items[0]
     visitor = visit(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)

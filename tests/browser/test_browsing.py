@@ -192,6 +192,38 @@ def test_a_value_is_copied(visit, queues, address):
     assert json.loads(copied) == value
 
 
+def test_a_paused_queue_is_seen_until_it_is_resumed(visit, queues):
+    """A mark in the list; a banner with the command to copy, which a refresh keeps and takes."""
+    queue = queues.queue("user-paused")
+    queue.push("news")
+    queue.pause(reason="deploying <b>2.4</b>")
+    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
+    page = visitor.page
+    expect(page.locator(".fdbqueue-mark")).to_have_text("Paused")
+    visitor.go(f"{LIST}user-paused/?refresh=2")
+    banner = page.locator(".fdbqueue-paused")
+    expect(banner).to_contain_text("deploying <b>2.4</b>")
+    button = page.get_by_role("button", name="Copy command")
+    button.click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == "python manage.py queue_resume user-paused"
+    queue.pause(reason="the disk is full")
+    expect(banner).to_contain_text("the disk is full")
+    expect(button).to_be_focused()
+    queue.resume()
+    expect(banner).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_long_reason_fits(visit, queues, width):
+    """The page of a paused queue is not wider than the window."""
+    queues.queue("user-long").pause(reason="x" * 1_000)
+    visitor = visit(viewport={"width": width, "height": 900})
+    visitor.go(f"{LIST}user-long/")
+    expect(visitor.page.locator(".fdbqueue-paused")).to_be_visible()
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_a_hostile_value_does_nothing(visit, queues):
     """No script of it runs, and no element of it is made."""
     hostile = '<script>alert(1)</script><img src="x" onerror="alert(2)">\u202e{"x"}</td></table>'

@@ -25,7 +25,7 @@ from fdbqueue.service.tools.census import Examiner
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
 
-CHECKS = ["overdue", "drains", "pushes", "items", "counts"]
+CHECKS = ["pause", "overdue", "drains", "pushes", "items", "counts"]
 
 
 @pytest.fixture
@@ -73,6 +73,18 @@ def test_all_is_well(examine, mail):
     assert set(status(found).values()) == {"ok"}
     assert list(found) == ["settings", "engine", "receipts", *CHECKS]
     assert " ms, a commit " in found["engine"]["detail"]
+
+
+def test_a_paused_queue(examine, mail):
+    """It is a warning that says since when and why; what has expired waits, and --repair resumes
+    nothing."""
+    mail.lease(seconds=0)
+    mail.pause(reason="deploying")
+    code, found = examine("mail", "--repair")
+    assert (code, found["pause"]["status"], found["pause"]["is_repaired"]) == (0, "warning", False)
+    assert found["pause"]["detail"].endswith(" UTC: deploying")
+    assert "once the queue is resumed, the next pop or lease" in found["overdue"]["detail"]
+    assert mail.paused() is not None
 
 
 def test_the_table(processes, mail):

@@ -12,8 +12,15 @@ import fdbqueue
 from fdbqueue import conf
 from tests.commands.test_exit_codes import CALLS
 
-#: The last two find nothing to put right.
-READING = {"queue_peek", "queue_list", "queue_stats", "queue_recount", "queue_sweep"}
+#: The last three find nothing to change.
+READING = {
+    "queue_peek",
+    "queue_list",
+    "queue_stats",
+    "queue_recount",
+    "queue_sweep",
+    "queue_resume",
+}
 WRITING = [command for command in CALLS if command[0] not in READING]
 DEADLINE_SECONDS = 30
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import fdbqueue
 from fdbqueue.service import run
@@ -18,14 +19,14 @@ def test_the_table(call):
     printed = call("queue_list")
     assert printed.err == ""
     heading, *rows = printed.out.splitlines()
-    assert heading.split() == ["NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE"]
+    assert heading.split() == ["NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE", "PAUSED"]
     cells = {row.split()[0]: row.split()[1:] for row in rows}
     assert sorted(cells) == NAMES
     assert cells["quakes"][:4] == ["priority", "json", "float", "2.5"]
     assert cells["quakes"][4].endswith("s")
     assert cells["mail"][:4] == ["fifo", "json", "-", "-"]
-    assert cells["blobs"] == ["fifo", "bytes", "-", "-", "-"]
-    assert cells["ranks"] == ["priority", "json", "int", "empty", "-"]
+    assert cells["blobs"] == ["fifo", "bytes", "-", "-", "-", "-"]
+    assert cells["ranks"] == ["priority", "json", "int", "empty", "-", "-"]
     assert len({row.index(cells[row.split()[0]][0]) for row in rows}) == 1
 
 
@@ -40,11 +41,29 @@ def test_json(call):
         "codec": "tuple",
         "priority_type": None,
         "head": None,
+        "paused": None,
     }
     head = records["ranks"]["head"]
     assert head.pop("age_seconds") >= 0
     assert head.pop("pushed_at").endswith("Z")
     assert head == {"id": item.id, "priority": -3}
+
+
+def test_a_paused_queue(call):
+    """The table says for how long it has been paused and why, JSON since when; escaped, both."""
+    made = fdbqueue.queue("mail").pause(reason="deploying \x1b[2J 2.4")
+    fdbqueue.queue("ranks").pause()
+    rows = {row.split()[0]: row for row in call("queue_list").out.splitlines()}
+    assert re.search(r"  \d+s: deploying \\x1b\[2J 2\.4$", rows["mail"])
+    assert re.search(r"  \d+s$", rows["ranks"])
+    printed = call("queue_list", "--json").out
+    assert printed.isascii()
+    assert "\x1b" not in printed
+    records = {record["name"]: record for record in map(json.loads, printed.splitlines())}
+    since = made.since.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    assert records["mail"]["paused"] == {"since": since, "reason": made.reason}
+    assert records["ranks"]["paused"]["reason"] == ""
+    assert records["blobs"]["paused"] is None
 
 
 def test_queues_of_a_pattern(call):
@@ -60,7 +79,7 @@ def test_a_head_that_cannot_be_decoded(call):
     key = queue.subspace.pack((4, 0, b"\x00" * 20))
     run(queue.database, lambda tr: tr.set(key, b"\xff"))
     (row,) = [row for row in call("queue_list").out.splitlines() if row.startswith("ranks ")]
-    assert row.split()[4:] == ["4", "-"]
+    assert row.split()[4:] == ["4", "-", "-"]
 
 
 def test_no_queues(call, settings):

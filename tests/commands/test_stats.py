@@ -36,7 +36,18 @@ def test_json(call, ranks):
     assert 0 <= record.pop("age_seconds") < 60
     assert 9 / 6 <= record.pop("pushes_a_minute") <= 9 / 5
     assert 1 / 6 - 0.01 <= record.pop("pops_a_minute") <= 1 / 5
-    assert record == {"queue": "ranks", "ready": 5, "leased": 1, "delayed": 1, "dead": 1}
+    counts = {"ready": 5, "leased": 1, "delayed": 1, "dead": 1}
+    assert record == {"queue": "ranks", **counts, "paused": None}
+
+
+def test_a_paused_queue(call):
+    """The table says for how long it has been paused and why, JSON since when."""
+    made = fdbqueue.queue("mail").pause(reason="deploying \x1b 2.4")
+    (row,) = call("queue_stats", "mail").out.splitlines()[1:]
+    assert row.split()[-3:] == ["deploying", r"\x1b", "2.4"]
+    record = json.loads(call("queue_stats", "mail", "--json").out)
+    since = made.since.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    assert record["paused"] == {"since": since, "reason": made.reason}
 
 
 def test_behind_a_head_that_cannot_be_decoded(call):
@@ -77,7 +88,7 @@ def test_the_table(call, ranks):
     assert heading.split()[:6] == ["NAME", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST"]
     assert [row.split()[0] for row in rows] == NAMES
     assert rows[4].split()[:5] == ["ranks", "5", "1", "1", "1"]
-    assert rows[1].split() == ["mail", "0", "0", "0", "0", "-", "0.0", "0.0"]
+    assert rows[1].split() == ["mail", "0", "0", "0", "0", "-", "0.0", "0.0", "-"]
 
 
 def test_some_queues(processes, ranks):

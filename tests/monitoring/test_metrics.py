@@ -141,6 +141,22 @@ def test_queues_of_a_pattern_are_added_up_under_it(queues, bearer, clock):
     assert not [labels for _, labels in found if ("queue", "user-1") in labels]
 
 
+def test_paused_queues(queues, bearer):
+    """1 or 0 for a queue, and how many of a pattern are paused; a paused queue is not unhealthy."""
+    queues.queue("quakes").pause(reason="deploying")
+    for number in range(3):
+        queues.queue(f"user-{number}").push("x")
+    queues.queue("user-1").pause()
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_paused", queue="quakes") == 1
+    assert sample(found, "fdbqueue_paused", queue="mail") == 0
+    assert sample(found, "fdbqueue_paused", queue="user-*") == 1
+    assert sample(found, "fdbqueue_engine_up") == 1
+    assert Client().get("/health/ready/").status_code == 200
+    queues.queue("quakes").resume()
+    assert sample(samples(bearer.get(ADDRESS)), "fdbqueue_paused", queue="quakes") == 0
+
+
 def test_too_many_queues_are_not_all_read(queues, bearer, monkeypatch):
     """It says so, and the queues with names of their own are all there."""
     monkeypatch.setattr(sizes, "MAX_PATTERNED", 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, drain, transfer, worker
+from fdbqueue.management import arguments, drain, pauses, transfer, worker
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import item_count
@@ -96,6 +96,7 @@ examples:
         if options["lease_seconds"] is None:
             options["lease_seconds"] = _LEASE_SECONDS
         drain_queue, destination = self._destination(queue, argparse.Namespace(**options))
+        pauses.note_pause(queue, self.console)
         if options["dry_run"]:
             number = transfer.expected(queue, options["limit"])
             self.console.report(

@@ -7,18 +7,18 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats
+from fdbqueue.management import arguments, formats, pauses
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Item, Queue
+from fdbqueue.service import Item, Pause, Queue, run
 
-COLUMNS = ("NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE")
+COLUMNS = ("NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE", "PAUSED")
 
 
 class Command(QueueCommand):
     help = (
         "Print the queues: those that the setting names, and those that match one of its patterns "
         "and have been pushed to. HEAD is the priority of the item that queue_pop would take, AGE "
-        "how long ago that item was pushed."
+        "how long ago that item was pushed, PAUSED for how long the queue has been paused, and why."
     )
     allows_closed_output = True
     examples = """\
@@ -32,20 +32,27 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         now = datetime.datetime.now(datetime.timezone.utc)
-        queues = [(queue, _head(queue)) for queue in self.catalog.queues()]
+        queues = [(queue, *_head(queue)) for queue in self.catalog.queues()]
         if options["as_json"]:
-            lines = [formats.json_line(_record(*pair, now)) for pair in queues]
+            lines = [formats.json_line(_record(*each, now)) for each in queues]
         else:
-            lines = formats.Table(COLUMNS).lines(_row(*pair, now) for pair in queues)
+            lines = formats.Table(COLUMNS).lines(_row(*each, now) for each in queues)
         self.console.print_lines(lines)
 
 
-def _head(queue: Queue) -> Item | None:
-    """Return the first item, even one that cannot be decoded."""
-    return next(iter(queue.page(limit=1).items), None)
+def _head(queue: Queue) -> tuple[Item | None, Pause | None]:
+    """Return the first item, even one that cannot be decoded, and whether the queue is paused."""
+
+    def read(tr: Any) -> tuple[Item | None, Pause | None]:
+        pause = queue.overview.begin_pause(tr)
+        return next(iter(queue.page(limit=1, tr=tr).items), None), pause()
+
+    return run(queue.database, read, read_only=True)
 
 
-def _record(queue: Queue, head: Item | None, now: datetime.datetime) -> dict[str, Any]:
+def _record(
+    queue: Queue, head: Item | None, pause: Pause | None, now: datetime.datetime
+) -> dict[str, Any]:
     return {
         "name": queue.name,
         "kind": queue.kind,
@@ -58,10 +65,13 @@ def _record(queue: Queue, head: Item | None, now: datetime.datetime) -> dict[str
             "pushed_at": formats.timestamp(head.pushed_at),
             "age_seconds": _age_seconds(head, now),
         },
+        "paused": pauses.record(pause),
     }
 
 
-def _row(queue: Queue, head: Item | None, now: datetime.datetime) -> tuple[str, ...]:
+def _row(
+    queue: Queue, head: Item | None, pause: Pause | None, now: datetime.datetime
+) -> tuple[str, ...]:
     seconds = None if head is None else _age_seconds(head, now)
     return (
         queue.name,
@@ -70,6 +80,7 @@ def _row(queue: Queue, head: Item | None, now: datetime.datetime) -> tuple[str, 
         formats.or_dash(queue.priority_type),
         "empty" if head is None else formats.or_dash(head.priority),
         "-" if seconds is None else formats.age(seconds),
+        pauses.cell(pause),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, transfer
+from fdbqueue.management import arguments, pauses, transfer
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import item_count
 
@@ -33,6 +33,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         queue, target = self.queue(options["name"]), self.queue(options["to"])
         transfer.check_target(queue, target, options["priority"])
+        pauses.note_pause(queue, self.console)
         number = transfer.expected(queue, options["limit"])
         question = f"Move {item_count(number)} from {queue.name!r} to {target.name!r}?"
         self.console.confirm(question, interactive=options["interactive"])

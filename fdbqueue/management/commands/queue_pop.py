@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue.exceptions import OutcomeUnknown
-from fdbqueue.management import arguments, item_lines
+from fdbqueue.management import arguments, item_lines, pauses
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import error_text, explain_errors
 from fdbqueue.management.formats import item_count
@@ -43,7 +43,8 @@ examples:
         self._popped = 0
         with explain_errors(self._explain):
             self._pop(queue, options["end"], options["limit"], lines)
-        if not self._popped and not options["as_json"]:
+            is_paused = self._popped < options["limit"] and pauses.note_pause(queue, self.console)
+        if not self._popped and not is_paused and not options["as_json"]:
             self.console.note(f"The queue {queue.name!r} is empty.")
 
     def _pop(

@@ -10,11 +10,21 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats
+from fdbqueue.management import arguments, formats, pauses
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import HISTORY_MINUTES, Counts, Minute, Priority, Queue
+from fdbqueue.service import HISTORY_MINUTES, Counts, Minute, Pause, Priority, Queue
 
-COLUMNS = ("NAME", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST", "PUSHES/MIN", "POPS/MIN")
+COLUMNS = (
+    "NAME",
+    "READY",
+    "LEASED",
+    "DELAYED",
+    "DEAD",
+    "OLDEST",
+    "PUSHES/MIN",
+    "POPS/MIN",
+    "PAUSED",
+)
 PRIORITY_COLUMNS = ("NAME", "PRIORITY", "READY")
 
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
@@ -25,8 +35,8 @@ _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 class Command(QueueCommand):
     help = (
         "Print how many items of queues are ready, leased, delayed and dead, how old the oldest "
-        "ready item is, and how many items are pushed and popped per minute. The counts are "
-        "stored, so this costs the same however long a queue is."
+        "ready item is, how many items are pushed and popped per minute, and whether a queue is "
+        "paused. The counts are stored, so this costs the same however long a queue is."
     )
     allows_closed_output = True
     examples = """\
@@ -96,6 +106,7 @@ class QueueStats:
         age_seconds: How long ago that was.
         pushes_a_minute: How many items were pushed.
         pops_a_minute: How many items were popped, or leased and acknowledged.
+        pause: Since when and why the queue is paused, None where it is not.
         by_priority: The number of ready items of each priority, if requested.
     """
 
@@ -105,6 +116,7 @@ class QueueStats:
     age_seconds: float | None
     pushes_a_minute: float
     pops_a_minute: float
+    pause: Pause | None
     by_priority: list[tuple[Priority, int]] | None
 
     def record(self) -> dict[str, Any]:
@@ -116,6 +128,7 @@ class QueueStats:
             "age_seconds": self.age_seconds,
             "pushes_a_minute": round(self.pushes_a_minute, 2),
             "pops_a_minute": round(self.pops_a_minute, 2),
+            "paused": pauses.record(self.pause),
         }
         return record if self.by_priority is None else {**record, "by_priority": self.by_priority}
 
@@ -127,6 +140,7 @@ class QueueStats:
             "-" if self.age_seconds is None else formats.age(self.age_seconds),
             f"{self.pushes_a_minute:.1f}",
             f"{self.pops_a_minute:.1f}",
+            pauses.cell(self.pause),
         )
 
     def priority_rows(self) -> list[tuple[str, ...]]:
@@ -153,6 +167,7 @@ def queue_stats(queue: Queue, *, by_priority: bool, minutes: int) -> QueueStats:
         age_seconds=None if oldest is None else (now - oldest).total_seconds(),
         pushes_a_minute=_total(history, "pushes") / passed,
         pops_a_minute=_total(history, "pops") / passed,
+        pause=queue.paused(),
         by_priority=_by_priority(queue) if by_priority else None,
     )
 

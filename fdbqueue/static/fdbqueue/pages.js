@@ -2,7 +2,8 @@
 // What htmx does not do: report that a refresh failed, keep tables open and scrolled as the reader
 // left them, and copy a value. Without this script the pages show the same.
 (() => {
-  const parts = () => [...document.querySelectorAll("#fdbqueue-figures, #fdbqueue-live")];
+  const places = "#fdbqueue-pause, #fdbqueue-figures, #fdbqueue-live";
+  const parts = () => [...document.querySelectorAll(places)];
   const status = () => document.getElementById("fdbqueue-status");
 
   function say(message) {
@@ -77,8 +78,16 @@
   for (const name of ["htmx:sendError", "htmx:timeout"]) {
     document.addEventListener(name, () => failed("failed"));
   }
-  document.addEventListener("htmx:afterSwap", restore);
-  document.addEventListener("htmx:oobAfterSwap", restore);
+  for (const name of ["htmx:afterSwap", "htmx:oobAfterSwap"]) {
+    document.addEventListener(name, restore);
+    document.addEventListener(name, showCopies);
+  }
+
+  function showCopies() {
+    for (const button of document.querySelectorAll(".fdbqueue-copy")) {
+      button.hidden = false;
+    }
+  }
 
   async function copy(button) {
     const source = document.getElementById(button.dataset.copies);
@@ -87,16 +96,17 @@
       await navigator.clipboard.writeText(source.textContent);
       told.textContent = button.dataset.copied;
     } catch {
-      source.closest("details").open = true;
+      source.closest("details")?.setAttribute("open", "");
       document.getSelection().selectAllChildren(source);
       told.textContent = button.dataset.failed;
     }
   }
 
-  document.addEventListener("DOMContentLoaded", () => {
-    for (const button of document.querySelectorAll(".fdbqueue-copy")) {
-      button.hidden = false;
-      button.addEventListener("click", () => copy(button));
+  document.addEventListener("DOMContentLoaded", showCopies);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest(".fdbqueue-copy");
+    if (button) {
+      copy(button);
     }
   });
 })();

@@ -1,0 +1,144 @@
+"""Pause and resume a queue, and what is shown of a paused one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from fdbqueue.access import MANAGE
+from fdbqueue.api.viewsets import QueueViewSet
+from tests.api.test_errors import check_shape
+from tests.api.test_schema import check
+
+MAIL = "/api/queues/mail/"
+
+
+@pytest.fixture
+def operator(root: Callable[[], APIClient]) -> APIClient:
+    """A client who may do everything."""
+    return root()
+
+
+@pytest.fixture
+def mail(queues: service.Catalog) -> service.Queue:
+    """A queue of three items."""
+    queue = queues.queue("mail")
+    queue.push_many([1, 2, 3])
+    return queue
+
+
+def shown(pause: service.Pause | None) -> dict[str, Any]:
+    """Return what the API shows of a pause."""
+    assert pause is not None
+    since = pause.since.isoformat().replace("+00:00", "Z")
+    return {"since": since, "reason": pause.reason}
+
+
+def paused(client: APIClient) -> list[Any]:
+    """Return what the list, and the queue itself, say of the pause of ``mail``."""
+    listed = check("queues_list", client.get("/api/queues/"))["queues"]
+    (row,) = [queue for queue in listed if queue["name"] == "mail"]
+    return [row["paused"], check("queues_retrieve", client.get(MAIL))["paused"]]
+
+
+def test_a_queue_is_paused_and_resumed(operator: APIClient, mail: service.Queue) -> None:
+    """Pops and leases are empty meanwhile, pushes go on; list and queue say since when and why."""
+    assert paused(operator) == [None, None]
+    answer = check("queues_pause", operator.post(f"{MAIL}pause/", {"reason": "deploying 2.4"}))
+    assert answer == {"paused": shown(mail.paused())}
+    assert answer["paused"]["reason"] == "deploying 2.4"
+    assert paused(operator) == [answer["paused"]] * 2
+    for verb in ("pop", "lease"):
+        assert operator.post(f"{MAIL}{verb}/", {}).json() == {"items": []}
+    assert operator.post(f"{MAIL}push/", {"value": 4}).status_code == 201
+    assert check("queues_resume", operator.post(f"{MAIL}resume/", {})) == {"resumed": True}
+    assert paused(operator) == [None, None]
+    assert operator.post(f"{MAIL}pop/", {}).json()["items"][0]["value"] == 1
+
+
+def test_again(operator: APIClient, mail: service.Queue) -> None:
+    """A paused queue keeps its time and gets the new reason; one that is resumed says so."""
+    first = operator.post(f"{MAIL}pause/", {"reason": "deploying"}).json()["paused"]
+    again = operator.post(f"{MAIL}pause/", {}).json()["paused"]
+    assert again == {"since": first["since"], "reason": ""}
+    assert mail.paused() is not None
+    assert operator.post(f"{MAIL}resume/", {}).json() == {"resumed": True}
+    assert operator.post(f"{MAIL}resume/", {}).json() == {"resumed": False}
+
+
+def test_an_idempotency_key_has_no_effect(operator: APIClient, mail: service.Queue) -> None:
+    """It is ignored, whatever it is: repeating a request changes nothing more."""
+    for key in ("key", "", "é", "x" * 300):
+        headers = {"Idempotency-Key": key.encode().decode("latin-1")}
+        response = operator.post(f"{MAIL}pause/", {"reason": key}, headers=headers)
+        assert (response.status_code, response.json()["paused"]["reason"]) == (200, key)
+        response = operator.post(f"{MAIL}resume/", {}, headers=headers)
+        assert (response.status_code, response.json()) == (200, {"resumed": True})
+        assert "Idempotent-Replayed" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"reason": "x" * 1_001},
+        {"reason": "\0"},
+        {"reason": None},
+        {"reason": 5},
+        {"reason": ["x"]},
+        {"why": "x"},
+        {"since": "2030-01-31T08:30:00Z"},
+    ],
+)
+def test_a_bad_body(operator: APIClient, mail: service.Queue, body: Any) -> None:
+    """It is refused, says which field, and pauses nothing."""
+    response = operator.post(f"{MAIL}pause/", body)
+    check_shape(response, 400, "invalid_input")
+    assert list(response.json()["fields"]) == list(body)
+    assert mail.paused() is None
+
+
+def test_half_a_character(operator: APIClient, mail: service.Queue) -> None:
+    """A lone surrogate, which is no text, is refused."""
+    body = r'{"reason": "\ud800"}'
+    response = operator.generic("POST", f"{MAIL}pause/", body, content_type="application/json")
+    assert response.status_code == 400
+    assert mail.paused() is None
+
+
+def test_a_resume_with_options(operator: APIClient, mail: service.Queue) -> None:
+    """There are none, so it is refused, and the queue stays paused."""
+    mail.pause()
+    check_shape(operator.post(f"{MAIL}resume/", {"reason": "done"}), 400, "invalid_input")
+    check_shape(operator.post(f"{MAIL}resume/?all=1", {}), 400, "invalid_input")
+    assert mail.paused() is not None
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_an_unknown_queue(operator: APIClient, queues: service.Catalog, verb: str) -> None:
+    """It is 404; a queue of a pattern need not have been pushed to."""
+    check_shape(operator.post(f"/api/queues/nope/{verb}/", {}), 404, "queue_not_found")
+    assert operator.post(f"/api/queues/user-9/{verb}/", {}).status_code == 200
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_who_may(
+    client_with: Callable[..., APIClient], mail: service.Queue, anonymous: APIClient, verb: str
+) -> None:
+    """It takes a permission of its own, which those of workers do not include."""
+    assert QueueViewSet.required_permissions[verb] == MANAGE == "fdbqueue.manage_queue"
+    worker = client_with("view_queue", "push_queue", "pop_queue", "lease_queue")
+    mail.pause(reason="before")
+    for client, status, code in (
+        (worker, 403, "permission_denied"),
+        (anonymous, 401, "not_authenticated"),
+    ):
+        check_shape(client.post(f"{MAIL}{verb}/", {}), status, code)
+    pause = mail.paused()
+    assert pause is not None
+    assert pause.reason == "before"
+    assert worker.get(MAIL).json()["paused"] == shown(pause)
+    assert worker.get(f"{MAIL}{verb}/").status_code == 405
