@@ -209,6 +209,11 @@ class UniqueKeys:
         return Placed(Place(row.place), pushed_at, until, existing)
 
 
+def kept_while(mark: bytes) -> str:
+    """Return how long an item with a mark has its unique key."""
+    return next(name for name, kept in _MARKS.items() if mark.startswith(kept))
+
+
 def mark_of(queue: str, unique: str | None, unique_while: str) -> bytes:
     """Return the mark of a unique key.
 

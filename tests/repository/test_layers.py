@@ -125,6 +125,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "writes",
         "runner",
         "idempotency",
+        "uniques",
         "push consume",
         "browse overview",
         "assembly",
