@@ -17,6 +17,8 @@ from benchmarks.queues import Load, Ours, Peer, queue_of
 ROUNDS = 5
 TURNS = 100
 MANY = 50
+#: In all rounds 1,000 pushes under keys of their own, and batches of as many.
+UNIQUE, UNIQUE_BATCHES, BATCH = 200, 8, 1_000
 
 
 def recipe(plan: Plan) -> Iterator[Line]:
@@ -59,11 +61,31 @@ def taking(plan: Plan) -> Iterator[Line]:
         yield _compare(plan, f"FIFO {name}, alone", verb, loads, peer_name=verb, bar=bar)
 
 
+def unique(plan: Plan) -> Iterator[Line]:
+    """Pushes under unique keys of their own, beside pushes without: one by one, and in batches."""
+    loads = Load(method="unique"), Load()
+    for verb, bar, turns in (
+        ("keyed push", "at least 0.77", UNIQUE),
+        (f"batch of {BATCH:,}", "no bar", UNIQUE_BATCHES),
+    ):
+        name = "push" if verb == "keyed push" else f"push_batch of {BATCH:,}"
+        yield _compare(
+            plan, f"FIFO {name}, unique", verb, loads, peer_name="no key", bar=bar, turns=turns
+        )
+
+
 def _compare(
-    plan: Plan, name: str, verb: str, loads: tuple[Load, Load], *, peer_name: str, bar: str
+    plan: Plan,
+    name: str,
+    verb: str,
+    loads: tuple[Load, Load],
+    *,
+    peer_name: str,
+    bar: str,
+    turns: int = TURNS,
 ) -> Line:
     """Compare one verb of two queues, in a database and subspaces of their own."""
-    database, rounds, turns = plan.open(), plan.rounds(ROUNDS), plan.turns(TURNS)
+    database, rounds, turns = plan.open(), plan.rounds(ROUNDS), plan.turns(turns)
     with plan.subspace(database) as one, plan.subspace(database) as other:
         ours, peer = (
             VERBS[verb](queue_of(database, subspace, load), rounds * turns)
@@ -79,6 +101,16 @@ def _push(queue: Peer | Ours, turns: int) -> Operation:  # noqa: ARG001  # nothi
     return lambda: queue.push(next(numbers))
 
 
+def _push_keyed(queue: Any, turns: int) -> Operation:  # noqa: ARG001  # nothing to prepare
+    numbers = itertools.count()
+    return lambda: queue.push_keyed(next(numbers))
+
+
+def _push_batch(queue: Any, turns: int) -> Operation:  # noqa: ARG001  # nothing to prepare
+    numbers = itertools.count(step=BATCH)
+    return lambda: queue.push_batch(range(begin := next(numbers), begin + BATCH))
+
+
 def _pop(queue: Peer | Ours, turns: int) -> Operation:
     queue.fill(turns)
     return queue.take
@@ -92,6 +124,8 @@ def _pop_many(queue: Any, turns: int) -> Operation:
 KINDS = {"fifo": "FIFO", "priority": "priority"}
 VERBS: dict[str, Callable[[Any, int], Operation]] = {
     "push": _push,
+    "keyed push": _push_keyed,
+    f"batch of {BATCH:,}": _push_batch,
     "pop": _pop,
     f"pop of {MANY}": _pop_many,
 }
@@ -100,4 +134,5 @@ BENCHMARKS = (
     Benchmark("recipe", recipe),
     Benchmark("counters", counters),
     Benchmark("taking", taking),
+    Benchmark("unique", unique),
 )

@@ -16,7 +16,7 @@ from benchmarks.peers import (
     HighContentionLayer,
     PriorityRecipe,
 )
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import FifoQueue, PriorityQueue, Push
 from fdbqueue.service.storage.counts import CountChange
 
 SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
@@ -46,8 +46,9 @@ class Load:
 
     ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, or one of ours: ``"pop"``,
     ``"wait"``, ``"lease"``, ``"lease+ack"``, ``"lease_many(ack=)"``, which acknowledges an item
-    in the transaction that leases the next, ``"worker"``; or ``"uncounted"``, a pop that writes
-    no counts. ``options`` are ours too. ``pushes`` says that it is pushed to, instead of popped.
+    in the transaction that leases the next, ``"worker"``; ``"unique"``, pushes under keys of
+    their own; or ``"uncounted"``, a pop that writes no counts. ``options`` are ours too.
+    ``pushes`` says that it is pushed to, instead of popped.
     """
 
     kind: str = "fifo"
@@ -117,6 +118,17 @@ class Ours:
     def push(self, number: int) -> None:
         """Push one item."""
         self.queue.push(value_of(number), number % PRIORITIES if self._has_priorities else None)
+
+    def push_keyed(self, number: int) -> None:
+        """Push one item under a key of its own, if the load says so."""
+        self.queue.push(value_of(number), unique=self._key(number))
+
+    def push_batch(self, numbers: range) -> None:
+        """Push items in one transaction, under keys of their own if the load says so."""
+        self.queue.push_batch([Push(value_of(n), unique=self._key(n)) for n in numbers])
+
+    def _key(self, number: int) -> str | None:
+        return f"key {number}" if self._method == "unique" else None
 
     def take(self) -> int | None:
         """Take one item and return its number, None when there is none."""

@@ -29,7 +29,7 @@ _LOSS = 0.95
 _BUSY = 0.7
 #: Peers that are ours in another way, or ours at another size.
 _OURSELVES = re.compile(
-    r"[\d,]+ (items|queues|records|thread)|pop( of \d+)?|one by one|not counted"
+    r"[\d,]+ (items|queues|records|thread)|pop( of \d+)?|one by one|not counted|no key"
 )
 
 #: What is stored of each engine.

@@ -65,6 +65,10 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
         {
             "One item": {"value": _ITEM["value"], "priority": 6.4},
             "One item, hidden for a minute": {"value": _ITEM["value"], "delay": 60},
+            "One item, unless one with this key is pending": {
+                "value": _ITEM["value"],
+                "unique": "us1000chhc",
+            },
             "Many items": {"items": [{"value": 1, "priority": 2.5}, {"value": 2}]},
         },
         _ITEM,
@@ -121,9 +125,15 @@ _ERRORS: dict[int, dict[str, Any]] = {
 def of_operation(operation_id: str) -> list[OpenApiExample]:
     """Return the examples of an operation's bodies and of its response."""
     bodies, answer = _OPERATIONS[operation_id]
+    answers = {"200": answer}
+    if operation_id == "queues_push":
+        answers = {"201": answer, "200": {**answer, "existing": True}}
     return [
         *(OpenApiExample(name, body, request_only=True) for name, body in bodies.items()),
-        OpenApiExample("Response", answer, response_only=True, status_codes=["200", "201"]),
+        *(
+            OpenApiExample("Response", found, response_only=True, status_codes=[status])
+            for status, found in answers.items()
+        ),
     ]
 
 

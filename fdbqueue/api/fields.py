@@ -10,7 +10,7 @@ from typing import Any
 from rest_framework import serializers
 
 from fdbqueue import conf
-from fdbqueue.service import MAX_SECONDS, Codec
+from fdbqueue.service import MAX_SECONDS, MAX_UNIQUE_BYTES, Codec
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 #: RFC 3339, with an optional offset, so that the error can say that it is missing.
@@ -163,6 +163,25 @@ class TextField(serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+class UniqueField(TextField):
+    """A unique key."""
+
+    default_error_messages = {  # noqa: RUF012  # as DRF declares it
+        "over": "Ensure this field has no more than {most} bytes in UTF-8."
+    }
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the key.
+
+        Raises:
+            ValidationError: It is not a string, or too long in UTF-8.
+        """
+        text = super().to_internal_value(data)
+        if len(text.encode(errors="surrogatepass")) > MAX_UNIQUE_BYTES:
+            self.fail("over", most=MAX_UNIQUE_BYTES)
+        return text
 
 
 class CursorField(TextField):

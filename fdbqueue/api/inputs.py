@@ -24,9 +24,10 @@ from fdbqueue.api.fields import (
     QueryNumberField,
     SecondsField,
     TextField,
+    UniqueField,
     WaitField,
 )
-from fdbqueue.service import CODECS, ENDS, ITEM_STATES
+from fdbqueue.service import CODECS, ENDS, ITEM_STATES, UNIQUE_WHILE
 
 #: How the JSON of a value is made, for each codec that the setting may name.
 VALUE_HELP = "; ".join(
@@ -103,6 +104,21 @@ class PushBody(Input):
     not_before = MomentField(
         required=False,
         help_text="Hide the item until then, in place of `delay`: RFC 3339 with an offset.",
+    )
+    unique = UniqueField(
+        required=False,
+        help_text=(
+            "A key of at most 1,000 bytes in UTF-8, which at most one item of the queue has at a "
+            "time: if an item has it, nothing is pushed."
+        ),
+    )
+    unique_while = serializers.ChoiceField(
+        choices=UNIQUE_WHILE,
+        required=False,
+        help_text=(
+            "How long the item has its unique key. `pending`, the default: until it is popped, "
+            "acknowledged, dead or removed. `ready`: until it is popped or leased."
+        ),
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,25 @@ class ItemOutput(Output):
     )
 
 
+class PushedItemOutput(ItemOutput):
+    """An item that was pushed, or that has the unique key of the push."""
+
+    existing = serializers.BooleanField(
+        required=False,
+        help_text=(
+            "Present only if the request has a unique key. True if an item had it: this is that "
+            "item, and nothing was pushed."
+        ),
+    )
+
+
+class ExistingOutput(Output):
+    """An item that has the unique key of a push, for a user who may not view the queue."""
+
+    id = serializers.CharField(help_text="Identifies the item in its queue.")
+    existing = serializers.BooleanField(help_text="True: nothing was pushed.")
+
+
 class LeasedItemOutput(ItemOutput):
     """An item, and the token of its lease."""
 
@@ -157,8 +176,21 @@ class ItemPageOutput(ItemsOutput):
 class PushedOutput(serializers.Serializer[Any]):
     """The result of pushing many items."""
 
-    pushed = serializers.IntegerField(min_value=1, help_text="The number of items: all of them.")
-    ids = serializers.ListField(child=serializers.CharField(), help_text="Their ids, in order.")
+    pushed = serializers.IntegerField(
+        min_value=0, help_text="The number of pushed items: all but those that were there already."
+    )
+    ids = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="The ids of all items, in order; where one was there already, its id.",
+    )
+    existing = serializers.ListField(
+        child=serializers.IntegerField(min_value=0),
+        required=False,
+        help_text=(
+            "Present only if the request has unique keys: the positions in `items`, from 0 on, of "
+            "those that were not pushed, because an item has their key."
+        ),
+    )
 
 
 class LostOutput(serializers.Serializer[Any]):
@@ -290,7 +322,16 @@ class ErrorOutput(serializers.Serializer[Any]):
     message = serializers.CharField(help_text="What went wrong, for people; the text may change.")
 
 
-def items(queue: Queue, found: Sequence[Item], kind: type[ItemOutput] = ItemOutput) -> list[Any]:
+def pushed(found: Sequence[Item], *, keyed: bool) -> dict[str, Any]:
+    """Return the JSON of the result of pushing many items, some of them perhaps ``keyed``."""
+    ids = [one.id for one in found]
+    if not keyed:
+        return {"pushed": len(ids), "ids": ids}
+    existing = [position for position, one in enumerate(found) if one.existing]
+    return {"pushed": len(ids) - len(existing), "ids": ids, "existing": existing}
+
+
+def items(queue: Queue, found: Sequence[Item], kind: type[Output] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
     return [kind.shown(one, queue.codec) for one in found]
 
@@ -301,7 +342,7 @@ def held(done: str, found: Held | None) -> dict[str, Any]:
     return {done: count, "lost": len(lost), "lost_leases": list(lost)}
 
 
-def item(queue: Queue, found: Item, kind: type[ItemOutput] = ItemOutput) -> dict[str, Any]:
+def item(queue: Queue, found: Item, kind: type[Output] = ItemOutput) -> dict[str, Any]:
     """Return the JSON of one of a queue's items."""
     shown: dict[str, Any] = items(queue, [found], kind)[0]
     return shown

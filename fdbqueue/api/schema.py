@@ -27,7 +27,7 @@ from drf_spectacular.utils import (
 from fdbqueue import conf
 from fdbqueue.api import examples, inputs, outputs
 from fdbqueue.api.pagination import MAX_CURSOR_CHARACTERS
-from fdbqueue.service import MAX_SECONDS
+from fdbqueue.service import MAX_SECONDS, MAX_UNIQUE_BYTES
 
 extend_schema_serializer(many=False)(outputs.QueuePageOutput)
 
@@ -38,7 +38,12 @@ _PUSH = PolymorphicProxySerializer(
 )
 _PUSHED = PolymorphicProxySerializer(
     component_name="Pushed",
-    serializers=[outputs.ItemOutput, outputs.PushedOutput],
+    serializers=[outputs.PushedItemOutput, outputs.PushedOutput],
+    resource_type_field_name=None,
+)
+_EXISTING = PolymorphicProxySerializer(
+    component_name="Existing",
+    serializers=[outputs.PushedItemOutput, outputs.ExistingOutput],
     resource_type_field_name=None,
 )
 _ACK = PolymorphicProxySerializer(
@@ -149,15 +154,24 @@ def _reads(operation_id: str, answer: Any, *codes: int, **more: Any) -> Any:
 
 
 def _changes(
-    operation_id: str, body: Any, answer: Any, *, status: int = 200, keyed: bool = True
+    operation_id: str, body: Any, answer: Any, *, existing: Any = None, keyed: bool = True
 ) -> list[Any]:
-    """Describe an action that changes the queue; ``keyed`` ones take an idempotency key."""
+    """Describe an action that changes the queue.
+
+    Args:
+        operation_id: Its name.
+        body: Its body.
+        answer: What it returns.
+        existing: What it returns instead if it finds what it was to make.
+        keyed: Whether it takes an idempotency key.
+    """
+    answers = {200: answer} if existing is None else {201: answer, 200: existing}
     described = extend_schema(
         operation_id=operation_id,
         tags=["queues"],
         parameters=[_NAME, *([_KEY, _REPLAYED] if keyed else []), _RETRY],
         request=body,
-        responses={status: answer, **_errors(_ON_POST if keyed else _WITHOUT_KEY)},
+        responses={**answers, **_errors(_ON_POST if keyed else _WITHOUT_KEY)},
         examples=examples.of_operation(operation_id),
     )
     return [described, _needs_body]
@@ -202,7 +216,7 @@ class QueueViewSetSchema(OpenApiViewExtension):
                 parameters=[_NAME, inputs.ItemsQuery],
             ),
             item=_reads("queues_item", outputs.ItemOutput, 404, parameters=[_NAME, _ID]),
-            push=_changes("queues_push", _PUSH, _PUSHED, status=201),
+            push=_changes("queues_push", _PUSH, _PUSHED, existing=_EXISTING),
             pop=_changes("queues_pop", inputs.PopBody, outputs.ItemsOutput),
             lease=_changes("queues_lease", inputs.LeaseBody, outputs.LeasedItemsOutput),
             ack=_changes("queues_ack", _ACK, outputs.AckedOutput),
@@ -230,6 +244,17 @@ class InputSchema(OpenApiSerializerExtension):
         return {**schema, "additionalProperties": False}
 
 
+class ExistingSchema(OpenApiSerializerExtension):
+    """The schema of an item of which only the id is shown: a whole item is not one."""
+
+    target_class = "fdbqueue.api.outputs.ExistingOutput"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        """Return the serializer's schema, closed."""
+        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # noqa: SLF001  # as its documentation says
+        return {**schema, "additionalProperties": False}
+
+
 class _FieldSchema(OpenApiSerializerFieldExtension):
     """The schema of a field of :mod:`fdbqueue.api.fields`."""
 
@@ -239,6 +264,18 @@ class _FieldSchema(OpenApiSerializerFieldExtension):
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
         """Return the schema."""
         return dict(self.schema)
+
+
+class UniqueSchema(_FieldSchema):
+    """A unique key; its limit is in bytes, of which a character has up to four."""
+
+    target_class = "fdbqueue.api.fields.UniqueField"
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_UNIQUE_BYTES,
+        "pattern": _NO_NUL,
+    }
 
 
 class CursorSchema(_FieldSchema):

@@ -184,13 +184,17 @@ class QueueViewSet(ViewSet):
             entries = requests.checked(inputs.PushManyBody, body)["items"]
             queue = self._queue(name)
             pushed = queue.push_batch(pushes_of(queue, entries), once=once)
-            shown: Any = {"pushed": len(pushed), "ids": [item.id for item in pushed]}
-        else:
-            entry = requests.checked(inputs.PushBody, body)
-            queue = self._queue(name)
-            value = from_json(entry.pop("value"), queue)
-            shown = outputs.item(queue, queue.push(value, **entry, once=once))
-        return _answer(shown, once, status.HTTP_201_CREATED)
+            keyed = any("unique" in entry for entry in entries)
+            return _answer(outputs.pushed(pushed, keyed=keyed), once, status.HTTP_201_CREATED)
+        entry = requests.checked(inputs.PushBody, body)
+        queue = self._queue(name)
+        item = queue.push(from_json(entry.pop("value"), queue), **entry, once=once)
+        kind = outputs.PushedItemOutput if "unique" in entry else outputs.ItemOutput
+        if not item.existing:
+            return _answer(outputs.item(queue, item, kind), once, status.HTTP_201_CREATED)
+        # Another user may have pushed it: only a user who may view the queue sees what it is.
+        shown = kind if may(request.user, VIEW, name) else outputs.ExistingOutput
+        return _answer(outputs.item(queue, item, shown), once)
 
     @action(detail=True, methods=["post"])
     def pop(self, request: Request, name: str) -> Response:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import ndjson
+from fdbqueue.service import MAX_UNIQUE_BYTES
 
 ENGINE_TIMEOUT_SECONDS = 60.0
 _MAX_SECONDS = 31_536_000
@@ -137,6 +138,17 @@ def json_number(text: str) -> int | float:
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return found
+
+
+def unique_key(text: str) -> str:
+    """Return a unique key.
+
+    Raises:
+        ArgumentTypeError: It is empty or too long.
+    """
+    if not 1 <= len(text.encode(errors="surrogatepass")) <= MAX_UNIQUE_BYTES:
+        raise argparse.ArgumentTypeError(f"it must have 1 to {MAX_UNIQUE_BYTES:,} bytes in UTF-8")
+    return text
 
 
 def seconds(text: str) -> float:

@@ -55,6 +55,12 @@ class ItemFound(InvalidInput):
     code = "item_found"
 
 
+class NotOneValue(InvalidInput):
+    """The input has not one value, which a push under a unique key needs; nothing was written."""
+
+    code = "not_one_value"
+
+
 class Lines:
     """The lines of an NDJSON stream, read one by one.
 
@@ -176,12 +182,29 @@ class Items:
             self._read += 1
             yield entry, self._lines.mark(self._read)
 
+    def only(self) -> tuple[Any, Any]:
+        """Return the value and the priority of the only line.
+
+        Raises:
+            NotOneValue: There is no line, or another one.
+            InvalidInput: It is a bad line.
+        """
+        values = (line for line in self._lines if not line.isspace())
+        line = next(values, None)
+        if line is None:
+            raise NotOneValue(reason="there is no value")
+        found, number = self._value_and_priority(self._parsed(line)), self._lines.number
+        if next(values, None) is not None:
+            raise NotOneValue(reason="this is a second value, and --unique pushes one")
+        self._lines.number = number  # what is wrong with the value is wrong with its line
+        return found
+
     def is_usage(self, error: BaseException | None) -> bool:
         """Tell whether an option is wrong or missing, and not a line."""
         if isinstance(error, PushInterrupted):
             error = error.__cause__
         is_priority = isinstance(error, InvalidPriority) and self._field is None
-        return is_priority or isinstance(error, ItemFound)
+        return is_priority or isinstance(error, ItemFound | NotOneValue)
 
     def explain(self, error: FdbQueueError) -> str:
         """Return where and why a push of these items stopped, and how many were pushed."""
@@ -193,18 +216,24 @@ class Items:
                 return reason + "."
         return f"{reason}. Pushed {item_count(pushed)} before that."
 
-    def _entry(self, line: bytes) -> Entry:
+    def _parsed(self, line: bytes) -> Any:
         if len(line) > self._lines.max_line_bytes:
             raise InvalidInput(reason=f"it is longer than {self._lines.max_line_bytes} bytes")
-        value = parse(line.rstrip(b"\r\n"))
+        return parse(line.rstrip(b"\r\n"))
+
+    def _entry(self, line: bytes) -> Entry:
+        value = self._parsed(line)
         if self._form == "items":
             item = item_lines.item_of(value)
             item = dataclasses.replace(item, value=self._value(item.value))
             return self._queue.parts.pusher.encoder.of_moved(item, self._priority)
+        return self._queue.parts.pusher.encoder.entry(*self._value_and_priority(value))
+
+    def _value_and_priority(self, value: Any) -> tuple[Any, Any]:
         if self._form is None and item_lines.is_item(value):
             raise ItemFound(reason=_ITEM_FOUND)
         priority = self._priority if self._field is None else field(value, self._field)
-        return self._queue.parts.pusher.encoder.entry(self._value(value), priority)
+        return self._value(value), priority
 
     def _value(self, from_json: Any) -> Any:
         try:
@@ -270,7 +299,7 @@ def _invalid_reason(error: InvalidInput) -> str:
         return "the value takes {size_bytes} bytes, the limit is {limit_bytes}".format_map(
             error.context
         )
-    reason: str = error.context["reason"]
+    reason: str = error.context.get("reason") or error_text(error)
     if "priority" in error.context:
         return f"{reason}: {preview(error.context['priority'])}"
     return reason

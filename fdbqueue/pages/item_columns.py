@@ -32,13 +32,17 @@ _REASON_CHARACTERS_IN_LIST = 100
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """An item of a queue, where it is in its list, and the key it is stored under."""
+    """An item of a queue, where it is in its list, and what its own page says besides.
+
+    ``key`` is what it is stored under; ``unique_while`` says how long it has its unique key.
+    """
 
     item: Item
     queue: Queue
     position: int = 0
     address: str = ""
     key: bytes = b""
+    unique_while: str | None = None
 
 
 def _always(_queue: Queue, _state: str) -> bool:
@@ -77,6 +81,16 @@ def _until(row: ItemRow) -> Moment | None:
 
 def _reason(row: ItemRow) -> str:
     return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
+
+
+_UNIQUE = {
+    "pending": _("Kept until the item is done"),
+    "ready": _("Kept until the item is popped or leased"),
+}
+
+
+def _unique(row: ItemRow) -> str | Promise:
+    return DASH if row.unique_while is None else _UNIQUE[row.unique_while]
 
 
 def _until_column(state: str, heading: str | Promise) -> ItemColumn:
@@ -161,6 +175,7 @@ FACTS = (
     _PUSHED,
     _ATTEMPTS,
     _SIZE,
+    ItemColumn(name="unique", heading=_("Unique key"), value=_unique),
     ItemColumn(
         name="id", heading=_("Item id"), value=lambda row: row.item.id, template="code.html"
     ),

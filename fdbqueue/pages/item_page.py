@@ -15,10 +15,14 @@ from fdbqueue.service import Item, Queue, Undecodable, run
 
 @dataclass(frozen=True, slots=True)
 class ItemDetails:
-    """An item, the key it is stored under, and the ids of its neighbours in the same state."""
+    """An item, its keys, and the ids of its neighbours in the same state.
+
+    ``key`` is the one it is stored under; ``unique_while`` says how long it has its unique key.
+    """
 
     item: Item
     key: bytes
+    unique_while: str | None
     previous: str | None
     following: str | None
 
@@ -40,6 +44,7 @@ def item_details(queue: Queue, item_id: str) -> ItemDetails:
         return ItemDetails(
             item,
             queue.overview.key_of(item),
+            queue.overview.unique_while(tr, item),
             previous[0].id if previous else None,
             following[0].id if following else None,
         )
@@ -52,7 +57,7 @@ def context(queue: Queue, details: ItemDetails, addresses: Addresses) -> dict[st
     item = details.item
     is_decodable = not isinstance(item.value, Undecodable)
     is_json = queue.codec.holds == "json" and is_decodable
-    row = ItemRow(item, queue, key=details.key)
+    row = ItemRow(item, queue, key=details.key, unique_while=details.unique_while)
     return {
         "facts": facts(shown(FACTS, queue, item.state), row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),

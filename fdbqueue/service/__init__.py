@@ -25,7 +25,7 @@ Where to find, and to change:
 - operations of several threads in one transaction: :mod:`combiner`, and :mod:`writes` for pushes,
   acks, nacks and extends
 - retries, and the outcome of a commit: :mod:`transactions` and :mod:`receipts`
-- idempotency keys: :mod:`idempotency`
+- idempotency keys: :mod:`idempotency`; unique keys: :mod:`uniques`
 - many items at a time: :mod:`bulk`; workers, streams and other tools: :mod:`tools`
 - what reads without changing: :mod:`browse` and :mod:`overview`
 - how a queue is put together: :mod:`assembly`, :mod:`runner`; by its name: :mod:`catalog`
@@ -63,6 +63,7 @@ from fdbqueue.service.tools.scan import Scan, scan
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import error_code, run, transactional
+from fdbqueue.service.uniques import MAX_UNIQUE_BYTES, UNIQUE_WHILE
 
 __all__ = [
     "BATCH_ITEMS",
@@ -74,9 +75,11 @@ __all__ = [
     "MAX_INTEGER",
     "MAX_ITEMS",
     "MAX_SECONDS",
+    "MAX_UNIQUE_BYTES",
     "MAX_VALUE_BYTES",
     "MIN_INTEGER",
     "OWNER_BYTES",
+    "UNIQUE_WHILE",
     "Batch",
     "Batcher",
     "Catalog",

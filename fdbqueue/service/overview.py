@@ -17,6 +17,7 @@ from fdbqueue.service.items import Item, Priority, Undecodable, moment
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore
+from fdbqueue.service.uniques import kept_while
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -154,6 +155,16 @@ class Overview:
         if item.state == "ready":
             return self._keys.key(place)
         return self._tables.hidden_keys(STATES[item.state], place)[1]
+
+    def unique_while(self, tr: Transaction, item: Item) -> str | None:
+        """Return how long an item has its unique key; None where it has none, or none any more."""
+        place = self._keys.place_named(item.id)
+        position = self._store.position(place)
+        if position is None or not position.mark:
+            return None
+        found = tr.snapshot[self._tables.unique(position.mark)]
+        has_it = found.present() and bytes(found) == place
+        return kept_while(position.mark) if has_it else None
 
 
 def _is_undecodable(items: Sequence[Item]) -> bool:

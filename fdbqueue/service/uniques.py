@@ -53,6 +53,10 @@ from fdbqueue.service.writes import SharedTransaction
 #: The longest unique key, in UTF-8.
 MAX_UNIQUE_BYTES = 1_000
 
+_MARKS = {"ready": UNTIL_TAKEN, "pending": UNTIL_DONE}
+#: How long an item may have its unique key.
+UNIQUE_WHILE = tuple(_MARKS)
+
 #: accessed_unreadable: what this transaction has written will be known after its commit.
 _UNREADABLE = 1036
 
@@ -205,6 +209,11 @@ class UniqueKeys:
         return Placed(Place(row.place), pushed_at, until, existing)
 
 
+def kept_while(mark: bytes) -> str:
+    """Return how long an item with a mark has its unique key."""
+    return next(name for name, kept in _MARKS.items() if mark.startswith(kept))
+
+
 def mark_of(queue: str, unique: str | None, unique_while: str) -> bytes:
     """Return the mark of a unique key.
 
@@ -212,15 +221,12 @@ def mark_of(queue: str, unique: str | None, unique_while: str) -> bytes:
         InvalidInput: It is not a text of 1 to 1,000 bytes, or ``unique_while`` is neither
             ``"ready"`` nor ``"pending"``.
     """
-    if not isinstance(unique_while, str) or unique_while not in _KEPT:
-        raise InvalidInput(queue=queue, unique_while=unique_while, allowed=", ".join(_KEPT))
+    if not isinstance(unique_while, str) or unique_while not in _MARKS:
+        raise InvalidInput(queue=queue, unique_while=unique_while, allowed=", ".join(UNIQUE_WHILE))
     data = unique.encode(errors="surrogatepass") if isinstance(unique, str) else b""
     if not 1 <= len(data) <= MAX_UNIQUE_BYTES:
         shown = unique[:100] if isinstance(unique, str) else unique
         raise InvalidInput(
             queue=queue, unique=shown, allowed=f"a text of 1 to {MAX_UNIQUE_BYTES} bytes"
         )
-    return _KEPT[unique_while] + hashlib.blake2b(data, digest_size=MARK_BYTES - 1).digest()
-
-
-_KEPT = {"ready": UNTIL_TAKEN, "pending": UNTIL_DONE}
+    return _MARKS[unique_while] + hashlib.blake2b(data, digest_size=MARK_BYTES - 1).digest()

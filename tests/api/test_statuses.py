@@ -109,8 +109,15 @@ def provoke(
         settings.FDBQUEUE = {**settings.FDBQUEUE, **engine}
         return endpoint.ask()
 
+    def found() -> Any:
+        if endpoint.name != "queues_push":
+            return endpoint.ask()
+        body = {"value": 1, "unique": "k"}
+        assert endpoint.ask(data=body).status_code == 201
+        return endpoint.ask(data=body)
+
     return {
-        200: endpoint.ask,
+        200: found,
         201: endpoint.ask,
         400: lambda: endpoint.ask(query="?odd=1"),
         401: lambda: endpoint.ask(anonymous),

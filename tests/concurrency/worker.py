@@ -19,7 +19,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import foundationdb
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.service import Item, Queue
+from fdbqueue.service import Item, Push, Queue
 from tests.concurrency.clients import together
 from tests.concurrency.history import Recorder
 from tests.concurrency.kinds import KINDS, Kind
@@ -29,6 +29,8 @@ from tests.concurrency.storm import rage, rage_pushes
 #: name of what to do, and its arguments in JSON.
 SCRIPT = "from tests.concurrency import worker; worker.main(database)"
 
+#: The unique keys that these processes push under.
+UNIQUE = "abcd"
 #: How long what a killed process had leased or was handed stays away.
 AWAY_SECONDS = 0.5
 
@@ -47,6 +49,7 @@ def main(database: Any) -> None:
     kind = next(kind for kind in KINDS if kind.name == kind_name)
     tasks: dict[str, Callable[..., None]] = {
         "toil": toil,
+        "toil_unique": toil_unique,
         "pop": pop,
         "record": record,
         "storm": storm,
@@ -65,6 +68,12 @@ def toil(kind: Kind, database: Any, subspace: Subspace, name: str, threads: int)
     """Push, pop and lease without end, in several threads."""
     queue = open_queue(kind, database, subspace)
     together(threads, lambda number: _Toiler(kind, queue, f"{name}{number}").work())
+
+
+def toil_unique(kind: Kind, database: Any, subspace: Subspace, name: str, threads: int) -> None:
+    """Push under few keys, pop and lease without end, in several threads."""
+    queue = open_queue(kind, database, subspace)
+    together(threads, lambda number: _Toiler(kind, queue, f"{name}{number}").work_unique())
 
 
 def pop(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
@@ -135,6 +144,13 @@ class _Toiler:
             self._pop_many,
         ]
         doings += [self._lease, self._lease]
+        self._go_on(doings)
+
+    def work_unique(self) -> None:
+        doings = [self._push_unique, self._push_unique, self._push_unique_batch]
+        self._go_on([*doings, self._pop, self._pop_many, self._lease])
+
+    def _go_on(self, doings: list[Callable[[], None]]) -> None:
         while True:
             self._dice.choice(doings)()
 
@@ -156,10 +172,24 @@ class _Toiler:
         item = self._queue.push(
             self._kind.value(texts[0]),
             self._dice.choice(self._kind.priorities),
-            unique=self._dice.choice("abcd"),
-            unique_while=self._dice.choice(["ready", "pending"]),
+            **self._key(),
         )
         self._say("push", [] if item.existing else texts, done=True)
+
+    def _push_unique_batch(self) -> None:
+        texts = self._texts(3)
+        pushes = [
+            Push(self._kind.value(text), self._dice.choice(self._kind.priorities), **self._key())
+            for text in texts
+        ]
+        self._say("push", texts, done=False)
+        items = self._queue.push_batch(pushes)
+        new = [text for text, item in zip(texts, items, strict=True) if not item.existing]
+        self._say("push", new, done=True)
+
+    def _key(self) -> dict[str, Any]:
+        kept = self._dice.choice(["ready", "pending"])
+        return {"unique": self._dice.choice(UNIQUE), "unique_while": kept}
 
     def _push_many(self) -> None:
         texts = self._texts(3)

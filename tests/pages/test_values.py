@@ -349,6 +349,32 @@ def test_an_items_page_shows_its_metadata(viewer, queue):
     assert item.pushed_at.strftime("%Y-%m-%d %H:%M:%S UTC") in markup
 
 
+def test_an_items_page_tells_of_its_unique_key(viewer, queue):
+    """And until when it has it; one that has none, or none any more, shows a dash."""
+    mail = queue("mail")
+
+    def key_of(item):
+        found = re.search(
+            r'<th scope="row">Unique key</th><td>(.*?)</td>', text(viewer.get(of("mail", item)))
+        )
+        return found[1]
+
+    assert key_of(mail.push("plain")) == "\N{EN DASH}"
+    mail.pop()
+    pending = mail.push("a", unique="secret name")
+    assert key_of(pending) == "Kept until the item is done"
+    assert "secret name" not in text(viewer.get(of("mail", pending)))
+    mail.lease()
+    assert key_of(pending) == "Kept until the item is done"
+    ready = mail.push("b", unique="b", unique_while="ready")
+    assert key_of(ready) == "Kept until the item is popped or leased"
+    mail.lease()
+    assert key_of(ready) == "\N{EN DASH}"
+    mail.bury(mail.push("c", unique="c").id)
+    (dead,) = mail.page(state="dead").items
+    assert key_of(dead) == "\N{EN DASH}"
+
+
 def test_a_key_that_is_no_items_does_no_harm(viewer, queue):
     """What else a foreign writer stores in the queue's subspace is shown as undecodable."""
     mail = queue("mail")

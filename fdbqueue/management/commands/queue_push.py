@@ -19,7 +19,7 @@ from fdbqueue.management.exit_codes import command_error, failure, usage_error
 from fdbqueue.management.formats import counted, item_count
 from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Load, Queue
+from fdbqueue.service import UNIQUE_WHILE, Load, Queue
 
 #: Further bad lines are only counted.
 _SHOWN_BAD_LINES = 20
@@ -38,6 +38,7 @@ examples:
   echo '{"place": "Hualian"}' | manage.py queue_push quakes --priority 6.4
   manage.py queue_push quakes drained.ndjson --items
   zcat letters.ndjson.gz | manage.py queue_push mail --job letters --resume
+  echo '{"report": "daily"}' | manage.py queue_push mail --unique daily-report
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -65,6 +66,20 @@ examples:
             "--job",
             metavar="TEXT",
             help="Name of the push, by which --resume finds it (default: the file's path)",
+        )
+        parser.add_argument(
+            "--unique",
+            type=arguments.unique_key,
+            metavar="KEY",
+            help="Push the only value of the input, unless an item of the queue has this unique "
+            "key: then push nothing, and print the id of that item",
+        )
+        parser.add_argument(
+            "--unique-while",
+            choices=UNIQUE_WHILE,
+            help="How long the item has the unique key: while it is pending, until it is popped, "
+            "acknowledged, dead or removed (default); or while it is ready, until it is popped or "
+            "leased",
         )
         arguments.add_json(parser)
 
@@ -103,6 +118,9 @@ examples:
         given = argparse.Namespace(**options)
         queue = self.queue(given.name)
         _check_usage(queue, given)
+        if given.unique is not None:
+            self._push_unique(queue, given)
+            return
         self._skipped = 0
         with self._opened(given.file) as stream:
             load = Load(queue, _job(given))
@@ -145,6 +163,33 @@ examples:
                 if source.is_usage(error):
                     raise usage_error(message) from error
                 raise command_error(error, message) or error from error
+
+    def _push_unique(self, queue: Queue, given: argparse.Namespace) -> None:
+        with self._opened(given.file) as stream, defer_interrupts() as interrupts:
+            lines = ndjson.Lines(stream, interrupts, ndjson.max_line_bytes(queue))
+            priority = 0 if given.priority is None else given.priority
+            source = ndjson.Items(queue, lines, priority, given.priority_field, form=given.form)
+            try:
+                value, priority = source.only()
+                item = queue.push(
+                    value,
+                    priority,
+                    unique=given.unique,
+                    unique_while=given.unique_while or "pending",
+                )
+            except FdbQueueError as error:
+                message = source.explain(error)
+                if source.is_usage(error):
+                    raise usage_error(message) from error
+                raise command_error(error, message) or error from error
+        record = {"pushed": int(not item.existing), "existing": item.existing, "id": item.id}
+        text = f"Pushed 1 item into {queue.name!r}."
+        if item.existing:
+            text = (
+                f"Pushed nothing: {queue.name!r} has an item with this unique key, {item.id}, "
+                f"which is {item.state}."
+            )
+        self.console.report({"queue": queue.name, **record}, text, as_json=given.as_json)
 
     def _skip(self, reason: str) -> None:
         self._skipped += 1
@@ -213,5 +258,12 @@ def _check_usage(queue: Queue, given: argparse.Namespace) -> None:
         message = "Items have their own priorities: --priority-field cannot be used with --items."
     elif given.resume and _job(given) is None:
         message = "--resume needs a file, or the --job that the first push was given."
+    elif given.unique is None and given.unique_while is not None:
+        message = "--unique-while needs --unique."
+    elif given.unique is not None:
+        others = {"--items": given.form == "items", "--continue": given.continues}
+        others |= {"--resume": given.resume, "--job": given.job is not None}
+        used = [name for name, is_used in others.items() if is_used]
+        message = f"--unique pushes one value: {used[0]} cannot be used." if used else None
     if message:
         raise usage_error(message)
