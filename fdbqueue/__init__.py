@@ -10,6 +10,7 @@ Importing this package reads no settings and needs no client library.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fdbqueue.exceptions import FdbQueueError
@@ -18,20 +19,47 @@ if TYPE_CHECKING:
     from fdbqueue import service
     from fdbqueue.commits import push_batch_on_commit, push_on_commit
     from fdbqueue.service import Item, transactional
+    from fdbqueue.taking import (
+        alease_from,
+        alease_many_from,
+        apop_from,
+        apop_many_from,
+        lease_from,
+        lease_many_from,
+        pop_from,
+        pop_many_from,
+    )
 
 __all__ = [
     "FdbQueueError",
     "Item",
+    "alease_from",
+    "alease_many_from",
+    "apop_from",
+    "apop_many_from",
+    "lease_from",
+    "lease_many_from",
+    "pop_from",
+    "pop_many_from",
     "push_batch_on_commit",
     "push_on_commit",
     "queue",
     "service",
+    "several",
     "transactional",
 ]
 
 #: Public names, and the modules they are imported from when they are asked for.
 _LAZY = {
     "Item": "fdbqueue.service",
+    "alease_from": "fdbqueue.taking",
+    "alease_many_from": "fdbqueue.taking",
+    "apop_from": "fdbqueue.taking",
+    "apop_many_from": "fdbqueue.taking",
+    "lease_from": "fdbqueue.taking",
+    "lease_many_from": "fdbqueue.taking",
+    "pop_from": "fdbqueue.taking",
+    "pop_many_from": "fdbqueue.taking",
     "push_batch_on_commit": "fdbqueue.commits",
     "push_on_commit": "fdbqueue.commits",
     "transactional": "fdbqueue.service",
@@ -50,6 +78,23 @@ def queue(name: str) -> service.Queue:
     from fdbqueue import conf
 
     return conf.catalog().queue(name)
+
+
+def several(names: Iterable[str], *, fair: bool = False) -> service.SeveralQueues:
+    """Return several queues, to take from the first that has items, or from each in turn.
+
+    Args:
+        names: 1 to 1,000 names, and patterns of names such as ``mail-*``.
+        fair: Whether each call begins behind the queue that gave last in this process.
+
+    Raises:
+        QueueNotFound: The setting allows no queue of one of the names.
+        InvalidInput: They are not 1 to 1,000 names.
+        ConfigurationError: The setting is wrong.
+    """
+    from fdbqueue import conf
+
+    return conf.catalog().several(names, fair=fair)
 
 
 def __getattr__(name: str) -> Any:

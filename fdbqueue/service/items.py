@@ -46,6 +46,7 @@ class Item:
             returned the item.
         until: When the lease or the delay expires; None in other states.
         reason: Why it is dead.
+        queue: The name of its queue.
     """
 
     value: Any
@@ -58,6 +59,7 @@ class Item:
     lease: str | None = None
     until: datetime.datetime | None = None
     reason: str | None = None
+    queue: str = ""
 
 
 class Held(int):

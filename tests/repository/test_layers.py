@@ -131,6 +131,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "bulk",
         "aio",
         "queues",
+        "several",
         "tools",
         "catalog",
     )
