@@ -10,7 +10,6 @@ Importing this package reads no settings and needs no client library.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fdbqueue.exceptions import FdbQueueError
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         lease_many_from,
         pop_from,
         pop_many_from,
+        several,
     )
 
 __all__ = [
@@ -60,6 +60,7 @@ _LAZY = {
     "lease_many_from": "fdbqueue.taking",
     "pop_from": "fdbqueue.taking",
     "pop_many_from": "fdbqueue.taking",
+    "several": "fdbqueue.taking",
     "push_batch_on_commit": "fdbqueue.commits",
     "push_on_commit": "fdbqueue.commits",
     "transactional": "fdbqueue.service",
@@ -78,23 +79,6 @@ def queue(name: str) -> service.Queue:
     from fdbqueue import conf
 
     return conf.catalog().queue(name)
-
-
-def several(names: Iterable[str], *, fair: bool = False) -> service.SeveralQueues:
-    """Return several queues, to take from the first that has items, or from each in turn.
-
-    Args:
-        names: 1 to 1,000 names, and patterns of names such as ``mail-*``.
-        fair: Whether each call begins behind the queue that gave last in this process.
-
-    Raises:
-        QueueNotFound: The setting allows no queue of one of the names.
-        InvalidInput: They are not 1 to 1,000 names.
-        ConfigurationError: The setting is wrong.
-    """
-    from fdbqueue import conf
-
-    return conf.catalog().several(names, fair=fair)
 
 
 def __getattr__(name: str) -> Any:
