@@ -23,7 +23,7 @@ from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.management import arguments
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import NO_SUCH_QUEUE, OutputFailed, command_error
-from fdbqueue.service import Catalog, Queue
+from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
 
@@ -114,6 +114,18 @@ class QueueCommand(BaseCommand):
             return self.catalog.queue(name)
         except QueueNotFound as error:
             message = f"There is no queue named {name!r}. {_known_names()}"
+            raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
+
+    def several(self, names: Iterable[str], *, fair: bool) -> SeveralQueues:
+        """Return several queues, by names and patterns.
+
+        Raises:
+            CommandError: There cannot be a queue with one of the names.
+        """
+        try:
+            return self.catalog.several(names, fair=fair)
+        except QueueNotFound as error:
+            message = f"There is no queue named {error.context['name']!r}. {_known_names()}"
             raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
 
     def queues(self, names: Iterable[str]) -> list[Queue]:

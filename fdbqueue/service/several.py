@@ -24,6 +24,7 @@ from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import Call, IdempotencyKey, make_call
 from fdbqueue.service.items import Item, first
 from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.overview import counts_of
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
@@ -266,6 +267,23 @@ class SeveralQueues:
         names = [one.name for one in self._queues(None).consumers]
         return [self._directory.queue(name) for name in names]
 
+    def size(self, *, tr: Transaction | None = None) -> int:
+        """Return how many items are ready in all of them, without counting them."""
+        queues = self.queues()
+
+        def read(transaction: Transaction) -> int:
+            return sum([max(0, counts.ready) for counts in counts_of(transaction, queues)])
+
+        return run(self.database, read, read_only=True) if tr is None else read(tr)
+
+    def limited_to(self, allows: Callable[[str], bool]) -> SeveralQueues:
+        """Return the same, with those queues alone that a function allows by their names.
+
+        It is asked about the queues that fit a pattern, whenever they are looked up. The names that
+        are no patterns stay.
+        """
+        return SeveralQueues(_Limited(self._directory, allows), self.names, self._turns)
+
     # What the takes share
 
     def _pop(
@@ -355,6 +373,21 @@ class SeveralQueues:
     def _found(self, names: Iterable[str], stale_at: float) -> Consumers:
         consumers = tuple([self._directory.queue(name).parts.consumer for name in names])
         return Consumers(consumers, tuple([one.group.watch for one in consumers]), stale_at)
+
+
+class _Limited:
+    """A directory in which patterns find only what a function allows."""
+
+    def __init__(self, directory: Directory, allows: Callable[[str], bool]) -> None:
+        self.database = directory.database
+        self.queue = directory.queue
+        self.calls_key = directory.calls_key
+        self._directory = directory
+        self._allows = allows
+
+    def fitting(self, pattern: str, tr: Transaction | None = None) -> Iterator[str]:
+        """Yield the names that fit a pattern, exist and are allowed, sorted."""
+        return filter(self._allows, self._directory.fitting(pattern, tr))
 
 
 def checked_names(names: Iterable[str]) -> tuple[str, ...]:
