@@ -25,6 +25,7 @@ from benchmarks import (
     libraries,
     pages,
     push_contention,
+    several,
     sqlite,
     worker,
 )
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         contention,
         worker,
         backoff,
+        several,
         calls,
         growth,
         http,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +16,8 @@ from benchmarks.peers import (
     HighContentionLayer,
     PriorityRecipe,
 )
-from fdbqueue.service import FifoQueue, PriorityQueue, Push
+from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
+from fdbqueue.service.consume.turns import Turns
 from fdbqueue.service.storage.counts import CountChange
 
 SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
@@ -47,14 +48,16 @@ class Load:
     ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, or one of ours: ``"pop"``,
     ``"wait"``, ``"lease"``, ``"lease+ack"``, ``"lease_many(ack=)"``, which acknowledges an item
     in the transaction that leases the next, ``"worker"``; ``"unique"``, pushes under keys of
-    their own; or ``"uncounted"``, a pop that writes no counts. ``options`` are ours too.
-    ``pushes`` says that it is pushed to, instead of popped.
+    their own; ``"pop_from"``, a pop from ``empty`` queues that hold nothing and this one; or
+    ``"uncounted"``, a pop that writes no counts. ``options`` are ours too. ``pushes`` says that it
+    is pushed to, instead of popped.
     """
 
     kind: str = "fifo"
     method: str = "pop"
     options: dict[str, Any] = field(default_factory=dict)
     pushes: bool = False
+    empty: int = 0
 
     @property
     def is_strict(self) -> bool:
@@ -106,6 +109,10 @@ class Ours:
             database, subspace, **load.options
         )
         self._method = load.method
+        if load.method == "pop_from":
+            several = _Several(database, subspace["empty"], load.empty, self.queue)
+            self.queue = several.queues["full"]
+            self.several = SeveralQueues(several, (*several.queues,), Turns(fair=False))
         if load.method == "uncounted":
             store = self.queue.parts.store  # there is no such option
             store.count_change = lambda: _NoCountChange(store.tables)
@@ -134,6 +141,8 @@ class Ours:
         """Take one item and return its number, None when there is none."""
         if self._method in {"pop", "uncounted"}:
             item = self.queue.pop()
+        elif self._method == "pop_from":
+            item = self.several.pop()
         elif self._method == "wait":
             item = self.queue.pop(wait=1)
         else:
@@ -178,6 +187,30 @@ class _Chain:
     def finish(self) -> None:
         """Acknowledge the last item."""
         self._queue.ack_many(self._done)
+
+
+class _Several:
+    """Find empty queues and one that is not, by their names."""
+
+    def __init__(self, database: Any, subspace: Subspace, empty: int, full: Any) -> None:
+        self.database = database
+        self.queues: dict[str, Any] = {
+            name: FifoQueue(database, subspace[name], name=name)
+            for name in (f"empty-{n:03}" for n in range(empty))
+        }
+        self.queues["full"] = type(full)(database, full.subspace, name="full")
+
+    def queue(self, name: str) -> Any:
+        """Return the queue with a name."""
+        return self.queues[name]
+
+    def fitting(self, *_: Any) -> Iterator[str]:
+        """There are no patterns here."""
+        raise NotImplementedError
+
+    def calls_key(self, name: bytes) -> bytes:
+        """There are no keys here."""
+        raise NotImplementedError
 
 
 class _NoCountChange(CountChange):

@@ -18,20 +18,49 @@ if TYPE_CHECKING:
     from fdbqueue import service
     from fdbqueue.commits import push_batch_on_commit, push_on_commit
     from fdbqueue.service import Item, transactional
+    from fdbqueue.taking import (
+        alease_from,
+        alease_many_from,
+        apop_from,
+        apop_many_from,
+        lease_from,
+        lease_many_from,
+        pop_from,
+        pop_many_from,
+        several,
+    )
 
 __all__ = [
     "FdbQueueError",
     "Item",
+    "alease_from",
+    "alease_many_from",
+    "apop_from",
+    "apop_many_from",
+    "lease_from",
+    "lease_many_from",
+    "pop_from",
+    "pop_many_from",
     "push_batch_on_commit",
     "push_on_commit",
     "queue",
     "service",
+    "several",
     "transactional",
 ]
 
 #: Public names, and the modules they are imported from when they are asked for.
 _LAZY = {
     "Item": "fdbqueue.service",
+    "alease_from": "fdbqueue.taking",
+    "alease_many_from": "fdbqueue.taking",
+    "apop_from": "fdbqueue.taking",
+    "apop_many_from": "fdbqueue.taking",
+    "lease_from": "fdbqueue.taking",
+    "lease_many_from": "fdbqueue.taking",
+    "pop_from": "fdbqueue.taking",
+    "pop_many_from": "fdbqueue.taking",
+    "several": "fdbqueue.taking",
     "push_batch_on_commit": "fdbqueue.commits",
     "push_on_commit": "fdbqueue.commits",
     "transactional": "fdbqueue.service",

@@ -9,13 +9,15 @@ decides alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
 from fdbqueue import conf, models
-from fdbqueue.service import Catalog
+from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.service import Catalog, SeveralQueues
 
 VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"
@@ -91,6 +93,34 @@ def visible(
     if name is not None and not names and not after:
         raise PermissionDenied
     return names, None
+
+
+def takeable(
+    catalog: Catalog, user: Any, permission: str, names: list[str], *, fair: bool
+) -> SeveralQueues:
+    """Return several queues for a user to take from, by names and patterns.
+
+    A pattern stands for those queues only that the user may take from.
+
+    Raises:
+        PermissionDenied: The user may not take from a queue that is named, or from no queue that
+            fits a pattern, where no queue is named.
+        QueueNotFound: There cannot be a queue with one of the names.
+    """
+    if may_in_general(user, permission):
+        return catalog.several(names, fair=fair)
+    if not all(may(user, permission, name) for name in names if "*" not in name):
+        raise PermissionDenied
+    try:
+        several = catalog.several(names, fair=fair)
+    except QueueNotFound as error:
+        if "*" in error.context["name"]:  # what the setting has is not for this user to know
+            raise PermissionDenied from error
+        raise
+    allowed = several.limited_to(functools.partial(may, user, permission))
+    if not allowed.queues():
+        raise PermissionDenied
+    return allowed
 
 
 def _is_active(user: Any) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import fdb.tuple
 from django.conf import settings
@@ -18,11 +18,13 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound, message_of
-from fdbqueue.service import KINDS, Catalog, Queue, QueueSpec
+from fdbqueue.service import KINDS, Catalog, Queue, QueueSpec, SeveralQueues
 from fdbqueue.service.catalog import NAME, PATTERN
 from fdbqueue.service.idempotency import MAX_KEPT_SECONDS
 from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, names_for, unknown
 from fdbqueue.setting_cache import SettingCache
+
+T = TypeVar("T")
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
@@ -99,11 +101,27 @@ def queue(name: str) -> Queue:
             this is for the project's own code. What serves others looks in :func:`catalog`.
         ConfigurationError: The setting is wrong.
     """
+    return _with_hint(lambda found: found.queue(name))
+
+
+def several(names: Iterable[str], *, fair: bool = False) -> SeveralQueues:
+    """Return several queues, as :meth:`Catalog.several` does.
+
+    Raises:
+        QueueNotFound: The setting allows no queue of one of the names; as for :func:`queue`.
+        InvalidInput: They are not 1 to 1,000 names.
+        ConfigurationError: The setting is wrong.
+    """
+    return _with_hint(lambda found: found.several(names, fair=fair))
+
+
+def _with_hint(find: Callable[[Catalog], T]) -> T:
+    """Find something by a name, or raise an error that says which name is most like it."""
     found = catalog()
     try:
-        return found.queue(name)
+        return find(found)
     except QueueNotFound as error:
-        closest = found.closest_name(name)
+        closest = found.closest_name(error.context.get("name"))
         if closest is None:
             raise
         raise QueueNotFound(**error.context, did_you_mean=closest) from None

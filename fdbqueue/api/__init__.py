@@ -1,7 +1,8 @@
 """The REST API: queues over HTTP, on Django REST framework.
 
 How a request goes
-    ``urls.py`` maps ``queues/NAME/VERB/`` to an action of ``viewsets.QueueViewSet``. Before the
+    ``urls.py`` maps ``queues/NAME/VERB/`` to an action of ``viewsets.QueueViewSet``, and
+    ``pop-from/`` and ``lease-from/``, whose bodies name several queues. Before the
     action, ``requests.py`` checks the address, the length of the body and its media type,
     ``permissions.py`` asks :mod:`fdbqueue.access`, and ``throttling.py`` applies the rates.
 

@@ -81,6 +81,17 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
         {"items": [_ITEM]},
     ),
     "queues_lease": ({"For a minute": {"end": "max", "seconds": 60}}, {"items": [_LEASED]}),
+    "queues_pop_from": (
+        {
+            "The first that has an item": {"queues": ["urgent", "quakes"], "wait": 10},
+            "In turns, by a pattern": {"queues": ["user-*"], "fair": True},
+        },
+        {"queue": "quakes", "items": [_ITEM]},
+    ),
+    "queues_lease_from": (
+        {"For a minute": {"queues": ["urgent", "quakes"], "seconds": 60}},
+        {"queue": "quakes", "items": [_LEASED]},
+    ),
     "queues_ack": (
         {"One lease": {"lease": _TOKEN}, "Many leases": {"leases": [_TOKEN]}},
         {"acked": 1, "lost": 0, "lost_leases": []},

@@ -179,6 +179,32 @@ class LeaseBody(PopBody):
     )
 
 
+class NameList(_Limited, serializers.ListField):
+    """Names of queues, and patterns."""
+
+
+class _Several(Input):
+    """From which queues to take."""
+
+    queues = NameList(
+        child=TextField(max_length=100),
+        allow_empty=False,
+        max_length=1_000,
+        help_text="Names of queues, and patterns with `*`: the first that has items gives.",
+    )
+    fair = serializers.BooleanField(
+        default=False, help_text="Take from the queues in turn, not from the first that has items."
+    )
+
+
+class PopFromBody(_Several, PopBody):
+    """From which queues to pop, how many items, from which end, and how long to wait."""
+
+
+class LeaseFromBody(_Several, LeaseBody):
+    """From which queues to lease, how many items, and for how long."""
+
+
 class _One(Input):
     """One lease."""
 

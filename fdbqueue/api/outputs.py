@@ -165,6 +165,22 @@ class LeasedItemsOutput(serializers.Serializer[Any]):
     items = LeasedItemOutput(many=True)
 
 
+class _FromOutput(serializers.Serializer[Any]):
+    """The queue that gave."""
+
+    queue = serializers.CharField(
+        allow_null=True, help_text="The queue that the items are of; null if there are none."
+    )
+
+
+class PoppedFromOutput(_FromOutput, ItemsOutput):
+    """Items of one of several queues, in order, and the name of the queue."""
+
+
+class LeasedFromOutput(_FromOutput, LeasedItemsOutput):
+    """Leased items of one of several queues, in order, and the name of the queue."""
+
+
 class ItemPageOutput(ItemsOutput):
     """A page of items, and where the next page starts."""
 

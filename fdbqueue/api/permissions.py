@@ -15,7 +15,8 @@ class QueuePermission(BasePermission):
 
     The view's ``required_permissions`` map each action to a permission; an action without one is
     refused. OPTIONS needs the permission of the address. The list is always allowed: it shows only
-    the queues that the user may see. Whether a queue exists is not checked here.
+    the queues that the user may see. So are the view's ``named_in_body``: these actions check the
+    permission of each queue that their body names. Whether a queue exists is not checked here.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -30,5 +31,6 @@ class QueuePermission(BasePermission):
             return False
         name = view.kwargs.get(view.lookup_field)
         if name is None:
-            return view.purpose == "list" or may_in_general(user, permission)
+            is_checked_later = view.purpose == "list" or view.purpose in view.named_in_body
+            return is_checked_later or may_in_general(user, permission)
         return may(user, permission, name)

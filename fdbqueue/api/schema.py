@@ -5,6 +5,7 @@ What the schema says beyond the serializers is here, so the API itself does not 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -154,9 +155,15 @@ def _reads(operation_id: str, answer: Any, *codes: int, **more: Any) -> Any:
 
 
 def _changes(
-    operation_id: str, body: Any, answer: Any, *, existing: Any = None, keyed: bool = True
+    operation_id: str,
+    body: Any,
+    answer: Any,
+    *,
+    existing: Any = None,
+    keyed: bool = True,
+    is_named: bool = True,
 ) -> list[Any]:
-    """Describe an action that changes the queue.
+    """Describe an action that changes a queue.
 
     Args:
         operation_id: Its name.
@@ -164,17 +171,30 @@ def _changes(
         answer: What it returns.
         existing: What it returns instead if it finds what it was to make.
         keyed: Whether it takes an idempotency key.
+        is_named: Whether the address names the queue, and not the body.
     """
     answers = {200: answer} if existing is None else {201: answer, 200: existing}
+    named, keys = [_NAME] if is_named else [], [_KEY, _REPLAYED] if keyed else []
     described = extend_schema(
         operation_id=operation_id,
         tags=["queues"],
-        parameters=[_NAME, *([_KEY, _REPLAYED] if keyed else []), _RETRY],
+        parameters=[*named, *keys, _RETRY],
         request=body,
         responses={**answers, **_errors(_ON_POST if keyed else _WITHOUT_KEY)},
         examples=examples.of_operation(operation_id),
     )
     return [described, _needs_body]
+
+
+def _seen(method: Any) -> Any:
+    """Return a method that no router routes, as one that drf-spectacular describes all the same."""
+
+    @functools.wraps(method)
+    def seen(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    seen.mapping = {}  # type: ignore[attr-defined]  # what it tells actions by
+    return seen
 
 
 def _needs_body(method: Any) -> Any:
@@ -196,7 +216,8 @@ class QueueViewSetSchema(OpenApiViewExtension):
     def view_replacement(self) -> Any:
         """Return the viewset with its descriptions."""
         viewset: Any = self.target_class
-        documented = type("QueueViewSet", (viewset,), {"__doc__": viewset.__doc__})
+        routed = {name: _seen(getattr(viewset, name)) for name in viewset.named_in_body}
+        documented = type("QueueViewSet", (viewset,), {"__doc__": viewset.__doc__, **routed})
         return extend_schema_view(
             list=_reads("queues_list", outputs.QueuePageOutput, parameters=[inputs.QueuesQuery]),
             retrieve=_reads("queues_retrieve", outputs.QueueDetailOutput, 404, parameters=[_NAME]),
@@ -219,6 +240,12 @@ class QueueViewSetSchema(OpenApiViewExtension):
             push=_changes("queues_push", _PUSH, _PUSHED, existing=_EXISTING),
             pop=_changes("queues_pop", inputs.PopBody, outputs.ItemsOutput),
             lease=_changes("queues_lease", inputs.LeaseBody, outputs.LeasedItemsOutput),
+            pop_from=_changes(
+                "queues_pop_from", inputs.PopFromBody, outputs.PoppedFromOutput, is_named=False
+            ),
+            lease_from=_changes(
+                "queues_lease_from", inputs.LeaseFromBody, outputs.LeasedFromOutput, is_named=False
+            ),
             ack=_changes("queues_ack", _ACK, outputs.AckedOutput),
             nack=_changes("queues_nack", _NACK, outputs.NackedOutput),
             extend=_changes("queues_extend", _EXTEND, _EXTENDED),

@@ -12,4 +12,9 @@ app_name = "fdbqueue-api"
 router = SimpleRouter()
 router.register("queues", QueueViewSet, basename="queue")
 
-urlpatterns = [*router.urls, re_path(r"^queues(?:/[\s\S]*)?$", NoSuchAddress.as_view())]
+urlpatterns = [
+    *router.urls,
+    re_path(r"^pop-from/$", QueueViewSet.as_view({"post": "pop_from"}), name="pop-from"),
+    re_path(r"^lease-from/$", QueueViewSet.as_view({"post": "lease_from"}), name="lease-from"),
+    re_path(r"^(?:queues|pop-from|lease-from)(?:/[\s\S]*)?$", NoSuchAddress.as_view()),
+]

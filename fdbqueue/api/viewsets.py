@@ -17,13 +17,21 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from fdbqueue import conf, deadlines, service
-from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general, visible
+from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general, takeable, visible
 from fdbqueue.api import cycles, errors, inputs, outputs, pagination, requests
 from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
-from fdbqueue.service import Catalog, IdempotencyKey, Item, Queue, counts_of, pauses_of
+from fdbqueue.service import (
+    Catalog,
+    IdempotencyKey,
+    Item,
+    Queue,
+    SeveralQueues,
+    counts_of,
+    pauses_of,
+)
 
 #: The serializer of a body, and the method of the queue that takes its fields as arguments.
 _Ending = tuple[type[inputs.Input], Callable[..., Any]]
@@ -86,10 +94,14 @@ class QueueViewSet(ViewSet):
         "push": PUSH,
         "pop": POP,
         "lease": LEASE,
+        "pop_from": POP,
+        "lease_from": LEASE,
         "ack": LEASE,
         "nack": LEASE,
         "extend": LEASE,
     }
+    #: The actions whose body names the queues; they check the permission of each.
+    named_in_body = frozenset({"pop_from", "lease_from"})
     lookup_field = "name"
     lookup_value_regex = "[^/]+"  # a name of no queue gets the API's 404, not Django's
 
@@ -207,6 +219,16 @@ class QueueViewSet(ViewSet):
         output = outputs.LeasedItemOutput
         return self._take(request, name, inputs.LeaseBody, Queue.lease_many, output)
 
+    def pop_from(self, request: Request) -> Response:
+        """Pop items of the first of several queues that has any, in one transaction."""
+        body, output = inputs.PopFromBody, outputs.ItemOutput
+        return self._take_from(request, POP, body, SeveralQueues.pop_many, output)
+
+    def lease_from(self, request: Request) -> Response:
+        """Lease items of the first of several queues that has any, in one transaction."""
+        body, output = inputs.LeaseFromBody, outputs.LeasedItemOutput
+        return self._take_from(request, LEASE, body, SeveralQueues.lease_many, output)
+
     @action(detail=True, methods=["post"])
     def ack(self, request: Request, name: str) -> Response:
         """Acknowledge one leased item, or many in one transaction: they are removed."""
@@ -266,6 +288,28 @@ class QueueViewSet(ViewSet):
         connected = functools.partial(requests.client_is_connected, request)
         found = take(queue, asked.pop("limit"), waits_while=connected, once=once, **asked)
         return _answer({"items": outputs.items(queue, found, output)}, once)
+
+    def _take_from(
+        self,
+        request: Request,
+        permission: str,
+        body: type[inputs.PopFromBody | inputs.LeaseFromBody],
+        take: Callable[..., Sequence[Item]],
+        output: type[outputs.ItemOutput],
+    ) -> Response:
+        """Pop or lease from several queues; the other fields are the arguments of their method."""
+        asked = requests.checked(body, requests.body(request))
+        self.held.close()
+        once, catalog = requests.once(request), self._begin(asked["wait"])
+        names, fair = asked.pop("queues"), asked.pop("fair")
+        several = takeable(catalog, request.user, permission, names, fair=fair)
+        connected = functools.partial(requests.client_is_connected, request)
+        found = take(several, asked.pop("limit"), waits_while=connected, once=once, **asked)
+        if not found:
+            return _answer({"queue": None, "items": []}, once)
+        queue = several.queue_of(found[0])
+        items = outputs.items(queue, found, output)
+        return _answer({"queue": queue.name, "items": items}, once)
 
     def _end(self, request: Request, name: str, done: str, one: _Ending, many: _Ending) -> Response:
         """End or extend leases; the fields of the body are the arguments of the queue's method."""

@@ -22,6 +22,17 @@ def add_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="Name of the queue")
 
 
+def add_several_queues(parser: argparse.ArgumentParser) -> None:
+    """Add ``NAME [NAME ...]``."""
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="+",
+        help="Name of the queue; with --handler also several names, or patterns such as 'mail-*', "
+        "in the order in which to look for items",
+    )
+
+
 def add_queues(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add ``[NAME ...]``, or ``NAME [NAME ...]`` where one is required."""
     default = "" if required else " (default: all queues)"

@@ -23,7 +23,7 @@ from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.management import arguments
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import NO_SUCH_QUEUE, OutputFailed, command_error
-from fdbqueue.service import Catalog, Queue
+from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
 
@@ -113,10 +113,25 @@ class QueueCommand(BaseCommand):
         try:
             return self.catalog.queue(name)
         except QueueNotFound as error:
-            closest = self.catalog.closest_name(name)
-            hint = "" if closest is None else f"Did you mean {closest!r}? "
-            message = f"There is no queue named {name!r}. {hint}{_known_names()}"
-            raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
+            raise self._not_found(error) from error
+
+    def several(self, names: Iterable[str], *, fair: bool) -> SeveralQueues:
+        """Return several queues, by names and patterns.
+
+        Raises:
+            CommandError: There cannot be a queue with one of the names.
+        """
+        try:
+            return self.catalog.several(names, fair=fair)
+        except QueueNotFound as error:
+            raise self._not_found(error) from error
+
+    def _not_found(self, error: QueueNotFound) -> CommandError:
+        name = error.context["name"]
+        closest = self.catalog.closest_name(name)
+        hint = "" if closest is None else f"Did you mean {closest!r}? "
+        message = f"There is no queue named {name!r}. {hint}{_known_names()}"
+        return CommandError(message, returncode=NO_SUCH_QUEUE)
 
     def queues(self, names: Iterable[str]) -> list[Queue]:
         """Return the queues with these names, each once; all queues where no name is given.

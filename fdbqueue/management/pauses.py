@@ -13,7 +13,7 @@ from typing import Any
 from fdbqueue.management import formats
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import error_text, explain_errors
-from fdbqueue.service import Pause, Queue
+from fdbqueue.service import Pause, Queue, SeveralQueues
 
 _CELL_CHARACTERS = 40
 
@@ -40,15 +40,16 @@ def since(pause: Pause) -> str:
     return f"{when}: {formats.clipped(pause.reason)}" if pause.reason else when
 
 
-def note_pause(queue: Queue, console: Console) -> bool:
-    """Note that a queue is paused, once for each command; tell whether it is."""
-    pause = queue.paused()
-    if pause is not None:
+def note_pause(source: Queue | SeveralQueues, console: Console) -> bool:
+    """Note which queues are paused, once for each command; tell whether all of them are."""
+    queues = [source] if isinstance(source, Queue) else source.queues()
+    pauses = [(queue, pause) for queue in queues if (pause := queue.paused()) is not None]
+    for queue, pause in pauses:
         console.note_once(
             f"The queue {queue.name!r} is paused {since(pause)}\n"
             f"Nothing is taken from it until it is resumed: manage.py queue_resume {queue.name}"
         )
-    return pause is not None
+    return len(pauses) == len(queues)
 
 
 def change_each(

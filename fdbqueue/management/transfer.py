@@ -16,7 +16,7 @@ from fdbqueue.management.exit_codes import error_text, explain_errors, failure, 
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, Mover, Queue
+from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, Mover, Queue, SeveralQueues
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -72,20 +72,20 @@ def take_all(
             return
 
 
-def expected(queue: Queue, limit: int | None) -> int:
+def expected(queue: Queue | SeveralQueues, limit: int | None) -> int:
     """Return how many items there are to take, according to the counts."""
     return min(max(0, queue.size()), limit or sys.maxsize)
 
 
 def progress_of(
-    queue: Queue, options: argparse.Namespace, console: Console, *, bar: bool = True
+    queue: Queue | SeveralQueues, options: argparse.Namespace, console: Console, *, bar: bool = True
 ) -> Progress:
     """Return what shows how many of the items are taken."""
     total = None if options.follow else expected(queue, options.limit)
     return console.progress(queue.name, total, bar=bar)
 
 
-def check_buried(queue: Queue, buried: list[str], done: int) -> None:
+def check_buried(queue: Queue | SeveralQueues, buried: list[str], done: int) -> None:
     """End the command with exit code 1 if items were moved to the dead letters.
 
     Args:

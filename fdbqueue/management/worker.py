@@ -26,7 +26,7 @@ from fdbqueue.management.exit_codes import (
 from fdbqueue.management.formats import clipped, item_count
 from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import Item, Queue, Worker
+from fdbqueue.service import Item, Queue, SeveralQueues, Worker
 
 #: More threads than this would wait for each other.
 _MAX_CONCURRENCY = 256
@@ -53,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="Hide an item for SECONDS after the function raised an exception "
         f"(default: {_RETRY_DELAY_SECONDS})",
+    )
+    group.add_argument(
+        "--fair",
+        action="store_true",
+        help="Take from several queues in turn, not from the first that has items",
     )
 
 
@@ -93,7 +98,10 @@ def redirect_prints(*, as_json: bool) -> Iterator[None]:
 
 
 def work(
-    queue: Queue, handler: Callable[[Item], Any], options: argparse.Namespace, console: Console
+    queue: Queue | SeveralQueues,
+    handler: Callable[[Item], Any],
+    options: argparse.Namespace,
+    console: Console,
 ) -> None:
     """Call a function with each item, and print how many succeeded and failed."""
 
@@ -142,11 +150,18 @@ def _run(worker: Worker, interrupts: DeferredInterrupts) -> None:
                 raise
 
 
-def _report(queue: Queue, worker: Worker, console: Console, *, as_json: bool) -> None:
+def named(queue: Queue | SeveralQueues) -> dict[str, Any]:
+    """Return what JSON calls a queue, or several."""
+    return {"queue": queue.name} if isinstance(queue, Queue) else {"queues": [*queue.names]}
+
+
+def _report(
+    queue: Queue | SeveralQueues, worker: Worker, console: Console, *, as_json: bool
+) -> None:
     numbers = {"handled": worker.handled, "failed": worker.failed, "lost": worker.lost}
     text = f"Handled {item_count(worker.handled)} from {queue.name!r}, {worker.failed:,} failed"
     text += f", {worker.lost:,} lost their lease" if worker.lost else ""
-    console.report({"queue": queue.name, **numbers}, f"{text}.", as_json=as_json)
+    console.report({**named(queue), **numbers}, f"{text}.", as_json=as_json)
 
 
 def _reporter(progress: Progress) -> Callable[[Item, BaseException | None], None]:

@@ -3,11 +3,11 @@
 This is the face of the service: all others import from here.
 
 For applications
-    Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``) and the ``Catalog`` that opens them by
-    name; what they take and hand out (``Push``, ``Item``, ``Page``, ``Held``, ``Counts``, ...);
-    transactions (``run``, ``transactional``, ``arun``); tools over a queue (``Worker``,
-    ``Batcher``, ``Mover``, ``Load``, ``scan``); what codecs and observers of your own inherit
-    from (``Codec``, ``Observer``).
+    Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``, ``SeveralQueues``) and the ``Catalog``
+    that opens them by name; what they take and hand out (``Push``, ``Item``, ``Page``, ``Held``,
+    ``Counts``, ...); transactions (``run``, ``transactional``, ``arun``); tools over a queue
+    (``Worker``, ``Batcher``, ``Mover``, ``Load``, ``scan``); what codecs and observers of your own
+    inherit from (``Codec``, ``Observer``).
 For REST, the pages, the commands and the metrics
     The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``histories_of``,
     ``oldest_of``, ``pauses_of``, ``depths``), limits and defaults, and the code of an engine's
@@ -28,6 +28,7 @@ Where to find, and to change:
 - idempotency keys: :mod:`idempotency`; unique keys: :mod:`uniques`
 - many items at a time: :mod:`bulk`; workers, streams and other tools: :mod:`tools`
 - what reads without changing: :mod:`browse` and :mod:`overview`
+- several queues as one: :mod:`several`, over :mod:`consume.several`
 - how a queue is put together: :mod:`assembly`, :mod:`runner`; by its name: :mod:`catalog`
 """
 
@@ -56,6 +57,7 @@ from fdbqueue.service.overview import (
 )
 from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
+from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.tools.load import Load
@@ -107,6 +109,7 @@ __all__ = [
     "QueueOptions",
     "QueueSpec",
     "Scan",
+    "SeveralQueues",
     "Stored",
     "Undecodable",
     "Worker",

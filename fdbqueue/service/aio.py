@@ -385,34 +385,42 @@ class AsyncVerbs:
 
     async def _take(self, request: TakeRequest, wait: float | None) -> list[Item]:
         requeue = None if request.call is not None else request.requeue
-        take_once = functools.partial(self._take_once, requeue=requeue)
+        take_once = functools.partial(take_in_thread, queue=self.name, requeue=requeue)
         return [*await self._consumer.take_in_loop(request, wait, take_once)]
 
-    async def _take_once(
-        self,
-        take: Callable[[], tuple[list[Item], ...]],
-        *,
-        requeue: Callable[[Any], None] | None,
-    ) -> tuple[list[Item], ...]:
-        """Take items in a thread; requeue them where the task was cancelled meanwhile."""
-        ended = await end_of(take)
-        if ended.cancelled is None:
-            return ended.result()
-        nothing = not ended.begun or _took_nothing(ended.error)
-        if nothing or ended.error is not None:
-            raise stopped(ended, outcome_known=nothing)
-        taken = [items for items in ended.result() if items]
-        is_known = not taken or (requeue is not None and await self._back(taken[0], requeue))
-        raise stopped(ended, outcome_known=is_known)
 
-    async def _back(self, items: list[Item], requeue: Callable[[Any], None]) -> bool:
-        """Requeue items whatever happens, and tell whether that is done."""
-        ended = await end_of(functools.partial(requeue, items), always=True)
-        if ended.error is None:
-            return True
-        facts = {"queue": self.name, "items": [item.id for item in items]}
-        logger.error("items were taken for a cancelled task", extra=facts, exc_info=ended.error)
-        return False
+async def take_in_thread(
+    take: Callable[[], tuple[list[Item], ...]],
+    *,
+    queue: str,
+    requeue: Callable[[Any], None] | None,
+) -> tuple[list[Item], ...]:
+    """Take items in a thread; requeue them where the task was cancelled meanwhile.
+
+    Args:
+        take: Takes them.
+        queue: The queue's name, for the log.
+        requeue: Requeues them; None where they are to stay taken.
+    """
+    ended = await end_of(take)
+    if ended.cancelled is None:
+        return ended.result()
+    nothing = not ended.begun or _took_nothing(ended.error)
+    if nothing or ended.error is not None:
+        raise stopped(ended, outcome_known=nothing)
+    taken = [items for items in ended.result() if items]
+    is_known = not taken or (requeue is not None and await _is_back(queue, taken[0], requeue))
+    raise stopped(ended, outcome_known=is_known)
+
+
+async def _is_back(queue: str, items: list[Item], requeue: Callable[[Any], None]) -> bool:
+    """Requeue items whatever happens, and tell whether that is done."""
+    ended = await end_of(functools.partial(requeue, items), always=True)
+    if ended.error is None:
+        return True
+    facts = {"queue": queue, "items": [item.id for item in items]}
+    logger.error("items were taken for a cancelled task", extra=facts, exc_info=ended.error)
+    return False
 
 
 def _until_set(items: Iterable[T], cancelled: threading.Event) -> Iterator[T]:

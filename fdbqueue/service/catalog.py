@@ -16,9 +16,11 @@ from typing import Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import ConfigurationError, QueueNotFound
+from fdbqueue.exceptions import ConfigurationError, InvalidInput, QueueNotFound
 from fdbqueue.service import receipts, tuples
+from fdbqueue.service.consume.turns import Turns
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
+from fdbqueue.service.several import SeveralQueues, checked_names
 from fdbqueue.service.storage.groups import Group, groups
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.transactions import run
@@ -36,6 +38,8 @@ _NAMES_AT_ONCE = 1_000
 
 #: So many queue objects are kept.
 _MAX_OPENED = 1_000
+#: And so many lists of names that were taken from.
+_MAX_SEVERAL = 200
 
 
 #: The kinds of queues by the names that settings give them.
@@ -103,6 +107,9 @@ class Catalog:
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
         self._patterns = [spec for spec in specs if spec.is_pattern]
         self._opened: dict[str, Queue] = {}
+        self._several: dict[tuple[tuple[str, ...], bool], SeveralQueues] = {}
+        #: Shared with the catalogs of :meth:`over`.
+        self._turns: dict[tuple[tuple[str, ...], bool], Turns] = {}
 
     def reach(self) -> None:
         """Read one key where the queues are, for nothing but to hear from the engine.
@@ -120,6 +127,7 @@ class Catalog:
         with contextlib.suppress(TypeError):  # of a class without weak references
             receipts.keep_at(database, receipts.place_of(self.database))
         catalog._opened = {}  # noqa: SLF001  # of this class
+        catalog._several = {}  # noqa: SLF001
         return catalog
 
     def queue(self, name: str) -> Queue:
@@ -150,6 +158,54 @@ class Catalog:
         names = self.plain_names()[:_NAMES_AT_ONCE]
         return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
+    def several(self, names: Iterable[str], *, fair: bool = False) -> SeveralQueues:
+        """Return several queues, to take from the first that has items.
+
+        Returns the same object for the same arguments, until 200 others have been asked for.
+
+        Args:
+            names: 1 to 1,000 names of queues, and patterns of names with ``*``. A queue that is
+                named twice, or by a pattern too, counts at its first place.
+            fair: Whether to take from the queues in turn: each call begins behind the queue that
+                gave last in this process.
+
+        Raises:
+            QueueNotFound: No spec has one of the names; or no name that it allows fits a pattern.
+            InvalidInput: They are not 1 to 1,000 names.
+        """
+        key = checked_names(names), bool(fair)
+        found = self._several.get(key)
+        if found is None:
+            for name in key[0]:
+                self._check_name(name)
+            for kept in (self._several, self._turns):
+                if len(kept) >= _MAX_SEVERAL:
+                    kept.clear()
+            turns = self._turns.setdefault(key, Turns(fair=key[1]))
+            found = self._several.setdefault(key, SeveralQueues(self, key[0], turns))
+        return found
+
+    def fitting(self, pattern: str, tr: Transaction | None = None) -> Iterator[str]:
+        """Yield the names that fit a pattern and exist, sorted, as :meth:`each_name` does.
+
+        Those are included under which nothing but saved responses is stored.
+
+        Args:
+            pattern: The pattern.
+            tr: The transaction to read in, without depending on it; None for others.
+        """
+        start = pattern.partition("*")[0]
+        for name in self._names_after(start[:-1], with_responses=True, tr=tr):
+            if fnmatch.fnmatchcase(name, pattern):
+                yield name
+            elif name > start and not name.startswith(start):
+                return
+
+    def calls_key(self, name: bytes) -> bytes:
+        """Return a key on which calls of one name conflict. Nothing is stored there."""
+        key: bytes = self._prefix.pack(("several", name))
+        return key
+
     def plain_names(self) -> list[str]:
         """Return the names that are no patterns, sorted, without reading anything."""
         return sorted(self._named)
@@ -179,8 +235,13 @@ class Catalog:
             after: Only names that sort after this one.
             with_responses: As for :meth:`names`.
         """
+        return self._names_after(after, with_responses=with_responses, tr=None)
+
+    def _names_after(
+        self, after: str, *, with_responses: bool, tr: Transaction | None
+    ) -> Iterator[str]:
         named = sorted(name for name in self._named if name > after)
-        merged = heapq.merge(named, self._existing(after, with_responses))
+        merged = heapq.merge(named, self._existing(after, with_responses, tr))
         yield from (name for name, _ in itertools.groupby(merged))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
@@ -201,7 +262,25 @@ class Catalog:
                     return spec
         raise QueueNotFound(name=name)
 
-    def _existing(self, after: str, with_responses: bool) -> Iterator[str]:
+    def _check_name(self, name: str) -> None:
+        """Check that there may be a queue with a name, or one that fits a pattern.
+
+        Raises:
+            QueueNotFound: There cannot be.
+            InvalidInput: It is not a pattern.
+        """
+        if "*" not in name:
+            self.spec(name)
+            return
+        if not PATTERN.fullmatch(name):
+            raise InvalidInput(name=name, reason="it is not a pattern of names")
+        plain = any(fnmatch.fnmatchcase(each, name) for each in self._named)
+        if not plain and not any(_share_a_name(name, spec.name) for spec in self._patterns):
+            raise QueueNotFound(name=name)
+
+    def _existing(
+        self, after: str, with_responses: bool, tr: Transaction | None = None
+    ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns:
             return
@@ -210,7 +289,7 @@ class Catalog:
             begin = self._group_of(self._subspace[after].key())[1]
         while begin < end:
             read = functools.partial(_groups, begin=begin, end=end, group_of=self._group_of)
-            found = run(self.database, read, read_only=True)
+            found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
@@ -238,6 +317,27 @@ class Catalog:
             and NAME.fullmatch(name) is not None
             and any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
         )
+
+
+def _share_a_name(one: str, other: str) -> bool:
+    """Tell whether a text fits two patterns, in which ``*`` stands for any characters."""
+    reached = {(0, 0)}
+    left = [(0, 0)]
+    while left:
+        a, b = left.pop()
+        if (a, b) == (len(one), len(other)):
+            return True
+        steps = []
+        if one[a : a + 1] == "*":
+            steps += [(a + 1, b), (a, b + 1)]
+        if other[b : b + 1] == "*":
+            steps += [(a, b + 1), (a + 1, b)]
+        if one[a : a + 1] == other[b : b + 1]:
+            steps.append((a + 1, b + 1))
+        new = {step for step in steps if step[0] <= len(one) and step[1] <= len(other)} - reached
+        reached |= new
+        left.extend(new)
+    return False
 
 
 def _name_in(rest: bytes) -> Any:

@@ -188,6 +188,12 @@ class Combiner:
             self._call_helper()
         return operation.left_in is OperationState.WAITING
 
+    def adopt(self, operation: SharedOperation) -> None:
+        """Undo an operation that its thread had done by itself, and that has no thread any more."""
+        with self.mutex:
+            self.orphans.append(operation)
+        self._call_helper()
+
     @property
     def in_line(self) -> int:
         """How many operations of threads that wait are not done yet."""

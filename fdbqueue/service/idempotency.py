@@ -131,20 +131,7 @@ class SavedResponses:
         """
         if once is None:
             return None
-        if isinstance(once, str):
-            once = IdempotencyKey(once)
-        if not isinstance(once, IdempotencyKey) or not isinstance(once.key, str):
-            raise InvalidInput(queue=self._store.queue, once=once, allowed="a text")
-        if not 1 <= len(once.key) <= MAX_KEY_CHARACTERS:
-            allowed = f"1 to {MAX_KEY_CHARACTERS} characters"
-            raise InvalidInput(queue=self._store.queue, once=once.key[:100], allowed=allowed)
-        seconds = once.kept_seconds
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not is_number or not 0 < seconds <= MAX_KEPT_SECONDS:
-            allowed = f"up to {MAX_KEPT_SECONDS} seconds"
-            raise InvalidInput(queue=self._store.queue, kept_seconds=seconds, allowed=allowed)
-        name = _digest(once.key.encode(errors="surrogatepass"), RESPONSE_NAME_BYTES)
-        return Call(once, name, _digest(fdb.tuple.pack(arguments)))
+        return make_call(self._store.queue, once, *arguments)
 
     def begin_recall(self, tr: Transaction, call: Call) -> Any:
         """Begin to read the saved response; the transaction depends on it."""
@@ -271,7 +258,32 @@ class SavedResponses:
             state="ready" if lease is None else "leased",
             lease=lease,
             until=None if until is None else moment(until),
+            queue=self._store.queue,
         )
+
+
+def make_call(queue: str, once: IdempotencyKey | str, *arguments: Any) -> Call:
+    """Return the call with these arguments, as :meth:`SavedResponses.call` does.
+
+    Args:
+        queue: What errors call its queue.
+        once: The key.
+        arguments: Values that the FDB tuple layer can pack.
+    """
+    if isinstance(once, str):
+        once = IdempotencyKey(once)
+    if not isinstance(once, IdempotencyKey) or not isinstance(once.key, str):
+        raise InvalidInput(queue=queue, once=once, allowed="a text")
+    if not 1 <= len(once.key) <= MAX_KEY_CHARACTERS:
+        allowed = f"1 to {MAX_KEY_CHARACTERS} characters"
+        raise InvalidInput(queue=queue, once=once.key[:100], allowed=allowed)
+    seconds = once.kept_seconds
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds <= MAX_KEPT_SECONDS:
+        allowed = f"up to {MAX_KEPT_SECONDS} seconds"
+        raise InvalidInput(queue=queue, kept_seconds=seconds, allowed=allowed)
+    name = _digest(once.key.encode(errors="surrogatepass"), RESPONSE_NAME_BYTES)
+    return Call(once, name, _digest(fdb.tuple.pack(arguments)))
 
 
 def is_replayed(call: Call | None) -> bool:

@@ -87,9 +87,9 @@ def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
     try:
         result = function()
     except BaseException as error:
-        _report(Operation(verb, queue, time.perf_counter() - began, 0, error))
+        report(Operation(verb, queue, time.perf_counter() - began, 0, error))
         raise
-    _report(Operation(verb, queue, time.perf_counter() - began, _items(result), None))
+    report(Operation(verb, queue, time.perf_counter() - began, _items(result), None))
     return result
 
 
@@ -98,7 +98,8 @@ def engine_error(code: int) -> None:
     _notify(lambda observer: observer.engine_error(code))
 
 
-def _report(done: Operation) -> None:
+def report(done: Operation) -> None:
+    """Report an operation to the observers."""
     _notify(lambda observer: observer.operation(done))
 
 

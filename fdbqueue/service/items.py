@@ -49,6 +49,7 @@ class Item:
         until: When the lease or the delay expires; None in other states.
         reason: Why it is dead.
         existing: Whether a push under a unique key has found it, and pushed nothing.
+        queue: The name of its queue.
     """
 
     value: Any
@@ -62,6 +63,7 @@ class Item:
     until: datetime.datetime | None = None
     reason: str | None = None
     existing: bool = False
+    queue: str = ""
 
 
 class Held(int):

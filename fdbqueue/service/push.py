@@ -214,6 +214,7 @@ class Pusher:
             size_bytes=len(entry.value),
             state="ready" if until is None else "delayed",
             until=None if until is None else moment(until),
+            queue=self._queue,
         )
 
     # Any number of items

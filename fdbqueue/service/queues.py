@@ -25,6 +25,7 @@ from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.pausing import Pause
+from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Priority, Push, first
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
@@ -465,8 +466,8 @@ class Queue(AsyncVerbs):
 
     def wait_for_items(self, seconds: float) -> bool:
         """Wait until there may be an item to take, at most this many seconds; tell whether so."""
-        deadline = self._consumer.deadline(seconds)
-        found = self._consumer.watch.until(self._has_items, deadline, database=self.database)
+        deadline = deadline_after(self.name, seconds)
+        found = self._consumer.item_wait.until(self._has_items, deadline, database=self.database)
         return bool(found)
 
     def _has_items(self) -> bool:

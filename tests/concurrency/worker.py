@@ -15,11 +15,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import fdb.tuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import foundationdb
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.service import Item, Push, Queue
+from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec
 from tests.concurrency.clients import together
 from tests.concurrency.history import Recorder
 from tests.concurrency.kinds import KINDS, Kind
@@ -51,6 +52,7 @@ def main(database: Any) -> None:
         "toil": toil,
         "toil_unique": toil_unique,
         "pop": pop,
+        "pop_several": pop_several,
         "record": record,
         "storm": storm,
         "storm_pushes": storm_pushes,
@@ -87,6 +89,30 @@ def pop(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
         while item is not None:
             say(kind.text(item.value))
             item = queue.pop()
+
+    together(threads, work)
+
+
+def several_queues(database: Any, subspace: Subspace) -> Catalog:
+    """Return a catalog of the queues that pop_several takes from."""
+    specs = [
+        QueueSpec(name, "fifo", handoff_timeout_seconds=AWAY_SECONDS)
+        for name in ("none", "high", "low")
+    ]
+    return Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
+
+
+def pop_several(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
+    """Pop one by one from several queues in several threads, until all are empty."""
+    several = several_queues(database, subspace).several(["none", "high", "low"], fair=True)
+    say("ready")
+    sys.stdin.readline()
+
+    def work(_: int) -> None:
+        item = several.pop()
+        while item is not None:
+            say(kind.text(item.value))
+            item = several.pop()
 
     together(threads, work)
 

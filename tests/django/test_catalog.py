@@ -197,7 +197,7 @@ def test_an_unknown_name_is_no_queue(setting, name):
     [
         ("mial", "mail"),
         ("Mail", "mail"),
-        ("earthquake", None),
+        ("weather", None),
         ("quake", "quakes"),
         ("user", None),
         ("user-\x1b", None),

@@ -132,6 +132,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "bulk",
         "aio",
         "queues",
+        "several",
         "tools",
         "catalog",
     )
@@ -166,10 +167,13 @@ LONGER = {
     "fdbqueue.service.aio": 650,
     # Half of it documents the verbs, for the applications that call them; there is room for more.
     "fdbqueue.service.queues": 1_000,
+    "fdbqueue.service.several": 650,
 }
 #: Classes that have more than two of ours above them, and why that is right.
 TALLER = {
     "fdbqueue.api.fields.QueryLimitField": "a Django REST framework field",
+    "fdbqueue.api.inputs.PopFromBody": "a Django REST framework serializer",
+    "fdbqueue.api.inputs.LeaseFromBody": "a Django REST framework serializer",
     "fdbqueue.api.inputs.NackBody": "a Django REST framework serializer",
     "fdbqueue.api.inputs.NackManyBody": "a Django REST framework serializer",
     "fdbqueue.api.inputs.ExtendBody": "a Django REST framework serializer",

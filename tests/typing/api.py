@@ -28,6 +28,7 @@ from fdbqueue.service import (
     PriorityQueue,
     Push,
     Queue,
+    SeveralQueues,
     arun,
     run,
     transactional,
@@ -50,6 +51,13 @@ lasting: Item | None = queue.lease(seconds=duration)
 timed: int = queue.push_many(["x"], not_before=later)
 waited: Item | None = queue.pop_min(wait=20)
 waited_for: list[Item] = queue.pop_many(100, wait=0.5)
+
+from_several: Item | None = fdbqueue.pop_from(["a", "b-*"], wait=1)
+from_one: list[Item] = fdbqueue.lease_many_from(["a"], 10, fair=True, seconds=30)
+both: SeveralQueues = fdbqueue.several(["a", "b"], fair=True)
+of_both: Item | None = both.lease(seconds=30, wait=1)
+which: str = pushed.queue
+both.ack(pushed)
 
 leased: Item | None = queue.lease_max(seconds=30, wait=1)
 several: list[Item] = queue.lease_many(10, end="max", seconds=30)

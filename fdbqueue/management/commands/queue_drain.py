@@ -14,7 +14,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.items_file import FileExists
-from fdbqueue.service import Queue
+from fdbqueue.service import Queue, SeveralQueues
 
 #: Options that need another one.
 _ONLY_WITH = {
@@ -23,6 +23,7 @@ _ONLY_WITH = {
     "priority": "to",
     "concurrency": "handler",
     "retry_delay": "handler",
+    "fair": "handler",
     "no_input": "discard",
 }
 #: Options that another one makes meaningless.
@@ -44,11 +45,12 @@ examples:
   manage.py queue_drain mail | gzip > mail.ndjson.gz
   manage.py queue_drain mail --to archive
   manage.py queue_drain mail --handler shop.letters.send --concurrency 8 --follow
+  manage.py queue_drain urgent 'mail-*' --handler shop.letters.send --follow
   manage.py queue_drain mail --discard --limit 1000
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
+        arguments.add_several_queues(parser)
         targets = parser.add_mutually_exclusive_group()
         targets.add_argument(
             "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
@@ -92,20 +94,39 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         _check_usage(options)
-        queue = self.queue(options["name"])
+        queue = self._source(options["names"], fair=options["fair"])
         if options["lease_seconds"] is None:
             options["lease_seconds"] = _LEASE_SECONDS
-        drain_queue, destination = self._destination(queue, argparse.Namespace(**options))
+        if isinstance(queue, Queue):
+            drain_queue, destination = self._destination(queue, argparse.Namespace(**options))
+        elif options["handler"] is None:
+            raise usage_error("Several queues can be drained only with --handler.")
+        else:
+            drain_queue, destination = self._handler(queue, argparse.Namespace(**options))
         pauses.note_pause(queue, self.console)
         if options["dry_run"]:
             number = transfer.expected(queue, options["limit"])
             self.console.report(
-                {"queue": queue.name, "would_drain": number, "to": destination},
+                {**worker.named(queue), "would_drain": number, "to": destination},
                 f"Would drain {item_count(number)} from {queue.name!r} to {destination}.",
                 as_json=options["as_json"],
             )
             return
         drain_queue()
+
+    def _source(self, names: list[str], *, fair: bool) -> Queue | SeveralQueues:
+        """Return the queue, or several where more than one name or a pattern is given."""
+        if len(names) > 1 or "*" in names[0] or fair:
+            return self.several(names, fair=fair)
+        return self.queue(names[0])
+
+    def _handler(
+        self, queue: Queue | SeveralQueues, options: argparse.Namespace
+    ) -> tuple[Callable[[], None], str]:
+        """Return what calls the function with each item, and the path of the function."""
+        with worker.redirect_prints(as_json=options.as_json):
+            handler = worker.import_handler(options.handler)
+        return lambda: worker.work(queue, handler, options, self.console), options.handler
 
     def _destination(
         self, queue: Queue, options: argparse.Namespace
@@ -117,9 +138,7 @@ examples:
             transfer.check_target(queue, target, options.priority)
             return lambda: transfer.move(queue, target, options, console), target.name
         if options.handler is not None:
-            with worker.redirect_prints(as_json=options.as_json):
-                handler = worker.import_handler(options.handler)
-            return lambda: worker.work(queue, handler, options, console), options.handler
+            return self._handler(queue, options)
         if options.discard:
             return lambda: drain.discard(queue, options, console), "nowhere"
         if options.output in {None, "-"}:

@@ -22,7 +22,11 @@
    conflicts with pushes, a round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it
    takes the items that were last at its read version, and depends on nothing but these items.
    Relaxed queues never ask for help.
-5. When the queue is empty, the process's poppers wait at one watch (:mod:`wakeups`).
+5. When the queue is empty, the process's poppers wait (:mod:`waiting`) at one watch
+   (:mod:`wakeups`).
+
+A take from several queues (:mod:`several`) serves a round for each of them in one transaction, and
+waits at all their watches; :mod:`turns` decides which queue and which thread comes first.
 
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps
 within a transaction, :mod:`dead_letters` buries and redrives. Acks, nacks and extends of several

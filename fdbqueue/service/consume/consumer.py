@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Transaction
@@ -16,9 +15,9 @@ from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import Popped, Requeuer
 from fdbqueue.service.consume.round import take
 from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.idempotency import IdempotencyKey, SavedResponses, is_replayed
+from fdbqueue.service.consume.waiting import ItemWait, deadline_after
+from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
-from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import End, Loaded
@@ -41,6 +40,12 @@ class Consumer:
         leases: Its leases.
         group: What the threads of this process share of the queue.
         requeuer: Requeues items that were taken for a thread that no longer waits.
+
+    Attributes:
+        name: The queue's name.
+        taker, group: As given.
+        responses: The saved responses of calls with an idempotency key.
+        item_wait: Waits for items.
     """
 
     def __init__(
@@ -52,19 +57,20 @@ class Consumer:
         requeuer: Requeuer,
     ) -> None:
         self._runner = runner
-        self._taker = taker
+        self.taker = taker
+        self.name = taker.store.queue
         self._store = taker.store
-        self._responses: SavedResponses = taker.responses
+        self.responses = taker.responses
         self._leases = leases
-        self._group = group
+        self.group = group
         self._requeuer = requeuer
-        self.watch = group.watch
+        self.item_wait = ItemWait((group.watch,))
 
     def pop_request(
         self, end: End, count: int, once: IdempotencyKey | str | None, *, for_a_task: bool = False
     ) -> TakeRequest:
         """Return a request to pop items, for a thread or for a task that may be cancelled."""
-        call = None if once is None else self._responses.call(once, "pop", end, count)
+        call = None if once is None else self.responses.call(once, "pop", end, count)
         effect = functools.partial(pop_for_a_task if for_a_task else pop, self._store)
         return TakeRequest(end, count, effect, call, requeue=self._requeuer.requeue_popped)
 
@@ -87,7 +93,7 @@ class Consumer:
         call = None
         if once is not None:
             facts = "lease", end, count, in_seconds(seconds), *[token.encode() for token in tokens]
-            call = self._responses.call(once, *facts)
+            call = self.responses.call(once, *facts)
         return TakeRequest(
             end,
             count,
@@ -115,13 +121,13 @@ class Consumer:
             tr: The transaction to take part in; then there is no waiting.
             waits_while: False ends the wait.
         """
-        deadline = self.deadline(wait)
+        deadline = deadline_after(self._store.queue, wait)
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self._store.queue, reason="a transaction cannot wait")
-            return [*take(self._taker, tr, request)]
+            return [*take(self.taker, tr, request)]
         look = functools.partial(self._look, request)
-        found = self.watch.until(look, deadline, waits_while, self._runner.database)
+        found = self.item_wait.until(look, deadline, waits_while, self._runner.database)
         if found is None:
             return []
         return [*found[0]] if found else self.take_nothing(request)
@@ -143,12 +149,12 @@ class Consumer:
             take_once: Calls a function that takes items in a thread, and requeues them if the
                 task was cancelled meanwhile.
         """
-        deadline = self.deadline(wait)
+        deadline = deadline_after(self._store.queue, wait)
 
         async def look() -> tuple[list[Item], ...]:
             return await take_once(functools.partial(self._look, request))
 
-        found = await self.watch.until_in_loop(look, deadline)
+        found = await self.item_wait.until_in_loop(look, deadline)
         if found:
             return found[0]
         if request.call is None:
@@ -159,7 +165,7 @@ class Consumer:
         """Take the items there are, in a transaction that other threads may share."""
         verb = "lease" if request.lease_us else "pop"
         return instrumentation.observed(
-            verb, self._store.queue, lambda: self._group.take(request, self._runner.database)
+            verb, self._store.queue, lambda: self.group.take(request, self._runner.database)
         )
 
     def take_nothing(self, request: TakeRequest) -> list[Item]:
@@ -169,22 +175,9 @@ class Consumer:
             return []
         return run(
             self._runner.database,
-            lambda tr: take(self._taker, tr, request),
+            lambda tr: take(self.taker, tr, request),
             wrote=lambda _: not is_replayed(call),
         )
-
-    def deadline(self, wait: float | None) -> float:
-        """Return when to give up waiting, by :func:`time.monotonic`.
-
-        Raises:
-            InvalidInput: It is not a number of seconds.
-        """
-        if wait is None:
-            return 0.0
-        is_number = isinstance(wait, int | float) and not isinstance(wait, bool)
-        if not is_number or not wait >= 0:
-            raise InvalidInput(queue=self._store.queue, wait=wait, allowed="a number of seconds")
-        return time.monotonic() + min(wait, MAX_SECONDS)
 
 
 # The effects of a pop

@@ -321,6 +321,7 @@ def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
         "leased",
         f"{item.id}.{_text(lease.mark)}",
         moment(lease.until),
+        queue=item.queue,
     )
 
 

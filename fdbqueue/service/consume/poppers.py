@@ -177,10 +177,8 @@ class EndPoppers:
         """
 
         def serve(tr: Transaction) -> RoundResult:
-            one = Round(self._taker, tr, self._end, order)
-            result = one.serve(
-                early, gather, take_up=take_up, extra=self._extra, own=own, may_undo=may_undo
-            )
+            one = Round(self._taker, tr, self._end, early, order, self._extra)
+            result = one.serve(gather, take_up=take_up, own=own, may_undo=may_undo)
             if seen is not None:
                 seen.append(one.taken)
             if result.wrote:

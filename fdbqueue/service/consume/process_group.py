@@ -64,6 +64,10 @@ class ProcessGroup:
         items: list[Item] = self._ends[request.end].combiner.submit(request, database)
         return items
 
+    def undo(self, request: TakeRequest) -> None:
+        """Requeue, in the helper thread, what was taken for a thread that was interrupted then."""
+        self._ends[request.end].combiner.adopt(request)
+
     def in_line(self, end: End) -> int:
         """Return how many threads of this process wait in line at an end."""
         return self._ends[end].combiner.in_line

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
@@ -39,15 +38,27 @@ TakeUp = Callable[[list[TakeRequest]], list[TakeRequest]]
 class Round:
     """One transaction in which items are taken from one end.
 
+    Its reads begin when it is made, so those of several queues are under way before the first is
+    awaited. They do no harm where the round does not serve: they are snapshot reads, but for those
+    of the early requests' keys and leases.
+
     Args:
         taker: Takes the queue's items.
         tr: The transaction.
         end: Which end.
+        early: The requests in line when the round begins.
         order: What the transaction is to depend on.
+        extra: How many more items to read at once.
     """
 
     def __init__(
-        self, taker: Taker, tr: Transaction, end: End, order: Order = Order.STRICT
+        self,
+        taker: Taker,
+        tr: Transaction,
+        end: End,
+        early: Sequence[TakeRequest],
+        order: Order = Order.STRICT,
+        extra: int = 0,
     ) -> None:
         self._taker = taker
         self._store = taker.store
@@ -59,19 +70,22 @@ class Round:
         self._returned: list[Row] = []
         self._retried = False
         self._more_due = False  # then no popper is told yet that the queue is empty
-        self._reads: dict[TakeRequest, Any] = {}  # the reads that requests need
         self._result = RoundResult()
         self._took = 0
         #: How many items had ever been taken at this end when it began.
         self.taken = 0
+        self._now = now_us()
+        self._state_rows = taker.begin_state(tr, self._now)
+        prompt = fitting(early)
+        #: The reads that requests need.
+        self._reads = taker.begin_reads(tr, prompt)
+        self._head = self._begin_head(sum([one.count for one in prompt]), extra)
 
     def serve(
         self,
-        early: Sequence[TakeRequest],
         gather: Gather,
         *,
         take_up: TakeUp = list,
-        extra: int = 0,
         helps: bool = True,
         may_undo: bool = False,
         own: HelpRequest | None = None,
@@ -79,25 +93,19 @@ class Round:
         """Take items for the requests in line.
 
         Args:
-            early: The requests in line when the round begins.
             gather: Returns the requests in line once the head has been read. A late request
                 (one that joined the line after the reads) gets items, because the commit checks
                 the reads. It is told that the queue is empty only if this transaction writes:
                 a commit that only read checks nothing.
             take_up: Takes up the requests that are served.
-            extra: How many more items to read at once.
             helps: Whether to take items for other processes' help requests, too.
             may_undo: Whether taken items may be requeued later.
             own: The help request of the early ones. It is removed here; if it is not open any
                 more, nothing is taken.
         """
-        now = now_us()
-        rows = self._taker.begin_state(self._tr, now)
-        prompt = fitting(early)
-        self._reads = self._taker.begin_reads(self._tr, prompt)
-        head = self._begin_head(sum([one.count for one in prompt]), extra)
+        head = self._head
         head.preload()  # it comes last: then only one wait blocks
-        state = self._taker.parse_state(self._tr, now, rows)
+        state = self._taker.parse_state(self._tr, self._now, self._state_rows)
         self.taken = taken_at(self._end, state.taken)
         if own is not None and not _is_open(own, state):
             self._result.is_helped = True
@@ -237,7 +245,8 @@ def take(taker: Taker, tr: Transaction, request: TakeRequest) -> list[Item]:
         IdempotencyKeyReused: The key was another call's.
     """
     while True:
-        result = Round(taker, tr, request.end).serve([request], lambda: ([request], 1), helps=False)
+        one = Round(taker, tr, request.end, [request])
+        result = one.serve(lambda: ([request], 1), helps=False)
         for _, items in result.results:
             if isinstance(items, Exception):
                 try:

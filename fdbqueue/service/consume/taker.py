@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, FdbQueueError
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.consume.requests import Portion, QueueState, Result, RoundResult, TakeRequest
@@ -21,7 +22,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_pieces,
     remove_request,
 )
-from fdbqueue.service.storage.reader import Loaded, Row
+from fdbqueue.service.storage.reader import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due
 
@@ -92,6 +93,23 @@ class Taker:
         more_due = len(dues) > len(chosen) or count == _STATE_ROWS
         awaits = any(not request.lease_us for request in handed)
         return QueueState(taken, retried, paused, is_open, expired, awaits, chosen, more_due)
+
+    def begin_look(self, tr: Transaction, end: End) -> Callable[[], bool]:
+        """Begin to read whether there may be items to take; call the returned function for it.
+
+        There may be where something has expired, too. The transaction depends on nothing.
+        """
+        now = now_us()
+        state = self.begin_state(tr, now)
+        head = self.store.reader.rows(tr.snapshot, *self.store.keys.bounds(), 1, end)
+
+        def look() -> bool:
+            is_empty = not any(True for _ in head)
+            found = self.parse_state(tr, now, state)
+            has_items = not is_empty or bool(found.dues or found.expired)
+            return has_items and not found.is_paused
+
+        return look
 
     def all_due(self, tr: Transaction, now: int) -> Iterator[Due]:
         """Yield everything that has expired by the clock, the oldest first."""

@@ -121,6 +121,7 @@ class ItemReader:
             pushed_at=None if stored.pushed_at is None else moment(stored.pushed_at),
             attempts=int.from_bytes(bytes(attempts), "big") if has_attempts else stored.attempts,
             size_bytes=len(data),
+            queue=self._queue,
         )
         return Loaded(row, position, item, stored.pushed_at, has_attempts, data)
 
@@ -182,6 +183,7 @@ class ItemReader:
             priority=loaded.position.priority,
             id=self._keys.id_of(loaded.row.place),
             size_bytes=len(loaded.row.value),
+            queue=self._queue,
         )
 
 

@@ -25,6 +25,7 @@ from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
+from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.reader import End
 
 logger = logging.getLogger(__name__)
@@ -46,15 +47,16 @@ class _Collect:
 
 
 class Worker:
-    """Work on the items of one queue.
+    """Work on the items of one queue, or of several.
 
     An item is acknowledged when the function returns. It is given up when the function raises,
     or returns an awaitable or a generator, which has not done anything yet: it is requeued
     after ``retry_delay_seconds``, and after the queue's ``max_attempts`` it is a dead letter.
-    An item that cannot be decoded becomes a dead letter at once.
+    An item that cannot be decoded becomes a dead letter at once. With several queues the acks share
+    transactions with each other, but not with the next lease, which may be of another queue.
 
     Args:
-        queue: The queue.
+        queue: The queue, or several.
         handler: The function; called with each :class:`Item`, in any of the threads.
         concurrency: How many threads call it.
         end: The end of the queue to take items from.
@@ -72,7 +74,7 @@ class Worker:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: Queue | SeveralQueues,
         handler: Callable[[Item], Any],
         *,
         concurrency: int = 1,
@@ -239,7 +241,8 @@ class Worker:
         """
         items: list[Item] = []
         try:
-            items = self._queue.lease_many(count, end=self._end, seconds=self._seconds, ack=done)
+            acks: Any = {} if isinstance(self._queue, SeveralQueues) else {"ack": done}
+            items = self._queue.lease_many(count, end=self._end, seconds=self._seconds, **acks)
         finally:
             with self._changed:
                 self._asked -= count
@@ -276,7 +279,7 @@ class Worker:
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
         """End an item, or leave it to the thread that collects; return the next one, if any."""
-        if error is not None:
+        if error is not None or isinstance(self._queue, SeveralQueues):
             self._finish_here(item, error)
             return None
         with self._changed:
@@ -352,7 +355,7 @@ class Worker:
 
     def _facts(self, item: Item) -> dict[str, Any]:
         """Return an item's facts for the log: neither its value nor its lease."""
-        return {"queue": self._queue.name, "item": item.id, "attempts": item.attempts}
+        return {"queue": item.queue, "item": item.id, "attempts": item.attempts}
 
     def _extend_all(self) -> None:
         """Extend the leases of running items until the work ends."""

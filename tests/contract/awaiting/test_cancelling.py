@@ -13,6 +13,7 @@ import pytest
 from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
 from fdbqueue.service import FifoQueue, Push, arun, run
 from fdbqueue.service.consume.leases import Leases
+from fdbqueue.service.consume.waiting import ItemWait
 from fdbqueue.service.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
@@ -188,12 +189,12 @@ def test_the_others_go_on_waiting(observed, subspace, in_loop):
 def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, subspace, in_loop):
     """While all threads are busy two tasks begin to wait, and the first is cancelled."""
     queue = FifoQueue(observed, subspace)
-    watch = queue.parts.group.watch
+    item_wait = ItemWait((queue.parts.group.watch,))
 
     async def work():
         deadline = time.monotonic() + LONG_SECONDS
         async with no_thread_free(observed):
-            tasks = [asyncio.ensure_future(watch.wait_in_loop(0, deadline)) for _ in range(2)]
+            tasks = [asyncio.ensure_future(item_wait.wait_in_loop([0], deadline)) for _ in range(2)]
             await some_turns()
             tasks[0].cancel()
             await asyncio.wait([tasks[0]])
@@ -208,12 +209,12 @@ def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, 
 def test_who_waits_for_a_thread_keeps_nobody_from_watching(observed, subspace, in_loop):
     """A thread that waits meanwhile has its watch, and asks no more than others do."""
     queue = FifoQueue(observed, subspace)
-    watch = queue.parts.group.watch
+    item_wait = ItemWait((queue.parts.group.watch,))
 
     async def work():
         deadline = time.monotonic() + LONG_SECONDS
         async with no_thread_free(observed):
-            queued = asyncio.ensure_future(watch.wait_in_loop(0, deadline))
+            queued = asyncio.ensure_future(item_wait.wait_in_loop([0], deadline))
             await some_turns()
             before = observed.transactions
             waiting = asyncio.ensure_future(asyncio.to_thread(queue.pop, wait=LONG_SECONDS))

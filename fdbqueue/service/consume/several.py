@@ -1,0 +1,376 @@
+"""Take items from the first of several queues that has any.
+
+How a take goes, without a transaction of the caller's:
+
+1. **One transaction for all.** For 25 queues at a time a *round* (:mod:`round`) is begun in each,
+   so that all reads are under way before the first is awaited; then the rounds are served in the
+   queues' order, up to the first that gives items. A round that gives none depends on its queue's
+   being empty, or on its being paused, as every strict pop does. So the whole is strictly
+   serialisable: at the commit, the queues before the one that gave had nothing to take. The rounds
+   requeue what has expired in their queues, and help other processes, as all rounds do.
+   A round that only requeues what has expired (its items became dead letters) ends the transaction:
+   it is committed, and 1 begins again. So a transaction requeues for one queue at most.
+2. **Where that meets others**, so that it conflicts, the call takes from the queue that its last
+   attempt took from, by that queue's own :class:`ProcessGroup`: threads share transactions there,
+   and processes help each other. The queues before it were empty when 1 read them. If it has
+   nothing left, 1 begins again. So a push to a queue before it, or a popper, can make a call begin
+   again only by taking what it had found: in each turn some client has taken an item. From the
+   third turn on the call pauses before it, for 50 ms at most.
+   For a quarter of a second after a conflict, and whenever another thread of the process is at 1
+   for the same queues, a call does not try 1: a transaction that only reads finds the first queue
+   with items, and the queue's own group takes them.
+3. **No items**: the thread or task waits at the watches of all queues (:mod:`waiting`).
+
+In a transaction of the caller's there is 1 alone, and nothing helps other processes. Under an
+idempotency key there is 1 alone, too, again after each conflict: before anything is taken, the key
+is looked for in the saved responses of all queues, and the transaction depends on these reads. The
+response is saved in the queue that gave the items, that there were none in the first queue. Two
+calls under one key both read all responses, and each writes one of them, so only one takes items.
+
+What is left behind by
+
+- *an error within a transaction*, such as :class:`CorruptItem`: nothing is taken from any queue;
+- *an unknown commit*: the receipt of :mod:`fdbqueue.service.transactions` says whether it took
+  effect, in 1; in 2, that of the queue's group;
+- *an interrupt*: during 1, what ``run`` says (``outcome_known``). After the commit, and until the
+  items are returned, the queue's helper thread requeues them;
+- *a cancelled task*: its items are requeued by :mod:`fdbqueue.service.aio`, as for one queue;
+- *a process that dies*: as for one queue, popped items are gone once they are committed, and leases
+  expire. No state is kept outside the queues; which queue gave last is in the process's memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import instrumentation
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.consumer import Consumer, TakeOnce
+from fdbqueue.service.consume.requests import RoundResult, TakeRequest
+from fdbqueue.service.consume.round import Round
+from fdbqueue.service.consume.turns import Consumers, Turns
+from fdbqueue.service.consume.waiting import ItemWait, deadline_after
+from fdbqueue.service.idempotency import Call, is_replayed
+from fdbqueue.service.instrumentation import Operation
+from fdbqueue.service.items import Item
+from fdbqueue.service.storage.reader import End
+from fdbqueue.service.transactions import Conflict, run
+
+#: The queues whose reads are under way at the same time.
+_READ_AT_ONCE = 25
+#: A call pauses before the third turn, and before each after it.
+_TURNS = 2
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
+
+
+@dataclass
+class _Outcome:
+    """What a transaction over several queues did.
+
+    Attributes:
+        consumer: What gave the items, None where there were none.
+        items: The items, as the request's effect returned them.
+        wrote: Whether anything was written.
+        is_cut: Whether there may be items that it has not looked at.
+        expired: What had expired and was requeued, with the name of its queue.
+    """
+
+    consumer: Consumer | None = None
+    items: list[Item] = field(default_factory=list)
+    wrote: bool = False
+    is_cut: bool = False
+    expired: list[tuple[str, expiry.ExpiredCounts]] = field(default_factory=list)
+
+
+class SeveralTake:
+    """One call that takes items from the first of several queues that has any.
+
+    Args:
+        verb: ``"pop"`` or ``"lease"``, for observers. They are told of the queue that gave, or of
+            the first queue where none did.
+        name: What errors call the queues.
+        database: Where they are; its transactions may have a time limit.
+        queues: Returns the queues; with a transaction, as it sees them.
+        turns: What it shares with other calls of the process.
+        end: Which end to take from.
+        request: Makes the request to one queue, without its idempotency key.
+        call: The call, where it has an idempotency key.
+    """
+
+    def __init__(
+        self,
+        verb: str,
+        name: str,
+        database: Database,
+        queues: Callable[[Transaction | None], Consumers],
+        turns: Turns,
+        end: End,
+        request: Callable[[Consumer], TakeRequest],
+        call: Call | None = None,
+    ) -> None:
+        self._verb = verb
+        self._name = name
+        self._database = database
+        self._queues = queues
+        self._turns = turns
+        self._end: End = end
+        self._make = request
+        self._call = call
+        self._requests: dict[str, TakeRequest] = {}
+        self._item_wait = ItemWait(())
+        #: The queue that observers are told of.
+        self._reported = name
+        #: What the last attempt took from.
+        self._source: Consumer | None = None
+        #: What was committed, while the items may not have been returned yet.
+        self._committed: _Outcome | None = None
+        #: Whether the group of one queue takes items for it, or has.
+        self._is_delegated = False
+
+    def take(
+        self,
+        wait: float | None,
+        tr: Transaction | None = None,
+        waits_while: Callable[[], bool] | None = None,
+    ) -> list[Item]:
+        """Take items for a thread, as :meth:`Consumer.take` does from one queue."""
+        deadline = deadline_after(self._name, wait)
+        if tr is not None:
+            if wait is not None:
+                raise InvalidInput(queue=self._name, reason="a transaction cannot wait")
+            items = self._attempt(tr, owns=False, saves=True).items
+            self._note_turn(items)
+            return [*items]
+        found = self._item_wait.until(self._look, deadline, waits_while, self._database)
+        if found is None:
+            return []
+        return [*found[0]] if found else self._take_nothing()
+
+    async def take_in_loop(self, wait: float | None, take_once: TakeOnce) -> list[Item]:
+        """Take items for a task, as :meth:`Consumer.take_in_loop` does from one queue."""
+        deadline = deadline_after(self._name, wait)
+
+        async def look() -> tuple[list[Item], ...]:
+            return await take_once(self._look)
+
+        found = await self._item_wait.until_in_loop(look, deadline)
+        if found:
+            return found[0]
+        if self._call is None:
+            return []
+        return (await take_once(lambda: (self._take_nothing(),)))[0]
+
+    def requeue(self, items: list[Item]) -> None:
+        """Requeue items that were taken for a task that was cancelled."""
+        self._requests[items[0].queue].requeue(items)
+
+    # One look, by the thread that waits or by one of the pool
+
+    def _look(self) -> tuple[list[Item], ...]:
+        """Return the items that were taken, if there is something to return."""
+        items = self._take_now(saves=False)
+        return (items,) if items or is_replayed(self._call) else ()
+
+    def _take_nothing(self) -> list[Item]:
+        """Return no items; under an idempotency key, look again and save that response."""
+        return [] if self._call is None else self._take_now(saves=True)
+
+    def _take_now(self, *, saves: bool) -> list[Item]:
+        """Take the items there are, for a thread that may be interrupted."""
+        self._committed, self._is_delegated = None, False
+        try:
+            for turn in itertools.count():
+                if turn >= _TURNS:
+                    time.sleep(_pause(turn - _TURNS))
+                found = self._try(saves=saves)
+                if isinstance(found, Consumer):
+                    self._is_delegated = True
+                    found = found.take_now(self._request(found)) or None
+                    self._is_delegated = found is not None
+                if found is not None:
+                    self._note_turn(found)
+                    return found
+        except BaseException as error:
+            committed = self._committed
+            if committed is not None and committed.consumer is not None:
+                vars(error)["outcome_known"] = False
+                self._undo(committed.consumer, committed.items)
+            elif not hasattr(error, "outcome_known"):
+                vars(error)["outcome_known"] = not self._is_delegated
+            raise
+        raise AssertionError  # it counts for ever
+
+    def _try(self, *, saves: bool) -> list[Item] | Consumer | None:
+        """Take items in one transaction, or find the queue that has any.
+
+        Returns:
+            The items; or the queue to take them from; or None to try again.
+        """
+        own = threading.Lock()
+        with own:
+            if self._call is not None or self._turns.begins(own):
+                return self._in_one_transaction(saves=saves)
+        consumers = self._turns.in_turn(self._consumers(None))
+        look = functools.partial(first_with_items, consumers=consumers, end=self._end)
+        found = run(self._database, look, read_only=True)
+        return [] if found is None else found
+
+    def _in_one_transaction(self, *, saves: bool) -> list[Item] | Consumer | None:
+        attempt = functools.partial(self._attempt, owns=True, saves=saves)
+        began = time.perf_counter()
+        try:
+            self._committed = outcome = run(
+                self._database,
+                attempt,
+                wrote=lambda outcome: outcome.wrote,
+                retries_conflicts=self._call is not None,
+            )
+        except Conflict:
+            self._turns.note_conflict()
+            return self._source
+        except BaseException as error:
+            self._report(began, 0, error)
+            raise
+        self._report(began, len(outcome.items), None)
+        for name, expired in outcome.expired:
+            expiry.log(name, expired)
+        return None if outcome.is_cut else outcome.items
+
+    def _undo(self, consumer: Consumer, items: list[Item]) -> None:
+        """Requeue what a commit took for a thread that was interrupted before it returned it."""
+        request = self._request(consumer)
+        request.result = items
+        consumer.group.undo(request)
+
+    # One transaction
+
+    def _attempt(self, tr: Transaction, *, owns: bool, saves: bool) -> _Outcome:
+        """Take items in a transaction.
+
+        Args:
+            tr: The transaction.
+            owns: Whether it is this call's own: then it ends where another is to go on, and helps
+                other processes.
+            saves: Whether to save, under an idempotency key, that there were no items.
+        """
+        self._source = None
+        outcome = _Outcome()
+        consumers = self._consumers(None if self._call is None else tr)
+        if self._call is not None:
+            recalled = recall(tr, consumers, self._call)
+            if recalled is not None:
+                outcome.items = recalled
+                return outcome
+        for consumer, one in self._rounds(tr, self._turns.in_turn(consumers)):
+            if self._serve(tr, consumer, one, outcome, owns=owns):
+                return outcome
+        if self._call is not None and saves and consumers:
+            consumers[0].responses.save_items(tr, self._call, [], [])
+            outcome.wrote = True
+        return outcome
+
+    def _rounds(
+        self, tr: Transaction, consumers: Sequence[Consumer]
+    ) -> Iterator[tuple[Consumer, Round]]:
+        """Yield each queue with its round, and begin those of 25 queues at once."""
+        for start in range(0, len(consumers), _READ_AT_ONCE):
+            part = consumers[start : start + _READ_AT_ONCE]
+            yield from [(one, self._round(tr, one)) for one in part]
+
+    def _round(self, tr: Transaction, consumer: Consumer) -> Round:
+        return Round(consumer.taker, tr, self._end, [self._request(consumer)])
+
+    def _serve(
+        self, tr: Transaction, consumer: Consumer, one: Round, outcome: _Outcome, *, owns: bool
+    ) -> bool:
+        """Take items from one queue; tell whether the transaction is not to look at others."""
+        request = self._request(consumer)
+        while True:
+            result = one.serve(lambda: ([request], 1), helps=owns)
+            _add(outcome, consumer.name, result)
+            for _, items in result.results:
+                if isinstance(items, Exception):
+                    try:
+                        raise items
+                    finally:
+                        del items, result  # an error that its own frames refer to keeps them
+                if items:
+                    outcome.items, outcome.consumer = items, consumer
+                    self._source, self._reported = consumer, consumer.name
+                outcome.is_cut = owns and not items and bool(outcome.expired)
+                return bool(items) or outcome.is_cut
+            if owns:
+                outcome.is_cut = True
+                return True
+            one = self._round(tr, consumer)
+
+    # What the steps share
+
+    def _consumers(self, tr: Transaction | None) -> Sequence[Consumer]:
+        """Return the queues in the order that was given; the next wait is for these."""
+        found = self._queues(tr)
+        self._item_wait.watches, self._item_wait.look_at = found.watches, found.stale_at
+        self._reported = found.consumers[0].name if found.consumers else self._name
+        return found.consumers
+
+    def _request(self, consumer: Consumer) -> TakeRequest:
+        """Return the request to a queue, always the same one."""
+        found = self._requests.get(consumer.name)
+        if found is None:
+            found = self._requests[consumer.name] = self._make(consumer)
+            found.call = self._call
+        return found
+
+    def _note_turn(self, items: list[Item]) -> None:
+        if items:
+            self._turns.note_turn(items[0].queue)
+
+    def _report(self, began: float, count: int, error: BaseException | None) -> None:
+        seconds = time.perf_counter() - began
+        instrumentation.report(Operation(self._verb, self._reported, seconds, count, error))
+
+
+def recall(tr: Transaction, consumers: Sequence[Consumer], call: Call) -> list[Item] | None:
+    """Return the response that one of the queues has saved for a call, None where none has.
+
+    The transaction depends on all of them.
+
+    Raises:
+        IdempotencyKeyReused: It is the response of another call.
+    """
+    reads = [(one.responses, one.responses.begin_recall(tr, call)) for one in consumers]
+    for responses, read in reads:
+        items = responses.recalled_items(read, call)
+        if items is not None:
+            return items
+    return None
+
+
+def first_with_items(tr: Transaction, consumers: Sequence[Consumer], end: End) -> Consumer | None:
+    """Return the first queue that may have items to take, None where none has."""
+    for start in range(0, len(consumers), _READ_AT_ONCE):
+        part = consumers[start : start + _READ_AT_ONCE]
+        looks = [(one, one.taker.begin_look(tr, end)) for one in part]
+        for one, look in looks:
+            if look():
+                return one
+    return None
+
+
+def _add(outcome: _Outcome, name: str, result: RoundResult) -> None:
+    outcome.wrote = outcome.wrote or result.wrote
+    if result.expired is not None:
+        outcome.expired.append((name, result.expired))
+
+
+def _pause(number: int) -> float:
+    longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
+    return longest * random.random()

@@ -1,0 +1,247 @@
+"""Popping and leasing from several queues in one request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import conf, service
+from tests.engines.children import wait_until
+
+ADDRESSES = ["/api/pop-from/", "/api/lease-from/"]
+each_address = pytest.mark.parametrize("address", ADDRESSES)
+RULES = "tests.api.rules"
+
+
+@pytest.fixture
+def filled(queues: service.Catalog) -> service.Catalog:
+    """Queues with items."""
+    for name, value in {"mail": "m", "user-1": 1, "user-2": 2}.items():
+        queues.queue(name).push(value)
+    return queues
+
+
+def sizes(queues: service.Catalog) -> list[int]:
+    """Return how many items are ready in the queues that were filled."""
+    return [queues.queue(name).size() for name in ("mail", "user-1", "user-2")]
+
+
+@each_address
+def test_the_first_that_has_items_gives(
+    api: APIClient, filled: service.Catalog, address: str
+) -> None:
+    """The response says which queue that was."""
+    found = api.post(address, {"queues": ["audit", "user-*", "mail"], "limit": 5})
+    assert found.status_code == 200
+    assert found.json()["queue"] == "user-1"
+    assert [item["value"] for item in found.json()["items"]] == [1]
+    assert ("lease" in found.json()["items"][0]) is ("lease" in address)
+    assert api.post(address, {"queues": ["audit"]}).json() == {"queue": None, "items": []}
+    if "lease" in address:
+        lease = found.json()["items"][0]["lease"]
+        assert api.post("/api/queues/user-1/ack/", {"lease": lease}).status_code == 200
+
+
+def test_an_item_has_the_same_fields_as_from_one_queue(
+    api: APIClient, filled: service.Catalog
+) -> None:
+    """Its queue is named once, beside the items."""
+    (peeked,) = api.get("/api/queues/mail/peek/").json()["items"]
+    assert api.post("/api/pop-from/", {"queues": ["mail"]}).json()["items"] == [peeked]
+
+
+def test_fair_requests_take_turns(api: APIClient, filled: service.Catalog) -> None:
+    """Each begins behind the queue that gave last."""
+    filled.queue("mail").push("m2")
+    body = {"queues": ["mail", "user-*"], "fair": True}
+    names = [api.post("/api/pop-from/", body).json()["queue"] for _ in range(4)]
+    assert names == ["mail", "user-1", "user-2", "mail"]
+
+
+@each_address
+def test_a_repeated_request_gets_the_same_response(
+    api: APIClient, filled: service.Catalog, address: str
+) -> None:
+    """And takes nothing more; another request under the key is refused."""
+    key = {"HTTP_IDEMPOTENCY_KEY": "k1"}
+    body = {"queues": ["audit", "user-*"]}
+    first = api.post(address, body, **key)
+    filled.queue("audit").push("new")
+    again = api.post(address, body, **key)
+    assert again.content == first.content
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert sizes(filled) == [1, 0, 1]
+    assert api.post(address, {"queues": ["audit", "mail"]}, **key).status_code == 200
+    assert api.post(address, {**body, "limit": 2}, **key).status_code == 422
+
+
+def test_a_request_waits(root: Callable[[], APIClient], queues: service.Catalog) -> None:
+    """For any of the queues."""
+    client = root()
+    with ThreadPoolExecutor(1) as pool:
+        body = {"queues": ["mail", "audit"], "wait": 20}
+        found = pool.submit(client.post, "/api/pop-from/", body)
+        wait_until(lambda: waiting("audit"))
+        queues.queue("audit").push("x")
+        assert found.result(20).json()["queue"] == "audit"
+
+
+def waiting(name: str) -> int:
+    """Return how many wait for an item of a queue."""
+    return conf.catalog().queue(name).parts.group.watch.waiting
+
+
+# Who may
+
+
+@each_address
+@pytest.mark.parametrize("queues_named", [["mail"], ["user-*"], ["mail", "user-*"]], ids=str)
+def test_the_permission_of_the_verb_is_needed(
+    client_with: Callable[..., APIClient],
+    filled: service.Catalog,
+    address: str,
+    queues_named: list[str],
+) -> None:
+    """All others together do not do."""
+    needed = "lease_queue" if "lease" in address else "pop_queue"
+    others = {"view_queue", "push_queue", "pop_queue", "lease_queue"} - {needed}
+    refused = client_with(*others).post(address, {"queues": queues_named})
+    assert (refused.status_code, refused.json()["code"]) == (403, "permission_denied")
+    assert sizes(filled) == [1, 1, 1]
+    allowed = client_with(needed).post(address, {"queues": queues_named})
+    assert allowed.status_code == 200
+    assert len(allowed.json()["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "status"),
+    [
+        (["mail"], 403),
+        (["user-1", "mail"], 403),
+        (["user-*", "mail"], 403),
+        (["nowhere"], 403),
+        (["nowhere-*"], 403),
+        (["mai*"], 403),
+        (["user-1"], 200),
+        (["*"], 200),
+        (["mai*", "user-*"], 200),
+    ],
+    ids=str,
+)
+def test_every_queue_that_is_named_needs_the_permission(
+    api: APIClient,
+    filled: service.Catalog,
+    allow: Callable[..., None],
+    names: list[str],
+    status: int,
+) -> None:
+    """A pattern stands for those queues only that the user may take from."""
+    allow(AUTHORIZER=f"{RULES}.may_look_at_mail")
+    found = api.post("/api/pop-from/", {"queues": names})
+    assert found.status_code == status
+    assert filled.queue("mail").size() == 1
+    if status == 200:
+        assert found.json()["queue"] == "user-1"
+    assert api.post("/api/lease-from/", {"queues": names}).status_code == 403
+
+
+def test_a_key_and_a_pattern_that_is_limited(
+    api: APIClient, filled: service.Catalog, allow: Callable[..., None]
+) -> None:
+    """The same request has the same response, whatever has been pushed to meanwhile."""
+    allow(AUTHORIZER=f"{RULES}.may_look_at_mail")
+    key = {"HTTP_IDEMPOTENCY_KEY": "k1"}
+    first = api.post("/api/pop-from/", {"queues": ["*"]}, **key)
+    filled.queue("user-0").push("new")
+    assert api.post("/api/pop-from/", {"queues": ["*"]}, **key).content == first.content
+
+
+@each_address
+def test_without_a_user_nothing_is_taken(
+    anonymous: APIClient, filled: service.Catalog, address: str
+) -> None:
+    """As everywhere."""
+    assert anonymous.post(address, {"queues": ["mail"]}).status_code in {401, 403}
+    assert sizes(filled) == [1, 1, 1]
+
+
+# What is refused
+
+
+@each_address
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ({"queues": []}, 400),
+        ({"queues": "mail"}, 400),
+        ({"queues": [1]}, 400),
+        ({"queues": [""]}, 400),
+        ({"queues": ["mail", None]}, 400),
+        ({"queues": ["x" * 101]}, 400),
+        ({"queues": ["mail"] * 1_001}, 400),
+        ({"queues": ["a b*"]}, 400),
+        ({"queues": ["mail"], "limit": 0}, 400),
+        ({"queues": ["mail"], "end": "middle"}, 400),
+        ({"queues": ["mail"], "fair": "perhaps"}, 400),
+        ({"queues": ["mail"], "wait": -1}, 400),
+        ({"queues": ["mail"], "count": 1}, 400),
+        ({"queues": ["mail", "nowhere"]}, 404),
+        ({"queues": ["nowhere-*"]}, 404),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(
+    api: APIClient, filled: service.Catalog, address: str, body: Any, status: int
+) -> None:
+    """Nothing is taken."""
+    assert api.post(address, body).status_code == status
+    assert sizes(filled) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("address", ["/api/pop-from", "/api/lease-from/x/", "/api/pop-from/x"])
+def test_addresses_have_one_form(api: APIClient, address: str) -> None:
+    """Others are not found, and not redirected."""
+    assert api.post(address, {"queues": ["mail"]}).status_code == 404
+
+
+def test_other_methods_are_refused(api: APIClient) -> None:
+    """A pop is a POST."""
+    assert api.get("/api/pop-from/").status_code == 405
+
+
+def test_a_corrupt_item_is_a_conflict(api: APIClient, filled: service.Catalog) -> None:
+    """The error names its queue."""
+    queue = filled.queue("user-1")
+    key = queue.parts.store.keys.key(queue.parts.store.keys.place_named(queue.peek().id))
+    service.run(filled.database, lambda tr: tr.set(key, b"\xff\xff"))
+    found = api.post("/api/pop-from/", {"queues": ["audit", "user-1", "mail"]})
+    assert (found.status_code, found.json()["code"]) == (409, "corrupt_item")
+    assert found.json()["queue"] == "user-1"
+    assert sizes(filled) == [1, 1, 1]
+
+
+def test_requests_at_once_take_each_item_once(
+    root: Callable[[], APIClient], queues: service.Catalog
+) -> None:
+    """From whichever queue."""
+    names = ["mail", "user-1", "user-2"]
+    for name in names:
+        queues.queue(name).push_many(range(10))
+    barrier = threading.Barrier(6)
+
+    def work(_: int) -> list[tuple[str, int]]:
+        client, found = root(), []
+        barrier.wait()
+        while items := (answer := client.post("/api/pop-from/", {"queues": names}).json())["items"]:
+            found += [(answer["queue"], item["value"]) for item in items]
+        return found
+
+    with ThreadPoolExecutor(6) as pool:
+        found = [one for each in pool.map(work, range(6)) for one in each]
+    assert sorted(found) == sorted((name, n) for name in names for n in range(10))

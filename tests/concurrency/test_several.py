@@ -1,0 +1,130 @@
+"""Takes from several queues, held up, interrupted, killed: nothing is lost or comes twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+from collections import Counter
+
+import pytest
+
+from fdbqueue.service import Catalog
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import KINDS
+from tests.concurrency.preemption import preempted, raising_at
+from tests.concurrency.test_killed import read_and_kill
+from tests.concurrency.worker import several_queues
+from tests.engines.children import wait_until
+
+NAMES = ["none", "high", "low"]
+PROCESSES, THREADS = 4, 3
+FIFO = KINDS[0]
+
+
+def fill(catalog: Catalog, count: int) -> list[str]:
+    """Push numbered values to two of the queues, and return their texts."""
+    texts = [str(number) for number in range(count)]
+    for name, own in (("high", texts[::2]), ("low", texts[1::2])):
+        catalog.queue(name).push_many([FIFO.value(text) for text in own])
+    return texts
+
+
+def left(catalog: Catalog) -> list[str]:
+    """Return the texts of the ready items, after checking that the counts are right."""
+    found = [assert_counted(catalog.queue(name))["ready"] for name in NAMES]
+    return [FIFO.text(item.value) for items in found for item in items]
+
+
+@pytest.mark.parametrize("fair", [False, True])
+@pytest.mark.parametrize("clients", [1, 3])
+def test_threads_that_are_held_up(database, subspace, clients, fair):
+    """Whatever line they are held up at, beside poppers of one queue and pushes to all."""
+    catalogs = [several_queues(another(database), subspace) for _ in range(clients)]
+    pushed = fill(catalogs[0], 60)
+    taken = []
+
+    def toil(thread):
+        catalog = catalogs[thread % clients]
+        several = catalog.several(NAMES, fair=fair)
+        for turn in range(12):
+            text = f"{thread}.{turn}"
+            catalog.queue(NAMES[(thread + turn) % 3]).push(FIFO.value(text))
+            pushed.append(text)
+            items = several.pop_many(1 + turn % 2, end=("min", "max")[turn % 2])
+            taken.extend(FIFO.text(item.value) for item in items)
+            item = catalog.queue("low").pop()
+            taken.extend([] if item is None else [FIFO.text(item.value)])
+            leased = several.lease(seconds=600)
+            if leased is not None and (thread + turn) % 3:
+                several.ack(leased)
+                taken.append(FIFO.text(leased.value))
+            elif leased is not None:
+                several.nack(leased)
+
+    with preempted(5, 0.004):
+        together(9, toil)
+    found = Counter(taken + left(catalogs[0]))
+    assert [text for text, count in found.items() if count > 1] == []
+    assert sorted(found) == sorted(pushed)
+
+
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+def test_an_interrupt_at_any_line(database, subspace, operation):
+    """An error that says that nothing was taken is right; one that does not leaves at most one."""
+    catalog = several_queues(database, subspace)
+    several = catalog.several(NAMES)
+    low = catalog.queue("low")
+    random.seed(1)
+    raised = 0
+    for line in sorted(random.sample(range(1, 900), 60)):
+        low.clear()
+        low.push_many([FIFO.value("a"), FIFO.value("b")])
+        trace, _ = raising_at(line, KeyboardInterrupt())
+        known = None
+        sys.settrace(lambda *_: trace)  # noqa: B023  # called in this turn
+        try:
+            getattr(several, operation)(seconds=600) if operation == "lease" else several.pop()
+        except KeyboardInterrupt as error:
+            raised += 1
+            known = getattr(error, "outcome_known", None)
+        finally:
+            sys.settrace(None)
+        if known is True:
+            wait_until(lambda: low.size() == 2)
+        else:
+            assert low.size() in {1, 2}
+        counts = low.counts()
+        assert counts.ready + counts.leased <= 2
+        assert_counted(low)
+        assert FIFO.text(several.pop().value) in {"a", "b"}
+    assert raised > 20
+    assert threading.active_count() < 50
+
+
+def test_processes_that_are_killed(engine, subspace, start):
+    """Those who pop on get everything but what the dead may have taken, each once."""
+    catalog = several_queues(engine.database, subspace)
+    texts = fill(catalog, 1_500)
+    children = [start(FIFO, "pop_several", threads=THREADS) for _ in range(PROCESSES)]
+    for child in children:
+        child.expect('"ready"')
+    for child in children:
+        child.tell()
+    *victims, survivor = children
+    lines = [random.randrange(20, 150) for _ in victims]
+    said = together(len(victims), lambda n: read_and_kill(victims[n], lines[n]))
+    popped = [text for each in said for text in each]
+    popped += [json.loads(line) for line in survivor.end()]
+
+    def is_empty():
+        items = catalog.several(NAMES).pop_many(500)
+        popped.extend(FIFO.text(item.value) for item in items)
+        return not items and not any(catalog.queue(name).size() for name in NAMES)
+
+    wait_until(is_empty)
+    assert [text for text, count in Counter(popped).items() if count > 1] == []
+    assert len(set(texts) - set(popped)) <= len(victims) * THREADS
+    assert set(popped) <= set(texts)

@@ -1,0 +1,832 @@
+"""Taking from several queues at once: the first that has any, in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import fdb.tuple
+import pytest
+
+from fdbqueue.exceptions import (
+    CorruptItem,
+    IdempotencyKeyReused,
+    InvalidInput,
+    LeaseLost,
+    OutcomeUnknown,
+    QueueNotFound,
+)
+from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service.instrumentation import Observer, Operation, add, remove
+from fdbqueue.testing import FaultyDatabase
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import KINDS
+from tests.contract.test_contention import Meddled
+from tests.contract.unsure import unsure_database
+from tests.engines.children import wait_until
+
+SOON_SECONDS = 4
+LONG_SECONDS = 60
+ENDS = ["min", "max"]
+CONFLICT, UNKNOWN = 1020, 1021
+
+
+def specs_of(kind="fifo", **options):
+    """Return three plain names and a pattern."""
+    names = ["high", "low", "other", "mail-*"]
+    return [QueueSpec(name, kind, **options) for name in names]
+
+
+@pytest.fixture
+def open_catalog(subspace):
+    """Open a catalog of the test's own place over a database."""
+
+    def open_catalog(database, specs=None):
+        return Catalog(database, fdb.tuple.unpack(subspace.key()), specs or specs_of())
+
+    return open_catalog
+
+
+@pytest.fixture
+def catalog(open_catalog, database):
+    """Queues high, low, other and mail-*."""
+    return open_catalog(database)
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kind(request):
+    """Each kind of queue, the relaxed ones too."""
+    return request.param
+
+
+@pytest.fixture
+def of_kind(open_catalog, database, kind):
+    """A catalog of queues of one kind."""
+    name = "fifo" if kind.is_fifo else "priority"
+    return open_catalog(database, specs_of(name, **kind.options))
+
+
+@pytest.fixture
+def pool():
+    """Threads that wait."""
+    with ThreadPoolExecutor(16) as pool:
+        yield pool
+
+
+def fill(catalog, **values):
+    """Push some values to each queue that is named, with _ for -."""
+    for name, some in values.items():
+        catalog.queue(name.replace("_", "-")).push_many(some)
+
+
+def values(items):
+    """Return the values of items, with the names of their queues."""
+    return [(item.queue, item.value) for item in items]
+
+
+# What is given, and from which queue
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_first_queue_with_items_gives(of_kind, kind, end):
+    """All items of a call come from one queue, in the order of its own pops."""
+    low = of_kind.queue("low")
+    low.push_many(kind.pairs([kind.value(str(n)) for n in range(4)], [kind.priorities[0]] * 4))
+    several = of_kind.several(["high", "low", "other"])
+    of_kind.queue("other").push(kind.value("x"), *[p for p in kind.priorities[:1] if p is not None])
+    expected = [item.id for item in low.peek_many(4, end=end)]
+    found = several.pop_many(3, end=end)
+    assert {item.queue for item in found} == {"low"}
+    if kind.is_strict:
+        assert [item.id for item in found] == expected[:3]
+    assert several.lease(end=end).queue == "low"
+    assert kind.text(several.pop(end=end).value) == "x"
+    assert several.pop(end=end) is None
+    for name in ("high", "low", "other"):
+        assert_counted(of_kind.queue(name))
+
+
+def test_names_are_an_order(catalog):
+    """Whatever was pushed first."""
+    fill(catalog, low=[1], high=[2])
+    several = catalog.several(["high", "low"])
+    assert values([several.pop(), several.pop()]) == [("high", 2), ("low", 1)]
+    assert several.pop() is None
+    assert several.pop_many(3) == []
+    assert several.lease() is None
+
+
+def test_every_item_says_which_queue_it_is_of(catalog):
+    """However it was come by."""
+    queue = catalog.queue("low")
+    pushed = queue.push("a", once="k")
+    assert pushed.queue == queue.push("a", once="k").queue == "low"
+    assert [queue.peek().queue, queue.get(pushed.id).queue, next(iter(queue)).queue] == ["low"] * 3
+    leased = queue.lease_many(1, once="l")
+    assert [one.queue for one in (*leased, *queue.lease_many(1, once="l"))] == ["low"] * 2
+    assert queue.extend(leased[0], 60).queue == "low"
+    queue.nack(leased[0])
+    assert queue.pop().queue == "low"
+
+
+def test_fair_calls_begin_behind_the_queue_that_gave_last(catalog):
+    """Queues that have nothing are passed over."""
+    fill(catalog, high=[1, 2, 3], low=[4, 5], other=[6])
+    several = catalog.several(["high", "low", "mail-1", "other"], fair=True)
+    names = [several.pop().queue for _ in range(6)]
+    assert names == ["high", "low", "other", "high", "low", "high"]
+    assert several.pop() is None
+    assert catalog.several(["high", "low", "mail-1", "other"], fair=True) is several
+    assert catalog.several(["high", "low", "mail-1", "other"]) is not several
+
+
+def test_turns_are_those_of_the_process(catalog):
+    """A view of the catalog with a time limit takes its turn with the others."""
+    fill(catalog, high=[1, 2], low=[3, 4])
+    names = ["high", "low"]
+    view = catalog.over(another(catalog.database))
+    found = [one.several(names, fair=True).pop().queue for one in (catalog, view, catalog, view)]
+    assert found == ["high", "low", "high", "low"]
+
+
+def test_patterns_stand_for_the_queues_there_are(catalog):
+    """In the order of their names; a queue that is named before counts there."""
+    fill(catalog, mail_3=[3], mail_1=[1], mail_2=[2], low=[0])
+    several = catalog.several(["mail-2", "mail-*", "low"])
+    assert [queue.name for queue in several.queues()] == ["mail-2", "mail-1", "mail-3", "low"]
+    found = [several.pop() for _ in range(4)]
+    assert values(found) == [("mail-2", 2), ("mail-1", 1), ("mail-3", 3), ("low", 0)]
+    assert [queue.name for queue in catalog.several(["*"]).queues()][:2] == ["high", "low"]
+    assert [queue.name for queue in catalog.several(["*-3", "hi*h"]).queues()] == ["mail-3", "high"]
+
+
+def test_a_queue_that_is_new_is_noticed_within_five_seconds(catalog, monkeypatch):
+    """Its name is looked for again then."""
+    fill(catalog, mail_1=[1])
+    several = catalog.several(["mail-*"])
+    assert several.pop().value == 1
+    fill(catalog, mail_2=[2])
+    assert several.pop() is None
+    now = time.monotonic()
+    monkeypatch.setattr("fdbqueue.service.several.time.monotonic", lambda: now + 5.1)
+    assert several.pop().queue == "mail-2"
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("names", "error"),
+    [
+        (["high", "nowhere"], QueueNotFound),
+        (["nowhere-*"], QueueNotFound),
+        (["low", "mail-*x", "mai"], QueueNotFound),
+        (["!*"], InvalidInput),
+        ([], InvalidInput),
+        ("high", InvalidInput),
+        (b"high", InvalidInput),
+        (None, InvalidInput),
+        (7, InvalidInput),
+        (["high", 7], InvalidInput),
+        (["high", None], InvalidInput),
+        (["high", ["low"]], InvalidInput),
+        ([f"mail-{n}" for n in range(1_001)], InvalidInput),
+    ],
+    ids=str,
+)
+def test_names_that_make_no_sense_are_refused(catalog, names, error):
+    """Before anything is taken."""
+    fill(catalog, high=[1], low=[2])
+    with pytest.raises(error):
+        catalog.several(names)
+    assert catalog.queue("high").size() == catalog.queue("low").size() == 1
+
+
+def test_a_thousand_queues_are_the_most(catalog):
+    """A pattern may find more, which the call says."""
+    assert len(catalog.several([f"mail-{n}" for n in range(1_000)]).queues()) == 1_000
+    run(
+        catalog.database, lambda tr: [catalog.queue(f"mail-{n}").push(n, tr=tr) for n in range(998)]
+    )
+    assert len(catalog.several(["low", "high", "mail-*"]).queues()) == 1_000
+    with pytest.raises(InvalidInput, match="at most 1000 queues"):
+        catalog.several(["low", "high", "other", "mail-*"]).pop()
+    assert catalog.queue("mail-0").size() == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"count": 0},
+        {"count": 10_001},
+        {"count": "1"},
+        {"count": True},
+        {"end": "middle"},
+        {"wait": -1},
+        {"wait": "1"},
+        {"wait": float("nan")},
+        {"once": ""},
+        {"once": 7},
+        {"once": "x" * 1_001},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("names", [["high", "low"], ["mail-*"]], ids=str)
+def test_arguments_that_make_no_sense_are_refused(catalog, names, options):
+    """And nothing is taken, where there are no queues at all, too."""
+    fill(catalog, low=[1])
+    several = catalog.several(names)
+    with pytest.raises(InvalidInput):
+        several.pop_many(**{"count": 1, **options})
+    with pytest.raises(InvalidInput):
+        several.lease_many(**{"count": 1, **options})
+    with pytest.raises(InvalidInput):
+        several.lease(seconds=-1)
+    assert catalog.queue("low").size() == 1
+
+
+def test_a_transaction_cannot_wait(catalog):
+    """As for one queue."""
+    tr = catalog.database.create_transaction()
+    with pytest.raises(InvalidInput):
+        catalog.several(["low"]).pop(tr=tr, wait=1)
+
+
+# Leases
+
+
+def test_leases_end_by_their_queues(catalog):
+    """An item says which; a token alone does not."""
+    fill(catalog, high=[1], low=[2, 3])
+    several = catalog.several(["high", "low"])
+    first, second, third = (several.lease() for _ in range(3))
+    several.ack(first)
+    several.nack(second, reason="no")
+    assert several.extend(third, 600).until > third.until
+    assert catalog.queue("low").pop().attempts == 1
+    with pytest.raises(LeaseLost):
+        several.ack(first)
+    for wrong in (third.lease, None, catalog.queue("other").push("x")):
+        with pytest.raises(InvalidInput):
+            several.ack(wrong)
+    several.ack(third)
+    assert_counted(catalog.queue("low"))
+
+
+def test_what_has_expired_is_taken_in_its_turn(catalog, clock):
+    """Before the items of the queues behind, and the dead are passed over."""
+    fill(catalog, high=["a"], low=["b"])
+    several = catalog.several(["high", "low"])
+    assert several.lease(seconds=1).value == "a"
+    clock.advance(2)
+    assert values([several.pop()]) == [("high", "a")]
+    assert values([several.pop()]) == [("low", "b")]
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_queues_whose_expired_items_die_are_passed_over(open_catalog, database, clock, within):
+    """Whatever is requeued on the way."""
+    catalog = open_catalog(database, specs_of(max_attempts=1))
+    names = [f"mail-{n}" for n in range(3)]
+    for name in names:
+        catalog.queue(name).push_many(range(130))
+        catalog.queue(name).lease_many(130, seconds=1)
+    fill(catalog, low=["here"])
+    clock.advance(2)
+    several = catalog.several([*names, "low"])
+    found = run(database, lambda tr: several.pop(tr=tr)) if within else several.pop()
+    assert found.value == "here"
+    assert [catalog.queue(name).counts().dead for name in names] == [130] * 3
+    assert several.pop() is None
+
+
+# Strictness, and others that take and push
+
+
+@pytest.fixture
+def meddled(open_catalog, database):
+    """A catalog with something done before each commit, and another client's catalog."""
+    meddled = Meddled(database)
+    return meddled, open_catalog(meddled), open_catalog(another(database))
+
+
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+def test_a_push_to_a_queue_before_conflicts(meddled, operation):
+    """What was found is taken: the queues before it were empty when they were read."""
+    meddler, catalog, rival = meddled
+    fill(rival, low=["found"])
+    pushed = threading.Event()
+
+    def push():
+        if not pushed.is_set():
+            pushed.set()
+            rival.queue("high").push("late")
+
+    meddler.meddle = push
+    several = catalog.several(["high", "low"])
+    assert getattr(several, operation)().value == "found"
+    assert getattr(several, operation)().value == "late"
+    assert getattr(several, operation)() is None
+
+
+def test_a_push_to_a_queue_before_conflicts_with_the_callers_transaction(catalog):
+    """It depends on the queues that had nothing."""
+    fill(catalog, low=["a"])
+    tr = catalog.database.create_transaction()
+    assert catalog.several(["high", "low"]).pop(tr=tr).value == "a"
+    catalog.queue("high").push("b")
+    with pytest.raises(Exception, match=r"1020|conflict"):
+        tr.commit().wait()
+    assert catalog.several(["high", "low"]).pop().value == "b"
+
+
+def test_a_push_behind_does_not_conflict(catalog):
+    """To the same queue, or to those behind it."""
+    fill(catalog, high=["a"])
+    tr = catalog.database.create_transaction()
+    assert catalog.several(["high", "low"]).pop(tr=tr).value == "a"
+    fill(catalog, high=["b"], low=["c"])
+    tr.commit().wait()
+    assert catalog.queue("high").size() == 1
+
+
+def test_a_queue_that_is_emptied_before_the_commit_is_passed_over(meddled):
+    """The call begins again, and finds the next."""
+    meddler, catalog, rival = meddled
+    fill(rival, high=["a"], low=["b"])
+    meddler.meddle = lambda: rival.queue("high").pop()
+    assert values([catalog.several(["high", "low"]).pop()]) == [("low", "b")]
+
+
+def test_a_paused_queue_is_passed_over_strictly(meddled):
+    """One that is resumed before the commit conflicts."""
+    _, catalog, rival = meddled
+    fill(rival, high=["a"], low=["b"])
+    rival.queue("high").pause()
+    several = catalog.several(["high", "low"])
+    tr = rival.database.create_transaction()
+    assert rival.several(["high", "low"]).pop(tr=tr).queue == "low"
+    rival.queue("high").resume()
+    with pytest.raises(Exception, match=r"1020|conflict"):
+        tr.commit().wait()
+    rival.queue("high").pause()
+    assert values([several.pop()]) == [("low", "b")]
+    assert several.pop() is None
+    assert not several.wait_for_items(0.05)
+    rival.queue("high").resume()
+    assert several.wait_for_items(LONG_SECONDS)
+    assert several.pop().value == "a"
+
+
+@pytest.mark.parametrize("fair", [False, True])
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+def test_many_clients_take_each_item_once(open_catalog, database, kind, operation, fair):
+    """Threads of four clients, beside poppers of one queue and pushes to all."""
+    name = "fifo" if kind.is_fifo else "priority"
+    specs = specs_of(name, **kind.options)
+    catalogs = [open_catalog(another(database), specs) for _ in range(4)]
+    names = ["high", "low", "mail-1"]
+    pushed = [f"{n}.{turn}" for n in range(3) for turn in range(40)]
+
+    def work(thread):
+        catalog = catalogs[thread % 4]
+        if thread >= 9:
+            for turn in range(40):
+                value = kind.value(f"{thread - 9}.{turn}")
+                priority = kind.priorities[turn % len(kind.priorities)]
+                queue = catalog.queue(names[(turn + thread) % 3])
+                queue.push(value) if priority is None else queue.push(value, priority)
+            return []
+        source = catalog.queue("low") if thread == 8 else catalog.several(names, fair=fair)
+        found = []
+        deadline = time.monotonic() + LONG_SECONDS
+        while not ended.is_set() and time.monotonic() < deadline:
+            item = getattr(source, operation)(wait=0.2)
+            if item is not None:
+                found.append(kind.text(item.value))
+                with lock:
+                    count[0] += 1
+                    if count[0] == len(pushed):
+                        ended.set()
+                if operation == "lease":
+                    source.ack(item)
+        return found
+
+    ended, lock, count = threading.Event(), threading.Lock(), [0]
+    found = together(12, work)
+    assert sorted(text for each in found for text in each) == sorted(pushed)
+    for name in names:
+        assert not any(assert_counted(catalogs[0].queue(name)).values())
+
+
+# In the caller's transaction
+
+
+def test_takes_take_part_in_a_transaction(catalog):
+    """They see what it has done, and nothing is taken unless it is committed."""
+    fill(catalog, low=[1, 2])
+    several = catalog.several(["high", "low", "mail-*"])
+    tr = catalog.database.create_transaction()
+    catalog.queue("high").push(0, tr=tr)
+    found = [several.pop(tr=tr), several.lease(tr=tr), *several.pop_many(5, tr=tr)]
+    assert [item.value for item in found] == [0, 1, 2]
+    assert several.pop(tr=tr) is None
+    assert catalog.queue("low").size() == 2
+    tr.commit().wait()
+    counts = catalog.queue("low").counts()
+    assert (counts.ready, counts.leased) == (0, 1)
+    for name in ("high", "low"):
+        assert_counted(catalog.queue(name))
+
+
+# Corrupt items
+
+
+@pytest.fixture
+def corrupt(catalog):
+    """Corrupt the first item of a queue."""
+
+    def corrupt(name):
+        queue = catalog.queue(name)
+        item = queue.push("whole")
+        key = queue.parts.store.keys.key(queue.parts.store.keys.place_named(item.id))
+        run(catalog.database, lambda tr: tr.set(key, b"\xff\xff broken"))
+        return item
+
+    return corrupt
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_corrupt_item_is_not_passed_over(catalog, corrupt, within):
+    """The error names its queue, and nothing is taken from any."""
+    item = corrupt("high")
+    fill(catalog, high=["behind"], low=["next"])
+    several = catalog.several(["other", "high", "low"])
+    with pytest.raises(CorruptItem) as caught:
+        run(catalog.database, lambda tr: several.pop(tr=tr)) if within else several.pop()
+    assert caught.value.context["queue"] == "high"
+    assert caught.value.context["id"] == item.id
+    if not within:
+        assert caught.value.outcome_known is True
+    assert [catalog.queue(name).size() for name in ("high", "low")] == [2, 1]
+    assert several.bury_corrupt(caught.value)
+    assert [several.pop().value for _ in range(2)] == ["behind", "next"]
+
+
+def test_a_corrupt_item_behind_the_queue_that_gives_is_not_met(catalog, corrupt):
+    """As an item behind those that are taken."""
+    fill(catalog, high=["a"])
+    corrupt("low")
+    assert catalog.several(["high", "low"]).pop().value == "a"
+
+
+# Idempotency keys
+
+
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+@pytest.mark.parametrize("names", [["high", "low"], ["high", "mail-*", "low"]], ids=str)
+def test_the_same_call_under_a_key_returns_the_same(catalog, operation, names):
+    """Whatever has been pushed meanwhile, and to which queue."""
+    fill(catalog, low=[1, 2, 3])
+    several = catalog.several(names)
+    key = IdempotencyKey("key")
+    found = getattr(several, operation)(2, once=key)
+    assert values(found) == [("low", 1), ("low", 2)]
+    assert not key.replayed
+    fill(catalog, high=["x"], mail_1=["y"])
+    assert getattr(several, operation)(2, once=key, wait=LONG_SECONDS) == found
+    assert key.replayed
+    assert (
+        run(catalog.database, lambda tr: getattr(several, operation)(2, once="key", tr=tr)) == found
+    )
+    assert [catalog.queue(name).size() for name in ("high", "low", "mail-1")] == [1, 1, 1]
+    with pytest.raises(IdempotencyKeyReused):
+        getattr(several, operation)(1, once="key")
+    with pytest.raises(IdempotencyKeyReused):
+        getattr(catalog.queue("low"), operation)(2, once="key")
+    with pytest.raises(IdempotencyKeyReused):
+        getattr(catalog.several([*names, "other"]), operation)(2, once="key")
+
+
+@pytest.mark.parametrize("names", [["high", "low"], ["mail-*", "low"]], ids=str)
+def test_that_there_was_nothing_is_saved_too(catalog, names):
+    """In the first queue."""
+    several = catalog.several(names)
+    key = IdempotencyKey("key")
+    assert several.pop_many(2, once=key) == []
+    fill(catalog, high=[1], low=[2], mail_1=[3])
+    assert several.pop_many(2, once=key) == []
+    assert key.replayed
+    assert several.pop_many(2, once="another") != []
+
+
+def test_a_response_in_a_queue_that_is_new_is_found(open_catalog, database):
+    """Another process whose patterns were looked up before finds it at once."""
+    first, second = open_catalog(database), open_catalog(another(database))
+    fill(first, mail_2=[2])
+    assert [queue.name for queue in second.several(["mail-*"]).queues()] == ["mail-2"]
+    fill(first, mail_1=[1])
+    found = first.several(["mail-*"]).pop(once="key")
+    assert values([found]) == [("mail-1", 1)]
+    assert second.several(["mail-*"]).pop(once="key") == found
+
+
+@pytest.mark.parametrize("names", [["high", "low"], ["mail-*", "low"]], ids=str)
+def test_calls_with_one_key_take_once(open_catalog, database, names):
+    """Threads of several clients, while queues come up."""
+    catalogs = [open_catalog(another(database)) for _ in range(4)]
+    fill(catalogs[0], low=range(200))
+
+    def work(thread):
+        catalog = catalogs[thread % 4]
+        found = []
+        for turn in range(10):
+            if thread >= 6:
+                catalog.queue(f"mail-{9 - turn}{thread}").push(turn)
+            else:
+                found.append(catalog.several(names).pop(once=f"key {turn}"))
+        return found
+
+    found = together(8, work)
+    assert found[0] == found[1] == found[2] == found[3] == found[4] == found[5]
+    assert len({item.id for item in found[0]}) == 10
+    left = sum(queue.size() for queue in catalogs[0].queues())
+    assert left == 200 + 20 - 10
+
+
+# Outcomes that are not known
+
+
+@pytest.mark.parametrize("once", [None, "key"])
+@pytest.mark.parametrize("took_effect", [False, True])
+def test_a_commit_whose_outcome_is_unknown_takes_once(open_catalog, database, took_effect, once):
+    """Its receipt says whether it took effect."""
+    faulty = FaultyDatabase(database)
+    catalog = open_catalog(faulty)
+    fill(catalog, low=range(5))
+    several = catalog.several(["high", "low"])
+    for number in range(5):
+        faulty.fail_commits(took_effect=took_effect, code=UNKNOWN, times=2)
+        item = several.pop(once=once and f"{once}{number}")
+        assert values([item]) == [("low", number)]
+    assert not any(assert_counted(catalog.queue("low")).values())
+
+
+def test_conflicts_are_overcome(open_catalog, database):
+    """By the queue's own poppers."""
+    faulty = FaultyDatabase(database)
+    catalog = open_catalog(faulty)
+    fill(catalog, low=range(5))
+    several = catalog.several(["high", "low"])
+    faulty.fail_commits(took_effect=False, code=CONFLICT, times=5)
+    assert several.pop().value == 0
+    assert several.pop().value == 1
+
+
+def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
+    """And the key finds out."""
+    catalog = open_catalog(database)
+    fill(catalog, low=range(3))
+    unsure = open_catalog(unsure_database(database, 1031))
+    with pytest.raises(OutcomeUnknown):
+        unsure.several(["high", "low"]).pop(once="key")
+    assert catalog.several(["high", "low"]).pop(once="key").value == 0
+    assert catalog.queue("low").size() == 2
+
+
+# Waiting
+
+
+@pytest.fixture
+def waiting(observed, open_catalog):
+    """A catalog whose waits are seen."""
+    return open_catalog(observed)
+
+
+@pytest.mark.parametrize("name", ["high", "low", "mail-1"])
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+def test_a_push_to_any_of_them_wakes_who_waits(waiting, catalog, observed, pool, operation, name):
+    """Long before an unasked look."""
+    several = waiting.several(["high", "low", "mail-1"])
+    found = pool.submit(getattr(several, operation), wait=LONG_SECONDS)
+    wait_until(lambda: len(observed.watches) == 3)
+    catalog.queue(name).push("x")
+    assert values([found.result(SOON_SECONDS)]) == [(name, "x")]
+    assert all(watch.is_ready() for watch in observed.watches)
+    assert not any(waiting.queue(each).parts.group.watch.waiting for each in ("high", "low"))
+
+
+def test_waiters_of_one_queue_and_of_several_share_a_watch(waiting, catalog, observed, pool):
+    """One a queue, whoever waits for what."""
+    both, low = waiting.several(["high", "low"]), waiting.queue("low")
+    found = [pool.submit(both.pop, wait=LONG_SECONDS)]
+    wait_until(lambda: len(observed.watches) == 2)
+    found += [pool.submit(low.pop, wait=LONG_SECONDS) for _ in range(3)]
+    found += [pool.submit(both.lease, wait=LONG_SECONDS) for _ in range(3)]
+    wait_until(lambda: low.parts.group.watch.waiting == 7)
+    assert len(observed.watches) == 2
+    fill(catalog, low=range(7))
+    assert sorted(one.result(SOON_SECONDS).value for one in found) == list(range(7))
+
+
+def test_a_resumed_queue_wakes_who_waits(waiting, catalog, observed, pool):
+    """Pushes to it did not."""
+    fill(catalog, high=["a"])
+    catalog.queue("high").pause()
+    found = pool.submit(waiting.several(["high", "low"]).pop, wait=LONG_SECONDS)
+    wait_until(lambda: len(observed.watches) == 2)
+    catalog.queue("high").resume()
+    assert found.result(SOON_SECONDS).value == "a"
+
+
+def test_a_wait_ends_in_time(catalog):
+    """With nothing, also where no queue exists yet."""
+    for names in (["high", "low"], ["mail-*"]):
+        several = catalog.several(names)
+        began = time.monotonic()
+        assert several.pop(wait=0.1) is None
+        assert several.lease_many(3, wait=0.1) == []
+        assert not several.wait_for_items(0.1)
+        assert time.monotonic() - began >= 0.3
+    fill(catalog, low=[1])
+    assert catalog.several(["high", "low"]).wait_for_items(0)
+
+
+def test_a_wait_ends_when_it_is_told_to(catalog):
+    """Then nothing is taken or saved."""
+    fill(catalog, low=[1])
+    several = catalog.several(["high", "low"])
+    assert several.pop_many(1, wait=LONG_SECONDS, waits_while=lambda: False) == []
+    assert several.pop_many(1, waits_while=lambda: False, once="key") == []
+    assert several.pop_many(1, once="key") != []
+
+
+def test_who_waits_notices_a_queue_that_is_new(catalog, pool, monkeypatch):
+    """Though nothing wakes it."""
+    monkeypatch.setattr("fdbqueue.service.several._KEPT_SECONDS", 0.2)
+    found = pool.submit(catalog.several(["mail-*"]).pop, wait=LONG_SECONDS)
+    time.sleep(0.05)
+    catalog.queue("mail-7").push("x")
+    assert values([found.result(SOON_SECONDS)]) == [("mail-7", "x")]
+
+
+def test_many_queues_are_waited_for(waiting, catalog, observed, pool):
+    """Their watches are set some in each transaction."""
+    names = [f"mail-{n:02}" for n in range(60)]
+    several = waiting.several(names)
+    assert several.pop() is None
+    before = observed.transactions
+    found = pool.submit(several.pop, wait=LONG_SECONDS)
+    wait_until(lambda: len(observed.watches) == 60)
+    assert observed.transactions - before <= 5
+    catalog.queue("mail-59").push("x")
+    assert found.result(SOON_SECONDS).queue == "mail-59"
+    assert all(watch.is_ready() for watch in observed.watches)
+
+
+# Tasks
+
+
+def test_tasks_take_as_threads_do(catalog):
+    """At once, or when there is an item."""
+    fill(catalog, low=range(4))
+    several = catalog.several(["high", "low"])
+
+    async def work():
+        leased = await several.alease()
+        assert values([leased]) == [("low", 0)]
+        await several.aextend(leased, 600)
+        await several.anack(leased)
+        await several.aack(await several.alease(seconds=600))
+        assert (await several.apop()).value == 1
+        assert [item.value for item in await several.apop_many(5, once="key")] == [2, 3]
+        assert [item.value for item in await several.apop_many(5, once="key")] == [2, 3]
+        assert await several.apop() is None
+        assert await several.apop_many(5, once="none", wait=0.05) == []
+        assert await several.alease_many(2, wait=0.05) == []
+        waiting = asyncio.ensure_future(several.apop(wait=LONG_SECONDS))
+        await asyncio.sleep(0.05)
+        await catalog.queue("high").apush("x")
+        assert (await asyncio.wait_for(waiting, SOON_SECONDS)).value == "x"
+
+    asyncio.run(work())
+
+
+def test_a_task_that_is_cancelled_while_it_waits_has_taken_nothing(waiting, observed):
+    """It says so."""
+    several = waiting.several(["high", "low"])
+
+    async def work():
+        task = asyncio.ensure_future(several.apop(wait=LONG_SECONDS))
+        while len(observed.watches) < 2:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert caught.value.outcome_known is True
+
+    asyncio.run(work())
+    assert all(watch.is_ready() for watch in observed.watches)
+
+
+@pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
+def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
+    """In the queue that gave, with no attempt counted."""
+    meddler, catalog, rival = meddled
+    fill(rival, low=range(3))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        begun.set()
+        assert go_on.wait(LONG_SECONDS)
+
+    meddler.meddle = hold
+    several = catalog.several(["high", "low"])
+
+    async def work():
+        task = asyncio.ensure_future(getattr(several, operation)(2))
+        await asyncio.to_thread(begun.wait, LONG_SECONDS)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert caught.value.outcome_known is True
+
+    asyncio.run(work())
+    low = rival.queue("low")
+    assert [(item.value, item.attempts) for item in low.pop_many(5)] == [(n, 0) for n in range(3)]
+    assert_counted(low)
+
+
+# Interrupts, and what observers see
+
+
+def test_an_interrupt_after_the_commit_requeues_what_was_taken(catalog, monkeypatch):
+    """By the helper thread; the error says that the outcome was not known."""
+    fill(catalog, low=range(3))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    several = catalog.several(["high", "low"])
+    with monkeypatch.context() as patch:
+        patch.setattr("fdbqueue.service.consume.turns.Turns.note_turn", interrupt)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            several.pop()
+    assert caught.value.outcome_known is False
+    low = catalog.queue("low")
+    wait_until(lambda: low.size() == 3)
+    assert [item.value for item in low.pop_many(5)] == [0, 1, 2]
+    assert_counted(low)
+
+
+class Noting(Observer):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.done: list[Operation] = []
+
+    def operation(self, done):
+        """Keep it."""
+        self.done.append(done)
+
+
+def test_observers_are_told_of_the_queue_that_gave(catalog):
+    """Or of the first, where none did."""
+    fill(catalog, low=[1, 2, 3])
+    several = catalog.several(["high", "low"])
+    noting = Noting()
+    add(noting)
+    try:
+        several.pop_many(2)
+        several.lease()
+        several.pop()
+    finally:
+        remove(noting)
+    told = [(done.verb, done.queue, done.items, done.error) for done in noting.done]
+    assert told == [("pop", "low", 2, None), ("lease", "low", 1, None), ("pop", "high", 0, None)]
+
+
+# What it costs
+
+
+def test_the_reads_of_all_queues_go_out_together(waiting, catalog, observed):
+    """Two for each queue, in one transaction; 25 queues at a time."""
+    names = [f"mail-{n:02}" for n in range(10)]
+    fill(catalog, low=range(3))
+    several = waiting.several([*names, "low"])
+    several.pop()
+    observed.reads.clear()
+    before = observed.transactions
+    assert several.pop().queue == "low"
+    assert observed.transactions - before == 1
+    assert observed.reads.count("get_range") == 2 * 11
+    fill(catalog, mail_00=["first"])
+    observed.reads.clear()
+    many = waiting.several([f"mail-{n:02}" for n in range(60)])
+    assert many.pop().value == "first"
+    assert observed.reads.count("get_range") <= 2 * 25
