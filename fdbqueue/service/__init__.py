@@ -40,7 +40,16 @@ from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
 from fdbqueue.service.codecs import CODECS, Codec, Stored
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.instrumentation import Observer, Operation
-from fdbqueue.service.items import Held, Item, Page, Priority, Push, Undecodable
+from fdbqueue.service.items import (
+    DeadReason,
+    Failure,
+    Held,
+    Item,
+    Page,
+    Priority,
+    Push,
+    Undecodable,
+)
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.overview import (
@@ -80,9 +89,11 @@ __all__ = [
     "Catalog",
     "Codec",
     "Counts",
+    "DeadReason",
     "Depth",
     "End",
     "Ends",
+    "Failure",
     "FifoQueue",
     "Held",
     "IdempotencyKey",

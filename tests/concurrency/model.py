@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.concurrency.census import STATES
@@ -22,6 +22,9 @@ class Entry:
         attempts: How often it was leased and given up.
         until: When it comes back, in microseconds, where it is leased or delayed.
         lease: The number of the lease that holds it.
+        worker: Who holds it, or held it last.
+        failures: The attempt, the worker and the reason of each failure.
+        reason: Why it died the last time.
     """
 
     text: str
@@ -31,6 +34,15 @@ class Entry:
     attempts: int = 0
     until: int = 0
     lease: int = 0
+    worker: str | None = None
+    failures: list[tuple[int, str | None, str]] = field(default_factory=list)
+    reason: str = ""
+
+    def fail(self, reason: str) -> None:
+        """Note that an attempt failed."""
+        self.attempts += 1
+        self.failures = [*self.failures, (self.attempts, self.worker, reason)][-3:]
+        self.reason = reason
 
     @property
     def place(self) -> tuple[Any, int]:
@@ -66,6 +78,10 @@ class Model:
         found = Counter(entry.state for entry in self._entries)
         return {state: found[state] for state in STATES}
 
+    def reasons(self) -> dict[str, int]:
+        """Return how many items died of each reason."""
+        return dict(Counter(entry.reason for entry in self.held("dead")))
+
     def levels(self) -> list[tuple[Any, int]]:
         """Return how many items of each priority are ready."""
         return sorted(Counter(entry.priority for entry in self.held()).items())
@@ -93,17 +109,22 @@ class Model:
     def consume(self) -> None:
         """Let everything come back that has fallen due."""
         for entry in self._entries:
-            state, attempts = self._state(entry), self.attempts(entry)
-            entry.state, entry.attempts = state, attempts
+            state = self._state(entry)
+            if self.attempts(entry) > entry.attempts:
+                entry.fail("its lease expired")
+            entry.state = state
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Remove items for good."""
         for entry in list(entries):
             self._entries.remove(entry)
 
-    def lease(self, entries: Iterable[Entry], lease: int, lasting_us: int) -> None:
+    def lease(
+        self, entries: Iterable[Entry], lease: int, lasting_us: int, worker: str | None
+    ) -> None:
         """Hide ready items."""
         for entry in entries:
+            entry.worker = worker
             entry.state, entry.lease, entry.until = "leased", lease, self.now + lasting_us
 
     def leased(self, lease: int) -> Entry | None:
@@ -113,9 +134,9 @@ class Model:
                 return entry
         return None
 
-    def nack(self, entry: Entry, delay_us: int) -> None:
+    def nack(self, entry: Entry, delay_us: int, reason: str) -> None:
         """Give a leased item up."""
-        entry.attempts += 1
+        entry.fail(reason)
         if self._dies(entry.attempts):
             entry.state = "dead"
         elif delay_us:
@@ -126,7 +147,7 @@ class Model:
     def redrive(self, entries: Iterable[Entry]) -> None:
         """Put dead letters back."""
         for entry in entries:
-            entry.state, entry.attempts = "ready", 0
+            entry.state, entry.attempts, entry.failures = "ready", 0, []
 
     def _state(self, entry: Entry) -> str:
         """Return the state of an item once what has fallen due is done."""
