@@ -21,6 +21,8 @@ VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"
 POP = "fdbqueue.pop_queue"
 LEASE = "fdbqueue.lease_queue"
+#: Bury, redrive, remove and purge: what operators do, and workers need not.
+MANAGE = "fdbqueue.manage_queue"
 
 
 def may(user: Any, permission: str, name: str) -> bool:

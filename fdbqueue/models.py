@@ -40,7 +40,7 @@ class QueueName(models.Model):
     objects = QueueNameManager()
 
     class Meta:
-        """The permissions: to view, push, pop and lease."""
+        """The permissions: to view, push, pop, lease and manage."""
 
         managed = False
         base_manager_name = "objects"  # what dumpdata --all and relations ask
@@ -50,6 +50,7 @@ class QueueName(models.Model):
             ("push_queue", _("Can push to queues")),
             ("pop_queue", _("Can pop from queues")),
             ("lease_queue", _("Can lease from queues")),
+            ("manage_queue", _("Can manage queues: bury, redrive, remove and purge items")),
         )
         verbose_name = _("queue")
         verbose_name_plural = _("queues")

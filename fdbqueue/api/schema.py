@@ -5,6 +5,7 @@ What the schema says beyond the serializers is here, so the API itself does not 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -122,7 +123,8 @@ _ERRORS = {
     503: "The database did not respond in time.",
 }
 _ALWAYS = (400, 401, 403, 406, 414, 429, 503)
-_ON_POST = (404, 409, 413, 415, 422)
+_WITHOUT_KEY = (404, 413, 415)
+_ON_POST = (*_WITHOUT_KEY, 409, 422)
 
 
 def _errors(codes: Iterable[int]) -> dict[int, OpenApiResponse]:
@@ -147,17 +149,33 @@ def _reads(operation_id: str, answer: Any, *codes: int, **more: Any) -> Any:
     )
 
 
-def _changes(operation_id: str, body: Any, answer: Any, *, status: int = 200) -> list[Any]:
-    """Describe an action that changes the queue."""
+def _changes(
+    operation_id: str, body: Any, answer: Any, *, status: int = 200, keyed: bool = True
+) -> list[Any]:
+    """Describe an action that changes the queue; ``keyed`` ones take an idempotency key."""
     described = extend_schema(
         operation_id=operation_id,
         tags=["queues"],
-        parameters=[_NAME, _KEY, _REPLAYED, _RETRY],
+        parameters=[_NAME, *([_KEY, _REPLAYED] if keyed else []), _RETRY],
         request=body,
-        responses={status: answer, **_errors(_ON_POST)},
+        responses={status: answer, **_errors(_ON_POST if keyed else _WITHOUT_KEY)},
         examples=examples.of_operation(operation_id),
     )
     return [described, _needs_body]
+
+
+def _remove(method: Any) -> Any:
+    """Return a copy of the method that removes an item, described."""
+    copied = functools.update_wrapper(functools.partial(method), method)
+    responses = {200: outputs.RemovedOutput, **_errors((404,))}
+    return extend_schema(
+        operation_id="queues_remove",
+        tags=["queues"],
+        parameters=[_NAME, _ID, _RETRY],
+        request=None,
+        responses=responses,
+        examples=examples.of_operation("queues_remove"),
+    )(copied)
 
 
 def _needs_body(method: Any) -> Any:
@@ -179,7 +197,9 @@ class QueueViewSetSchema(OpenApiViewExtension):
     def view_replacement(self) -> Any:
         """Return the viewset with its descriptions."""
         viewset: Any = self.target_class
-        documented = type("QueueViewSet", (viewset,), {"__doc__": viewset.__doc__})
+        # extend_schema_view knows no method that shares its address with another.
+        own = {"__doc__": viewset.__doc__, "remove": _remove(viewset.remove)}
+        documented = type("QueueViewSet", (viewset,), own)
         return extend_schema_view(
             list=_reads("queues_list", outputs.QueuePageOutput, parameters=[inputs.QueuesQuery]),
             retrieve=_reads("queues_retrieve", outputs.QueueDetailOutput, 404, parameters=[_NAME]),
@@ -203,6 +223,17 @@ class QueueViewSetSchema(OpenApiViewExtension):
             ack=_changes("queues_ack", _ACK, outputs.AckedOutput),
             nack=_changes("queues_nack", _NACK, outputs.NackedOutput),
             extend=_changes("queues_extend", _EXTEND, _EXTENDED),
+            dead_reasons=_reads(
+                "queues_dead_reasons",
+                outputs.DeadReasonsOutput,
+                404,
+                parameters=[_NAME, inputs.ReasonsQuery],
+            ),
+            bury=_changes("queues_bury", inputs.BuryBody, outputs.BuriedOutput, keyed=False),
+            redrive=_changes(
+                "queues_redrive", inputs.RedriveBody, outputs.RedrivenOutput, keyed=False
+            ),
+            purge=_changes("queues_purge", inputs.PurgeBody, outputs.PurgedOutput, keyed=False),
         )(documented)
 
 
@@ -252,6 +283,12 @@ class LeaseSchema(CursorSchema):
     """The token of a lease."""
 
     target_class = "fdbqueue.api.fields.LeaseField"
+
+
+class IdSchema(CursorSchema):
+    """The id of an item."""
+
+    target_class = "fdbqueue.api.fields.IdField"
 
 
 class TextSchema(_FieldSchema):

@@ -4,8 +4,8 @@ The rates are in DRF's own setting of the project:
 
     REST_FRAMEWORK = {"DEFAULT_THROTTLE_RATES": {"fdbqueue_push": "100/min"}}
 
-The scopes are ``fdbqueue_view``, ``fdbqueue_push``, ``fdbqueue_pop`` and
-``fdbqueue_lease``. Without a rate there is no limit.
+The scopes are ``fdbqueue_view``, ``fdbqueue_push``, ``fdbqueue_pop``,
+``fdbqueue_lease`` and ``fdbqueue_manage``. Without a rate there is no limit.
 """
 
 from __future__ import annotations

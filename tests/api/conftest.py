@@ -100,7 +100,7 @@ def client_with(user_with: Callable[..., User]) -> Callable[..., APIClient]:
 @pytest.fixture
 def api(client_with: Callable[..., APIClient], queues: service.Catalog) -> APIClient:
     """A client who may do everything."""
-    return client_with("view_queue", "push_queue", "pop_queue", "lease_queue")
+    return client_with("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 
 
 @pytest.fixture

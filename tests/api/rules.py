@@ -13,6 +13,7 @@ from fdbqueue.models import QueueName
 asked: list[tuple[Any, str, str]] = []
 
 not_callable = "a text"
+VERBS = ("view", "push", "pop", "lease", "manage")
 
 
 class OwnQueues(BaseBackend):
@@ -22,7 +23,7 @@ class OwnQueues(BaseBackend):
         """Answer for one queue."""
         if not isinstance(obj, QueueName):
             return False
-        assert perm in {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease")}
+        assert perm in {f"fdbqueue.{verb}_queue" for verb in VERBS}
         return obj.name.startswith(f"user-{user_obj.get_username()}")
 
 

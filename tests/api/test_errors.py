@@ -17,7 +17,7 @@ from fdbqueue.api.errors import handle
 from fdbqueue.api.viewsets import QueueViewSet
 from fdbqueue.exceptions import LeaseLost
 
-EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue")
+EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 FAILING = "tests.api.failing_engine"
 MAIL = {"mail": {"kind": "fifo"}, "user-*": {"kind": "fifo"}}
 ITEM = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA"

@@ -13,7 +13,7 @@ from fdbqueue import service
 from tests.concurrency.clients import together
 from tests.concurrency.clock import Clock
 
-ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue")
+ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 #: What a key is for: the address and the body, and a body that asks for something else.
 VERBS = {
     "push": ("push/", {"value": 1, "delay": 5}, {"value": 2, "delay": 5}),

@@ -16,7 +16,7 @@ from fdbqueue import service
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.viewsets import QueueViewSet
 
-ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue")
+ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 ITEM = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA"
 LEASE = f"{ITEM}.AAAAAAAAAAA"
 
@@ -33,6 +33,13 @@ VERBS = [
     ("options", "/api/queues/mail/pop/", None, "pop_queue"),
     ("options", "/api/queues/mail/lease/", None, "lease_queue"),
     ("options", "/api/queues/mail/ack/", None, "lease_queue"),
+    ("options", "/api/queues/mail/redrive/", None, "manage_queue"),
+    ("options", f"/api/queues/mail/items/{ITEM}/", None, "view_queue"),
+    ("get", "/api/queues/mail/dead-reasons/", None, "view_queue"),
+    ("post", "/api/queues/mail/bury/", {"id": ITEM}, "manage_queue"),
+    ("post", "/api/queues/mail/redrive/", {}, "manage_queue"),
+    ("post", "/api/queues/mail/purge/", {"state": "dead"}, "manage_queue"),
+    ("delete", f"/api/queues/mail/items/{ITEM}/", None, "manage_queue"),
     ("post", "/api/queues/mail/push/", {"value": 1}, "push_queue"),
     ("post", "/api/queues/mail/pop/", {}, "pop_queue"),
     ("post", "/api/queues/mail/lease/", {}, "lease_queue"),
@@ -161,5 +168,5 @@ def test_an_action_without_an_entry_is_refused(db: None) -> None:
 def test_every_action_has_an_entry() -> None:
     """No action was forgotten in the table of permissions."""
     actions = {each.__name__ for each in QueueViewSet.get_extra_actions()}
-    expected = actions | {"list", "retrieve"}
+    expected = actions | {"list", "retrieve", "remove"}
     assert QueueViewSet.required_permissions.keys() == expected

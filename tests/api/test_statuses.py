@@ -47,7 +47,14 @@ class Endpoint:
         """Send a request that is all right but for what is said."""
         path = self.path.replace("{name}", queue).replace("{id}", self.item)
         if self.method == "post":
-            bodies = {"queues_push": {"value": 1}, "queues_pop": {}, "queues_lease": {}}
+            bodies = {
+                "queues_push": {"value": 1},
+                "queues_pop": {},
+                "queues_lease": {},
+                "queues_bury": {"id": self.item},
+                "queues_redrive": {},
+                "queues_purge": {"state": "dead"},
+            }
             more = {"data": bodies.get(self.name, {"lease": self.lease}), **more}
         query = more.pop("query", "")
         return getattr(client or self.client, self.method)(path + query, **more)

@@ -55,7 +55,7 @@ def test_a_dump_of_a_project_is_loaded_again(tmp_path):
 def test_flush_goes_on():
     """A flush makes the permissions again, and asks for no table."""
     call_command("flush", interactive=False, verbosity=0)
-    assert Permission.objects.filter(content_type__app_label="fdbqueue").count() == 4
+    assert Permission.objects.filter(content_type__app_label="fdbqueue").count() == 5
 
 
 def test_querysets_are_empty_without_asking_the_database(django_assert_num_queries):
@@ -96,7 +96,7 @@ def test_there_is_no_table_but_a_content_type_and_permissions():
     assert QueueName._meta.db_table not in connection.introspection.table_names()
     kind = ContentType.objects.get_for_model(QueueName)
     names = set(Permission.objects.filter(content_type=kind).values_list("codename", flat=True))
-    assert names == {"view_queue", "push_queue", "pop_queue", "lease_queue"}
+    assert names == {"view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue"}
     with pytest.raises(QueueName.DoesNotExist):
         kind.get_object_for_this_type(name="mail")
 

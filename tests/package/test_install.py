@@ -52,7 +52,8 @@ import django; django.setup()
 from django.contrib.auth.models import Permission
 print(*sorted(p.codename for p in Permission.objects.filter(content_type__app_label="fdbqueue")))
 """
-    assert site.run("-c", code).split() == ["lease_queue", "pop_queue", "push_queue", "view_queue"]
+    names = ["lease_queue", "manage_queue", "pop_queue", "push_queue", "view_queue"]
+    assert site.run("-c", code).split() == names
 
 
 def test_dumpdata_passes_the_queues_by(site):

@@ -93,4 +93,4 @@ def viewer() -> Client:
 @pytest.fixture
 def pusher() -> Client:
     """Staff who may do everything with queues but view them."""
-    return person("pusher", "push_queue", "pop_queue", "lease_queue")
+    return person("pusher", "push_queue", "pop_queue", "lease_queue", "manage_queue")
