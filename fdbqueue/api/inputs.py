@@ -27,7 +27,7 @@ from fdbqueue.api.fields import (
     TextField,
     WaitField,
 )
-from fdbqueue.service import CODECS, ENDS, ITEM_STATES
+from fdbqueue.service import CODECS, ENDS, ITEM_STATES, MAX_WORKER_CHARACTERS
 
 #: How the JSON of a value is made, for each codec that the setting may name.
 VALUE_HELP = "; ".join(
@@ -153,7 +153,7 @@ class LeaseBody(PopBody):
     )
     worker = TextField(
         required=False,
-        max_length=200,
+        max_length=MAX_WORKER_CHARACTERS,
         help_text="Who leases: printable characters, shown as long as the lease is held.",
     )
 

@@ -54,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Hide an item for SECONDS after the function raised an exception "
         f"(default: {_RETRY_DELAY_SECONDS})",
     )
+    group.add_argument(
+        "--worker",
+        type=arguments.worker_name,
+        metavar="TEXT",
+        help="Name of this worker, shown with each item that it holds (default: HOST:PID)",
+    )
 
 
 def import_handler(path: str) -> Callable[[Item], Any]:
@@ -113,6 +119,7 @@ def work(
             retry_delay_seconds=(
                 _RETRY_DELAY_SECONDS if options.retry_delay is None else options.retry_delay
             ),
+            worker=options.worker,
             limit=options.limit or math.inf,
             follow=options.follow,
             let_in=interrupts.allowed,

@@ -50,7 +50,7 @@ from fdbqueue.service.items import (
     Push,
     Undecodable,
 )
-from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES
+from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.overview import (
     Depth,
@@ -82,6 +82,7 @@ __all__ = [
     "MAX_ITEMS",
     "MAX_SECONDS",
     "MAX_VALUE_BYTES",
+    "MAX_WORKER_CHARACTERS",
     "MIN_INTEGER",
     "OWNER_BYTES",
     "Batch",

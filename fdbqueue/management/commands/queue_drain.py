@@ -23,6 +23,7 @@ _ONLY_WITH = {
     "priority": "to",
     "concurrency": "handler",
     "retry_delay": "handler",
+    "worker": "handler",
     "no_input": "discard",
 }
 #: Options that another one makes meaningless.

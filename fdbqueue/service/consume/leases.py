@@ -25,7 +25,12 @@ from fdbqueue.exceptions import BatchTooLarge, CorruptItem, InvalidInput, LeaseL
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
-from fdbqueue.service.limits import MAX_SENT_BYTES, SENT_BY_CLEAR, SENT_BY_READ
+from fdbqueue.service.limits import (
+    MAX_SENT_BYTES,
+    MAX_WORKER_CHARACTERS,
+    SENT_BY_CLEAR,
+    SENT_BY_READ,
+)
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Mark
 from fdbqueue.service.storage.hidden import MARK_BYTES, Hidden
@@ -39,8 +44,6 @@ NAME_BYTES = MARK_BYTES + 3
 _ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
 _FAILURES_SENT = SENT_BY_CLEAR
 _MAX_REASON = 1_000
-#: The longest name of a worker, in characters.
-MAX_WORKER = 200
 
 
 class Token(NamedTuple):
@@ -311,10 +314,14 @@ def worker_of(queue: str, worker: Any) -> bytes:
     Raises:
         InvalidInput: It is not a text of 1 to 200 characters, all of them printable.
     """
-    if isinstance(worker, str) and 1 <= len(worker) <= MAX_WORKER and worker.isprintable():
+    if (
+        isinstance(worker, str)
+        and 1 <= len(worker) <= MAX_WORKER_CHARACTERS
+        and worker.isprintable()
+    ):
         return worker.encode()
-    shown = worker[:MAX_WORKER] if isinstance(worker, str) else type(worker).__name__
-    allowed = f"1 to {MAX_WORKER} printable characters"
+    shown = worker[:MAX_WORKER_CHARACTERS] if isinstance(worker, str) else type(worker).__name__
+    allowed = f"1 to {MAX_WORKER_CHARACTERS} printable characters"
     raise InvalidInput(queue=queue, worker=shown, allowed=allowed)
 
 

@@ -87,16 +87,27 @@
       await navigator.clipboard.writeText(source.textContent);
       told.textContent = button.dataset.copied;
     } catch {
-      source.closest("details").open = true;
+      const folded = source.closest("details");
+      if (folded) {
+        folded.open = true;
+      }
       document.getSelection().selectAllChildren(source);
       told.textContent = button.dataset.failed;
     }
   }
 
-  document.addEventListener("DOMContentLoaded", () => {
+  function showButtons() {
     for (const button of document.querySelectorAll(".fdbqueue-copy")) {
       button.hidden = false;
-      button.addEventListener("click", () => copy(button));
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", showButtons);
+  document.addEventListener("htmx:afterSwap", showButtons);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest(".fdbqueue-copy");
+    if (button) {
+      copy(button);
     }
   });
 })();
