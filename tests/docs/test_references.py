@@ -18,7 +18,7 @@ from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 
 SETTINGS, ERRORS = Page("docs/settings.md"), Page("docs/errors.md")
-PERMISSIONS = {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease")}
+PERMISSIONS = {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease", "manage")}
 
 
 def classes(kind=exceptions.FdbQueueError):
