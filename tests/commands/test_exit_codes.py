@@ -15,7 +15,12 @@ from fdbqueue.management.exit_codes import Interrupted, OutputFailed, command_er
 from tests.commands.conftest import ROOT
 
 #: What each positional argument is in these tests.
-VALUES = {"name": "mail", "names": "mail", "to": "user-1"}
+VALUES = {
+    "name": "mail",
+    "names": "mail",
+    "to": "user-1",
+    "ids": "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA",
+}
 
 
 def call_of(command):

@@ -64,7 +64,7 @@ def _question(queue: Queue, ids: list[str] | None, reason: str | None, limit: in
     number = f"{_most(queue, ids, limit):,}"
     if reason is None:
         return f"Requeue {number} of {dead} in {queue.name!r}?"
-    of_reason = f"that died of {clipped(reason)!r}"
+    of_reason = f'that died of "{clipped(reason)}"'
     return f"Requeue at most {number} of {dead} in {queue.name!r}, those {of_reason}?"
 
 
