@@ -19,12 +19,15 @@ _ITEM = {
     "state": "ready",
     "until": None,
     "reason": None,
+    "died_at": None,
+    "worker": None,
 }
 _TOKEN = f"{_ITEM['id']}.jMQ2h9o1x4E"
 _LEASED = {
     **_ITEM,
     "state": "leased",
     "until": "2026-11-21T03:14:02.118930Z",
+    "worker": "mail1:4711",
     "lease": _TOKEN,
 }
 _QUEUE = {
@@ -80,7 +83,13 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
         },
         {"items": [_ITEM]},
     ),
-    "queues_lease": ({"For a minute": {"end": "max", "seconds": 60}}, {"items": [_LEASED]}),
+    "queues_lease": (
+        {
+            "For a minute": {"end": "max", "seconds": 60},
+            "By a worker with a name": {"worker": "mail1:4711"},
+        },
+        {"items": [_LEASED]},
+    ),
     "queues_pop_from": (
         {
             "The first that has an item": {"queues": ["urgent", "quakes"], "wait": 10},
@@ -110,6 +119,24 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
         },
         _LEASED,
     ),
+    "queues_dead_reasons": (
+        {},
+        {"reasons": [{"reason": "ConnectionError: timed out", "count": 3}], "dead": 3},
+    ),
+    "queues_bury": (
+        {"With a reason": {"id": _ITEM["id"], "reason": "not ours"}},
+        {"buried": 1},
+    ),
+    "queues_remove": ({}, {"removed": 1}),
+    "queues_redrive": (
+        {
+            "All": {},
+            "Those of a reason": {"reason": "ConnectionError: timed out"},
+            "By their ids": {"ids": [_ITEM["id"]]},
+        },
+        {"redriven": 3, "more": False},
+    ),
+    "queues_purge": ({"The dead letters": {"state": "dead"}}, {"purged": 3, "more": False}),
 }
 
 #: Examples of errors that have more keys than the common ones.

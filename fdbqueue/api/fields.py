@@ -191,6 +191,16 @@ class CursorField(TextField):
     pattern = r"^[~A-Za-z0-9_.-]+:[A-Za-z0-9_-]+$"
 
 
+class IdField(TextField):
+    """The id of an item."""
+
+    pattern = r"^[~A-Za-z0-9_-]+$"
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("help_text", "The item's id.")
+        super().__init__(max_length=20_000, **options)
+
+
 class LeaseField(TextField):
     """The token of a lease."""
 

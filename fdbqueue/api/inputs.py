@@ -16,6 +16,7 @@ from fdbqueue.api import pagination
 from fdbqueue.api.fields import (
     AnyJSONField,
     CursorField,
+    IdField,
     LeaseField,
     LimitField,
     MomentField,
@@ -27,7 +28,7 @@ from fdbqueue.api.fields import (
     UniqueField,
     WaitField,
 )
-from fdbqueue.service import CODECS, ENDS, ITEM_STATES, UNIQUE_WHILE
+from fdbqueue.service import CODECS, ENDS, ITEM_STATES, MAX_WORKER_CHARACTERS, UNIQUE_WHILE
 
 #: How the JSON of a value is made, for each codec that the setting may name.
 VALUE_HELP = "; ".join(
@@ -157,6 +158,10 @@ class LeaseList(_Limited, serializers.ListField):
     """The tokens of leases."""
 
 
+class IdList(_Limited, serializers.ListField):
+    """The ids of items."""
+
+
 class PushManyBody(Input):
     """Many items to push, in one transaction."""
 
@@ -176,6 +181,11 @@ class LeaseBody(PopBody):
 
     seconds = SecondsField(
         default=60, help_text="How long the lease lasts, in seconds, at most ten years."
+    )
+    worker = TextField(
+        required=False,
+        max_length=MAX_WORKER_CHARACTERS,
+        help_text="Who leases: printable characters, shown as long as the lease is held.",
     )
 
 
@@ -264,6 +274,55 @@ class ExtendBody(_One, _Extended):
 
 class ExtendManyBody(_Many, _Extended):
     """The leases to extend."""
+
+
+class BuryBody(Input):
+    """The ready item to make a dead letter, and why."""
+
+    id = IdField()
+    reason = TextField(
+        default="buried",
+        allow_blank=True,
+        max_length=1_000,
+        help_text="The reason that the dead letter shows.",
+    )
+
+
+class RedriveBody(Input):
+    """Which dead letters to requeue."""
+
+    ids = IdList(
+        child=IdField(),
+        allow_null=True,
+        default=None,
+        max_length=1_000,
+        help_text="The ids of the dead letters; null for all.",
+    )
+    reason = TextField(
+        allow_null=True,
+        allow_blank=True,
+        default=None,
+        max_length=1_000,
+        help_text="Only dead letters of this reason, as `dead-reasons` names it; null for all.",
+    )
+    limit = LimitField(
+        default=1_000, help_text="The maximum number of dead letters to requeue, the first ones."
+    )
+
+
+class PurgeBody(Input):
+    """The state whose items to remove for good."""
+
+    state = serializers.ChoiceField(choices=ITEM_STATES, help_text="The state of the items.")
+    limit = LimitField(
+        default=1_000, help_text="The maximum number of items to remove, the first ones."
+    )
+
+
+class ReasonsQuery(Input):
+    """How many reasons to list."""
+
+    limit = QueryLimitField(default=100, help_text="The maximum number of reasons to return.")
 
 
 class PeekQuery(Input):

@@ -22,6 +22,7 @@ from fdbqueue.service import (
     KINDS,
     Codec,
     Counts,
+    Failure,
     Held,
     Item,
     Pause,
@@ -99,6 +100,26 @@ class UndecodableOutput(serializers.Serializer[Any]):
         return {"base64": base64.b64encode(value.raw).decode(), "reason": value.reason}
 
 
+class FailureOutput(Output):
+    """One failed attempt at an item."""
+
+    attempt = serializers.IntegerField(min_value=1, help_text="Which attempt, the first being 1.")
+    at = TimeField(help_text="When it failed, in UTC.")
+    worker = serializers.CharField(
+        allow_null=True, help_text="Who held the lease, by the name that it gave; null for none."
+    )
+    reason = serializers.CharField(help_text="Why it failed.")
+
+
+class FailureList(serializers.ListSerializer[Any]):
+    """The failed attempts at an item."""
+
+    @staticmethod
+    def shown(found: Sequence[Failure], codec: Codec) -> Any:
+        """Return the JSON of the failures; the key is left out if there are none."""
+        return [FailureOutput.shown(one, codec) for one in found] or _LEFT_OUT
+
+
 class ItemOutput(Output):
     """An item of a queue."""
 
@@ -119,6 +140,18 @@ class ItemOutput(Output):
     state = serializers.ChoiceField(choices=ITEM_STATES)
     until = TimeField(allow_null=True, help_text="When the lease or the delay ends.")
     reason = serializers.CharField(allow_null=True, help_text="Why the item is dead.")
+    died_at = TimeField(allow_null=True, help_text="When the item died, in UTC.")
+    worker = serializers.CharField(
+        allow_null=True, help_text="Who holds the lease, by the name that it gave; null for none."
+    )
+    failures = FailureList(
+        child=FailureOutput(),
+        required=False,
+        help_text=(
+            "The last three failed attempts, the latest last. Present only if there are any, and "
+            "the item was read by its id or as a dead letter."
+        ),
+    )
     undecodable = UndecodableOutput(
         source="value",
         required=False,
@@ -238,6 +271,56 @@ class ExtendedOutput(LostOutput):
     extended = serializers.IntegerField(min_value=0, help_text="The number of extended leases.")
 
 
+class BuriedOutput(serializers.Serializer[Any]):
+    """The result of burying an item."""
+
+    buried = serializers.IntegerField(help_text="The number of items: 1.")
+
+
+class RemovedOutput(serializers.Serializer[Any]):
+    """The result of removing an item."""
+
+    removed = serializers.IntegerField(help_text="The number of items: 1.")
+
+
+class _BoundedOutput(serializers.Serializer[Any]):
+    """The result of a request that does a part of the work."""
+
+    more = serializers.BooleanField(
+        help_text="Whether it ended at its limit or its time, so that there may be more to do."
+    )
+
+
+class RedrivenOutput(_BoundedOutput):
+    """The result of requeuing dead letters."""
+
+    redriven = serializers.IntegerField(min_value=0, help_text="The number of requeued items.")
+
+
+class PurgedOutput(_BoundedOutput):
+    """The result of removing the items in a state."""
+
+    purged = serializers.IntegerField(min_value=0, help_text="The number of removed items.")
+
+
+class DeadReasonOutput(Output):
+    """The dead letters of one reason."""
+
+    reason = serializers.CharField(
+        help_text="The first line of the reason, at most 200 characters of it."
+    )
+    count = serializers.IntegerField(min_value=1)
+
+
+class DeadReasonsOutput(serializers.Serializer[Any]):
+    """The reasons of dead letters, the most frequent first."""
+
+    reasons = DeadReasonOutput(many=True)
+    dead = serializers.IntegerField(
+        min_value=0, help_text="The number of dead letters, those of reasons not listed included."
+    )
+
+
 class CountsOutput(Output):
     """The number of items of a queue in each state."""
 
@@ -350,6 +433,13 @@ def pushed(found: Sequence[Item], *, keyed: bool) -> dict[str, Any]:
 def items(queue: Queue, found: Sequence[Item], kind: type[Output] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
     return [kind.shown(one, queue.codec) for one in found]
+
+
+def dead_reasons(queue: Queue, tr: Any, limit: int) -> dict[str, Any]:
+    """Return the JSON of the reasons of a queue's dead letters, all at one read version."""
+    found = queue.dead_by_reason(limit=limit, tr=tr)
+    shown = [DeadReasonOutput.shown(one, queue.codec) for one in found]
+    return {"reasons": shown, "dead": queue.counts(tr=tr).dead}
 
 
 def held(done: str, found: Held | None) -> dict[str, Any]:

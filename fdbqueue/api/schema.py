@@ -197,6 +197,20 @@ def _seen(method: Any) -> Any:
     return seen
 
 
+def _remove(method: Any) -> Any:
+    """Return a copy of the method that removes an item, described."""
+    copied = functools.update_wrapper(functools.partial(method), method)
+    responses = {200: outputs.RemovedOutput, **_errors((404,))}
+    return extend_schema(
+        operation_id="queues_remove",
+        tags=["queues"],
+        parameters=[_NAME, _ID, _RETRY],
+        request=None,
+        responses=responses,
+        examples=examples.of_operation("queues_remove"),
+    )(copied)
+
+
 def _needs_body(method: Any) -> Any:
     """Mark the body of a method as required, even if all its keys are optional."""
 
@@ -217,6 +231,8 @@ class QueueViewSetSchema(OpenApiViewExtension):
         """Return the viewset with its descriptions."""
         viewset: Any = self.target_class
         routed = {name: _seen(getattr(viewset, name)) for name in viewset.named_in_body}
+        # extend_schema_view knows no method that shares its address with another.
+        routed["remove"] = _remove(viewset.remove)
         documented = type("QueueViewSet", (viewset,), {"__doc__": viewset.__doc__, **routed})
         return extend_schema_view(
             list=_reads("queues_list", outputs.QueuePageOutput, parameters=[inputs.QueuesQuery]),
@@ -249,6 +265,17 @@ class QueueViewSetSchema(OpenApiViewExtension):
             ack=_changes("queues_ack", _ACK, outputs.AckedOutput),
             nack=_changes("queues_nack", _NACK, outputs.NackedOutput),
             extend=_changes("queues_extend", _EXTEND, _EXTENDED),
+            dead_reasons=_reads(
+                "queues_dead_reasons",
+                outputs.DeadReasonsOutput,
+                404,
+                parameters=[_NAME, inputs.ReasonsQuery],
+            ),
+            bury=_changes("queues_bury", inputs.BuryBody, outputs.BuriedOutput, keyed=False),
+            redrive=_changes(
+                "queues_redrive", inputs.RedriveBody, outputs.RedrivenOutput, keyed=False
+            ),
+            purge=_changes("queues_purge", inputs.PurgeBody, outputs.PurgedOutput, keyed=False),
         )(documented)
 
 
@@ -321,6 +348,12 @@ class LeaseSchema(CursorSchema):
     """The token of a lease."""
 
     target_class = "fdbqueue.api.fields.LeaseField"
+
+
+class IdSchema(CursorSchema):
+    """The id of an item."""
+
+    target_class = "fdbqueue.api.fields.IdField"
 
 
 class TextSchema(_FieldSchema):

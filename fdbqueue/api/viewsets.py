@@ -99,6 +99,11 @@ class QueueViewSet(ViewSet):
         "ack": LEASE,
         "nack": LEASE,
         "extend": LEASE,
+        "dead_reasons": VIEW,
+        "bury": MANAGE,
+        "redrive": MANAGE,
+        "purge": MANAGE,
+        "remove": MANAGE,
     }
     #: The actions whose body names the queues; they check the permission of each.
     named_in_body = frozenset({"pop_from", "lease_from"})
@@ -272,6 +277,71 @@ class QueueViewSet(ViewSet):
         requests.query(request, inputs.NoParameters)
         queue = self._queue(name)
         return Response(outputs.item(queue, queue.get(id)))
+
+    @item.mapping.delete
+    def remove(self, request: Request, name: str, id: str) -> Response:
+        """Remove one item for good, in any state."""
+        requests.query(request, inputs.NoParameters)
+        self._queue(name).remove(id)
+        return Response({"removed": 1})
+
+    @action(detail=True, url_path="dead-reasons")
+    def dead_reasons(self, request: Request, name: str) -> Response:
+        """List the reasons of dead letters with their numbers, the most frequent first."""
+        asked = requests.query(request, inputs.ReasonsQuery)
+        queue = self._queue(name)
+        show = functools.partial(outputs.dead_reasons, queue, limit=asked["limit"])
+        return Response(service.run(queue.database, show, read_only=True))
+
+    @action(detail=True, methods=["post"])
+    def bury(self, request: Request, name: str) -> Response:
+        """Make a ready item a dead letter."""
+        asked = requests.checked(inputs.BuryBody, requests.body(request))
+        self._queue(name).bury(asked["id"], reason=asked["reason"])
+        return Response({"buried": 1})
+
+    @action(detail=True, methods=["post"])
+    def redrive(self, request: Request, name: str) -> Response:
+        """Requeue dead letters, those of some ids or of a reason, or all; at most ``limit``."""
+        asked = requests.checked(inputs.RedriveBody, requests.body(request))
+        queue, ids = self._queue(name), asked.pop("ids")
+        return self._do_some(
+            "redriven",
+            asked["limit"],
+            lambda done: queue.redrive(ids, on_redriven=done, **asked),
+        )
+
+    @action(detail=True, methods=["post"])
+    def purge(self, request: Request, name: str) -> Response:
+        """Remove items in one state for good; at most ``limit``."""
+        asked = requests.checked(inputs.PurgeBody, requests.body(request))
+        queue, limit = self._queue(name), asked["limit"]
+        return self._do_some(
+            "purged",
+            limit,
+            lambda done: queue.clear_state(asked["state"], limit=limit, on_removed=done),
+        )
+
+    def _do_some(
+        self, done: str, limit: int, work: Callable[[Callable[[int], None]], int]
+    ) -> Response:
+        """Do work of several transactions; where the time is over, tell how much was done.
+
+        Args:
+            done: The key of the number.
+            limit: The most that is done.
+            work: Does it, and calls its argument with the number of each transaction.
+        """
+        counts: list[int] = []
+        is_late = False
+        try:
+            work(counts.append)
+        except Exception as error:
+            is_late = errors.is_late(error) and sum(counts) > 0
+            if not is_late:
+                raise
+        number = sum(counts)
+        return Response({done: number, "more": is_late or number >= limit})
 
     def _take(
         self,

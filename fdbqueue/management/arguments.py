@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import ndjson
-from fdbqueue.service import MAX_UNIQUE_BYTES
+from fdbqueue.service import MAX_UNIQUE_BYTES, MAX_WORKER_CHARACTERS
 
 ENGINE_TIMEOUT_SECONDS = 60.0
 _MAX_SECONDS = 31_536_000
@@ -108,6 +108,18 @@ def add_no_input(parser: argparse.ArgumentParser) -> None:
         dest="interactive",
         help="Do not ask for confirmation; required where there is no terminal",
     )
+
+
+def worker_name(text: str) -> str:
+    """Return the name of a worker.
+
+    Raises:
+        ArgumentTypeError: It is not one.
+    """
+    if not 1 <= len(text) <= MAX_WORKER_CHARACTERS or not text.isprintable():
+        allowed = f"1 to {MAX_WORKER_CHARACTERS} printable characters"
+        raise argparse.ArgumentTypeError(f"the name of a worker has {allowed}")
+    return text
 
 
 def add_engine_timeout(parser: argparse.ArgumentParser) -> None:

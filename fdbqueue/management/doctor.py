@@ -171,6 +171,11 @@ def _compare(
         if kept != {level: number for level, number in levels.items() if level is not None}:
             wrong = ["the counts by priority differ"]
     if not wrong:
+        reasons = readable.dead_by_reason(limit=MAX_ITEMS)
+        number = sum(one.count for one in reasons)
+        if number != found["dead"] and len(reasons) < MAX_ITEMS:
+            wrong = [f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"]
+    if not wrong:
         return Finding("counts", queue.name, OK, "the counts are correct")
 
     def recount() -> tuple[str, bool]:

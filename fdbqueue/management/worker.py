@@ -59,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="Take from several queues in turn, not from the first that has items",
     )
+    group.add_argument(
+        "--worker",
+        type=arguments.worker_name,
+        metavar="TEXT",
+        help="Name of this worker, shown with each item that it holds (default: HOST:PID)",
+    )
 
 
 def import_handler(path: str) -> Callable[[Item], Any]:
@@ -121,6 +127,7 @@ def work(
             retry_delay_seconds=(
                 _RETRY_DELAY_SECONDS if options.retry_delay is None else options.retry_delay
             ),
+            worker=options.worker,
             limit=options.limit or math.inf,
             follow=options.follow,
             let_in=interrupts.allowed,

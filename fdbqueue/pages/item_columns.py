@@ -5,6 +5,7 @@ To add one, add an :class:`ItemColumn` to :data:`COLUMNS`, to :data:`FACTS`, or 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from fdbqueue.pages.text import (
 from fdbqueue.service import Item, Queue
 
 _MAX_REASON_CHARACTERS = 1_000
+_MAX_WORKER_CHARACTERS = 200
 _REASON_CHARACTERS_IN_LIST = 100
 
 
@@ -79,6 +81,11 @@ def _until(row: ItemRow) -> Moment | None:
     return None if at is None else Moment(at, ahead(at))
 
 
+def _died(row: ItemRow) -> Moment | None:
+    at = row.item.died_at
+    return None if at is None else Moment(at, age(at))
+
+
 def _reason(row: ItemRow) -> str:
     return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
 
@@ -91,6 +98,50 @@ _UNIQUE = {
 
 def _unique(row: ItemRow) -> str | Promise:
     return DASH if row.unique_while is None else _UNIQUE[row.unique_while]
+
+
+def _worker_text(worker: str | None) -> str:
+    return DASH if worker is None else visible(worker[:_MAX_WORKER_CHARACTERS])
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFailure:
+    """A failed attempt, as text."""
+
+    attempt: str
+    moment: Moment
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFailures:
+    """The failed attempts of an item, the latest first; they fold where they have an id.
+
+    ``worker`` is who held the last lease; empty where it gave no name.
+    """
+
+    failures: list[ShownFailure]
+    worker: str
+    element_id: str = ""
+
+
+def _failures(row: ItemRow) -> ShownFailures:
+    found = [
+        ShownFailure(
+            number(one.attempt),
+            Moment(one.at, age(one.at)),
+            _worker_text(one.worker),
+            visible(one.reason[:_MAX_REASON_CHARACTERS]),
+        )
+        for one in reversed(row.item.failures)
+    ]
+    has_worker = bool(row.item.failures and row.item.failures[-1].worker)
+    return ShownFailures(found, found[0].worker if has_worker else "")
+
+
+def _folded_failures(row: ItemRow) -> ShownFailures:
+    return dataclasses.replace(_failures(row), element_id=f"failures-{row.item.id}")
 
 
 def _until_column(state: str, heading: str | Promise) -> ItemColumn:
@@ -113,6 +164,20 @@ _PRIORITY = ItemColumn(
 _PUSHED = ItemColumn(name="pushed", heading=_("Pushed"), value=_pushed, template="moment.html")
 _LEASED_UNTIL = _until_column("leased", _("Leased until"))
 _DELAYED_UNTIL = _until_column("delayed", _("Delayed until"))
+_WORKER = ItemColumn(
+    name="worker",
+    heading=_("Worker"),
+    value=lambda row: _worker_text(row.item.worker),
+    template="text.html",
+    is_shown=_in_state("leased"),
+)
+_DIED = ItemColumn(
+    name="died",
+    heading=_("Died"),
+    value=_died,
+    template="moment.html",
+    is_shown=_in_state("dead"),
+)
 _ATTEMPTS = ItemColumn(
     name="attempts",
     heading=_("Attempts"),
@@ -139,13 +204,22 @@ COLUMNS = (
     _PRIORITY,
     _PUSHED,
     _LEASED_UNTIL,
+    _WORKER,
     _DELAYED_UNTIL,
+    _DIED,
     ItemColumn(
         name="reason",
         heading=_("Reason"),
         value=lambda row: Truncator(_reason(row)).chars(_REASON_CHARACTERS_IN_LIST),
         template="text.html",
         css=lambda _value: "fdbqueue-reason",
+        is_shown=_in_state("dead"),
+    ),
+    ItemColumn(
+        name="failures",
+        heading=_("Last failures"),
+        value=_folded_failures,
+        template="failures.html",
         is_shown=_in_state("dead"),
     ),
     _ATTEMPTS,
@@ -163,13 +237,21 @@ FACTS = (
     ItemColumn(name="queue", heading=_("Queue"), value=lambda row: row.queue.name),
     ItemColumn(name="state", heading=_("State"), value=lambda row: dict(STATES)[row.item.state]),
     _LEASED_UNTIL,
+    _WORKER,
     _DELAYED_UNTIL,
+    _DIED,
     ItemColumn(
         name="reason",
         heading=_("Reason"),
         value=_reason,
         template="text.html",
         is_shown=_in_state("dead"),
+    ),
+    ItemColumn(
+        name="failures",
+        heading=_("Last failures"),
+        value=_failures,
+        template="failures.html",
     ),
     _PRIORITY,
     _PUSHED,

@@ -15,6 +15,7 @@ from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
 from fdbqueue.pages.queue_columns import FIGURES, QueueRow, begin_pauses, fill
+from fdbqueue.pages.reasons import SHOWN, Reasons, reasons_of
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import Moment, age, grouped, subspace, visible
 from fdbqueue.service import Pause, Queue, depths, run
@@ -57,6 +58,7 @@ class QueueDetails:
     charts: tuple[Chart, ...]
     priorities: Priorities | None
     items: ItemList
+    reasons: Reasons | None = None
 
 
 def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
@@ -73,11 +75,14 @@ def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
     row = QueueRow(queue, history_minutes=MINUTES[span])
     fill(tr, [row], [begin_pauses, *(column.begin_read for column in FIGURES)])
     levels, is_cut = _levels(queue, tr)
+    is_dead = form.cleaned_data["state"] == "dead"
+    reasons = queue.dead_by_reason(limit=SHOWN, tr=tr) if is_dead else []
     return QueueDetails(
         row=row,
         charts=(depth_chart(depths(row.counts, row.minutes), span), rate_chart(row.minutes, span)),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
         items=item_list.read(queue, form, tr),
+        reasons=reasons_of(queue.name, reasons, row.counts.dead) if is_dead else None,
     )
 
 
@@ -116,6 +121,7 @@ def context(form: ItemsForm, details: QueueDetails, addresses: Addresses) -> dic
             (label, form.address(span=span), form.cleaned_data["span"] == span)
             for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
         ],
+        "reasons": details.reasons,
         "buckets": [_bucket_row(bucket, form) for bucket in buckets],
         **item_list.context(details.row.queue, form, details.items, addresses),
     }

@@ -42,8 +42,18 @@ from fdbqueue.service.codecs import CODECS, Codec, Stored
 from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.instrumentation import Observer, Operation
-from fdbqueue.service.items import Duration, Held, Item, Page, Priority, Push, Undecodable
-from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES
+from fdbqueue.service.items import (
+    DeadReason,
+    Duration,
+    Failure,
+    Held,
+    Item,
+    Page,
+    Priority,
+    Push,
+    Undecodable,
+)
+from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.overview import (
     Depth,
@@ -79,6 +89,7 @@ __all__ = [
     "MAX_SECONDS",
     "MAX_UNIQUE_BYTES",
     "MAX_VALUE_BYTES",
+    "MAX_WORKER_CHARACTERS",
     "MIN_INTEGER",
     "OWNER_BYTES",
     "UNIQUE_WHILE",
@@ -87,10 +98,12 @@ __all__ = [
     "Catalog",
     "Codec",
     "Counts",
+    "DeadReason",
     "Depth",
     "Duration",
     "End",
     "Ends",
+    "Failure",
     "FifoQueue",
     "Held",
     "IdempotencyKey",

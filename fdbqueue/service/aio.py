@@ -38,7 +38,16 @@ from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Push, first
+from fdbqueue.service.items import (
+    NOT_GIVEN,
+    DeadReason,
+    Duration,
+    Held,
+    Item,
+    Page,
+    Push,
+    first,
+)
 from fdbqueue.service.limits import ITERATED_ITEMS
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
@@ -52,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Cancelled(Exception):
-    """The task that pushes was cancelled."""
+    """The task that awaits a call of many transactions was cancelled."""
 
 
 class AsyncVerbs:
@@ -76,6 +85,12 @@ class AsyncVerbs:
     peek_many: Callable[..., list[Item]]
     get: Callable[..., Item]
     page: Callable[..., Page]
+    bury: Callable[..., None]
+    redrive: Callable[..., int]
+    dead_by_reason: Callable[..., list[DeadReason]]
+    remove: Callable[..., None]
+    remove_many: Callable[..., int]
+    clear_state: Callable[..., int]
     size: Callable[..., int]
     counts: Callable[..., Counts]
     pause: Callable[..., Pause]
@@ -180,23 +195,35 @@ class AsyncVerbs:
 
     # Lease
 
-    async def alease(self, *, seconds: Duration = 60, wait: float | None = None) -> Item | None:
+    async def alease(
+        self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
+    ) -> Item | None:
         """Lease the item at the min end, as :meth:`alease_min` does."""
-        return first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
+        return first(
+            await self.alease_many(1, end="min", seconds=seconds, wait=wait, worker=worker)
+        )
 
-    async def alease_min(self, *, seconds: Duration = 60, wait: float | None = None) -> Item | None:
+    async def alease_min(
+        self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
+    ) -> Item | None:
         """Hide the first item for a time, as :meth:`lease_min` does.
 
         Cancelled, it leases nothing; see :meth:`alease_many`.
         """
-        return first(await self.alease_many(1, end="min", seconds=seconds, wait=wait))
+        return first(
+            await self.alease_many(1, end="min", seconds=seconds, wait=wait, worker=worker)
+        )
 
-    async def alease_max(self, *, seconds: Duration = 60, wait: float | None = None) -> Item | None:
+    async def alease_max(
+        self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
+    ) -> Item | None:
         """Hide the last item for a time, as :meth:`lease_max` does.
 
         Cancelled, it leases nothing; see :meth:`alease_many`.
         """
-        return first(await self.alease_many(1, end="max", seconds=seconds, wait=wait))
+        return first(
+            await self.alease_many(1, end="max", seconds=seconds, wait=wait, worker=worker)
+        )
 
     async def alease_many(
         self,
@@ -205,6 +232,7 @@ class AsyncVerbs:
         end: End = "min",
         seconds: Duration = 60,
         wait: float | None = None,
+        worker: str | None = None,
         ack: Iterable[Item | str] = (),
         once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
@@ -216,7 +244,8 @@ class AsyncVerbs:
         they return when their leases expire.
         """
         self._check(count, end)
-        return await self._take(self._consumer.lease_request(end, count, seconds, once, ack), wait)
+        request = self._consumer.lease_request(end, count, seconds, once, ack, worker)
+        return await self._take(request, wait)
 
     async def aack(self, lease: Item | str, *, once: IdempotencyKey | str | None = None) -> None:
         """Remove a leased item for good, as :meth:`ack` does."""
@@ -269,7 +298,12 @@ class AsyncVerbs:
 
     @contextlib.asynccontextmanager
     async def aleased(
-        self, *, end: End = "min", seconds: Duration = 60, wait: float | None = None
+        self,
+        *,
+        end: End = "min",
+        seconds: Duration = 60,
+        wait: float | None = None,
+        worker: str | None = None,
     ) -> AsyncIterator[Item | None]:
         """Lease an item for the length of an ``async with`` block, as :meth:`leased` does.
 
@@ -281,7 +315,7 @@ class AsyncVerbs:
             LeaseLost: The block took longer than the lease, and the item has returned to the
                 queue; raised at the end of the block.
         """
-        item = first(await self.alease_many(1, end=end, seconds=seconds, wait=wait))
+        item = first(await self.alease_many(1, end=end, seconds=seconds, wait=wait, worker=worker))
         if item is None:
             yield None
             return
@@ -381,6 +415,63 @@ class AsyncVerbs:
         """Return since when and why the queue is paused, as :meth:`paused` does."""
         return await read_in_thread(self.paused)
 
+    # Dead letters, and removal
+
+    async def abury(self, item_id: str, *, reason: str = "buried") -> None:
+        """Move a ready item to the dead letters, as :meth:`bury` does."""
+        await in_thread(self.bury, item_id, reason=reason)
+
+    async def aredrive(
+        self,
+        item_ids: Iterable[str] | None = None,
+        *,
+        limit: int | None = None,
+        reason: str | None = None,
+    ) -> int:
+        """Return dead letters to their places, as :meth:`redrive` does.
+
+        Cancelled, it stops before the next transaction.
+        """
+        cancelled = threading.Event()
+        ids = None if item_ids is None else list(item_ids)
+        stop = functools.partial(_check_not_set, cancelled)
+        redrive = functools.partial(self.redrive, ids, limit=limit, reason=reason, on_redriven=stop)
+        return await self._until_cancelled(redrive, cancelled)
+
+    async def adead_by_reason(self, *, limit: int = 100) -> list[DeadReason]:
+        """Return the reasons of dead letters with their numbers, as :meth:`dead_by_reason` does."""
+        return await read_in_thread(self.dead_by_reason, limit=limit)
+
+    async def aremove(self, item_id: str) -> None:
+        """Remove the item with an id for good, as :meth:`remove` does."""
+        await in_thread(self.remove, item_id)
+
+    async def aremove_many(self, item_ids: Iterable[str]) -> int:
+        """Remove items for good by their ids, as :meth:`remove_many` does.
+
+        Cancelled, it stops before the next transaction.
+        """
+        cancelled = threading.Event()
+        ids = _until_set(list(item_ids), cancelled)
+        return await self._until_cancelled(functools.partial(self.remove_many, ids), cancelled)
+
+    async def aclear_state(self, state: str, *, limit: int | None = None) -> int:
+        """Remove the items that are in a state when it starts, as :meth:`clear_state` does.
+
+        Cancelled, it stops before the next transaction.
+        """
+        cancelled = threading.Event()
+        stop = functools.partial(_check_not_set, cancelled)
+        clear = functools.partial(self.clear_state, state, limit=limit, on_removed=stop)
+        return await self._until_cancelled(clear, cancelled)
+
+    async def _until_cancelled(self, call: Callable[[], int], cancelled: threading.Event) -> int:
+        """Make a call of many transactions, which stops when the event is set."""
+        ended = await end_of(call, on_cancel=cancelled.set)
+        if ended.cancelled is not None:
+            raise stopped(ended, outcome_known=not ended.begun)
+        return ended.result()
+
     # What the takes share
 
     async def _take(self, request: TakeRequest, wait: float | None) -> list[Item]:
@@ -428,6 +519,11 @@ def _until_set(items: Iterable[T], cancelled: threading.Event) -> Iterator[T]:
         if cancelled.is_set():
             raise _Cancelled
         yield item
+
+
+def _check_not_set(cancelled: threading.Event, _: int) -> None:
+    if cancelled.is_set():
+        raise _Cancelled
 
 
 def _took_nothing(error: BaseException | None) -> bool:

@@ -76,12 +76,15 @@ class Browser:
         """
         ready = tr[self._keys.key(place)]
         reads = [(state, self._store.begin_read(tr, state, place)) for state in STATES.values()]
+        failures = self._store.failures.begin_read(tr, place)
         if ready.present():
-            return self._reader.shown(tr, [Row(place, bytes(ready))], retried=True)[0]
+            (item,) = self._reader.shown(tr, [Row(place, bytes(ready))], retried=True)
+            return dataclasses.replace(item, failures=self._store.failures.parse(failures))
         for state, read in reads:
             hidden = self._store.parse(state, place, read)
             if hidden is not None:
-                return self._store.shown(tr, [hidden])[0]
+                (item,) = self._store.shown(tr, [hidden])
+                return dataclasses.replace(item, failures=self._store.failures.parse(failures))
         raise ItemNotFound(queue=self._store.queue, id=item_id)
 
     def page(

@@ -229,6 +229,7 @@ class SavedResponses:
                 item.attempts,
                 item.lease,
                 None if item.until is None else microseconds(item.until),
+                *([item.worker] if item.worker else []),
             )
             for found, item in zip(loaded, items, strict=True)
         )
@@ -238,7 +239,13 @@ class SavedResponses:
         self.save(tr, call, b"".join([start, packed, *[found.data for found in loaded]]))
 
     def _item(
-        self, place: bytes, data: bytes, attempts: int, lease: str | None, until: int | None
+        self,
+        place: bytes,
+        data: bytes,
+        attempts: int,
+        lease: str | None,
+        until: int | None,
+        worker: str | None = None,
     ) -> Item:
         try:
             stored = self._store.codec.decode(data)
@@ -259,6 +266,7 @@ class SavedResponses:
             lease=lease,
             until=None if until is None else moment(until),
             queue=self._store.queue,
+            worker=worker,
         )
 
 

@@ -31,6 +31,37 @@ class Undecodable:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt at an item: its lease was given up, or expired.
+
+    Attributes:
+        at: When that was, in UTC, by the clock of the client that gave the lease up or, after
+            it had expired, requeued the item.
+        worker: The name that the worker gave with its lease; None where it gave none.
+        reason: Why.
+        attempt: Which attempt it was, the first being 1.
+    """
+
+    at: datetime.datetime
+    worker: str | None
+    reason: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadReason:
+    """The dead letters that died of one reason.
+
+    Attributes:
+        reason: The first line of the reason, at most 200 characters of it.
+        count: How many there are.
+    """
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """An item of a queue, as it was when it was read.
 
@@ -50,6 +81,13 @@ class Item:
         reason: Why it is dead.
         existing: Whether a push under a unique key has found it, and pushed nothing.
         queue: The name of its queue.
+        died_at: When it became dead, in UTC, by the clock of the client that did that; None in
+            other states.
+        worker: The name of the worker that holds its lease; None where it gave none, and in
+            other states.
+        failures: The last three failed attempts at it, the latest last. Read by
+            ``Queue.get``, and for dead items by ``Queue.page``; empty where another verb
+            returned the item.
     """
 
     value: Any
@@ -64,6 +102,9 @@ class Item:
     reason: str | None = None
     existing: bool = False
     queue: str = ""
+    died_at: datetime.datetime | None = None
+    worker: str | None = None
+    failures: tuple[Failure, ...] = ()
 
 
 class Held(int):

@@ -23,5 +23,7 @@ BATCH_BYTES = 1_000_000
 MAX_ITEMS = 10_000
 #: The longest lease or delay: ten years.
 MAX_SECONDS = 315_360_000
+#: The longest name of a worker.
+MAX_WORKER_CHARACTERS = 200
 #: The items on each page that an iteration over a queue reads.
 ITERATED_ITEMS = 500

@@ -94,7 +94,8 @@ class QueueOptions:
             random, so that poppers rarely conflict.
         handoff_timeout_seconds: After how many seconds items return to the queue that one
             process took for another, and that the other did not collect.
-        max_attempts: How many failed leases make an item a dead letter; None for no limit.
+        max_attempts: How many failed leases make an item a dead letter, 20 by default; None for
+            no limit.
         max_value_bytes: The longest value, once encoded. A value of over 100,000 bytes is
             stored in several keys, of which the recipes' readers see only the first.
     """
@@ -104,7 +105,7 @@ class QueueOptions:
     order: str = "count"
     contention: str = "strict"
     handoff_timeout_seconds: float = 30
-    max_attempts: int | None = None
+    max_attempts: int | None = 20
     max_value_bytes: int = MAX_VALUE_BYTES
 
     @classmethod

@@ -32,9 +32,10 @@ from fdbqueue.service.items import Duration, Item, Push, moment
 from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import HIGHEST, CountChange, high_of
+from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import Hidden, ItemStore
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run, run_stamped
 from fdbqueue.service.uniques import UniqueKeys, mark_of

@@ -22,12 +22,22 @@ from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.bulk.batches import Batch, Batches
 from fdbqueue.service.bulk.move import check_move, move
 from fdbqueue.service.bulk.recount import recount
-from fdbqueue.service.bulk.remove import clear, remove_all, remove_places
+from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.pausing import Pause
 from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Priority, Push, first
+from fdbqueue.service.items import (
+    NOT_GIVEN,
+    DeadReason,
+    Duration,
+    Held,
+    Item,
+    Page,
+    Priority,
+    Push,
+    first,
+)
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.overview import Overview
@@ -59,6 +69,8 @@ class Queue(AsyncVerbs):
       False ends the call, and nothing is taken or saved under the key.
     - ``seconds`` of a lease: a number or a ``timedelta``, up to ten years. By the clocks of the
       clients, so keep it long against their skew.
+    - ``worker``: who leases, a text of 1 to 200 printable characters. :attr:`Item.worker` shows
+      it while the lease is held, :attr:`Item.failures` afterwards. Under a key it may differ.
     - ``delay``, ``not_before``: for how long (as ``seconds``), or until when (with its time zone),
       to hide items. Then the next pop or lease puts them at the places that the push gave them.
       Under a key, 5 and ``timedelta(seconds=5)`` are the same call.
@@ -262,13 +274,25 @@ class Queue(AsyncVerbs):
     # Lease
 
     def lease(
-        self, *, seconds: Duration = 60, wait: float | None = None, tr: Transaction | None = None
+        self,
+        *,
+        seconds: Duration = 60,
+        wait: float | None = None,
+        worker: str | None = None,
+        tr: Transaction | None = None,
     ) -> Item | None:
         """Lease the item at the min end, as :meth:`lease_min` does."""
-        return first(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
+        return first(
+            self.lease_many(1, end="min", seconds=seconds, wait=wait, worker=worker, tr=tr)
+        )
 
     def lease_min(
-        self, *, seconds: Duration = 60, wait: float | None = None, tr: Transaction | None = None
+        self,
+        *,
+        seconds: Duration = 60,
+        wait: float | None = None,
+        worker: str | None = None,
+        tr: Transaction | None = None,
     ) -> Item | None:
         """Hide the first item until it is acknowledged, given up, or the time is over.
 
@@ -279,13 +303,22 @@ class Queue(AsyncVerbs):
             The item, its :attr:`Item.lease` being what :meth:`ack` takes; None when the
             queue is empty.
         """
-        return first(self.lease_many(1, end="min", seconds=seconds, wait=wait, tr=tr))
+        return first(
+            self.lease_many(1, end="min", seconds=seconds, wait=wait, worker=worker, tr=tr)
+        )
 
     def lease_max(
-        self, *, seconds: Duration = 60, wait: float | None = None, tr: Transaction | None = None
+        self,
+        *,
+        seconds: Duration = 60,
+        wait: float | None = None,
+        worker: str | None = None,
+        tr: Transaction | None = None,
     ) -> Item | None:
         """Lease the last item: the other end of the order of :meth:`lease_min`."""
-        return first(self.lease_many(1, end="max", seconds=seconds, wait=wait, tr=tr))
+        return first(
+            self.lease_many(1, end="max", seconds=seconds, wait=wait, worker=worker, tr=tr)
+        )
 
     def lease_many(
         self,
@@ -295,6 +328,7 @@ class Queue(AsyncVerbs):
         seconds: Duration = 60,
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
+        worker: str | None = None,
         ack: Iterable[Item | str] = (),
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
@@ -312,7 +346,7 @@ class Queue(AsyncVerbs):
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
         """
         self._check(count, end)
-        request = self._consumer.lease_request(end, count, seconds, once, ack)
+        request = self._consumer.lease_request(end, count, seconds, once, ack, worker)
         return self._consumer.take(request, wait, tr, waits_while)
 
     def ack(
@@ -442,7 +476,12 @@ class Queue(AsyncVerbs):
 
     @contextlib.contextmanager
     def leased(
-        self, *, end: End = "min", seconds: Duration = 60, wait: float | None = None
+        self,
+        *,
+        end: End = "min",
+        seconds: Duration = 60,
+        wait: float | None = None,
+        worker: str | None = None,
     ) -> Iterator[Item | None]:
         """Lease an item for the length of a ``with`` block.
 
@@ -452,7 +491,7 @@ class Queue(AsyncVerbs):
             LeaseLost: The block took longer than the lease, and the item has returned to the
                 queue; raised at the end of the block.
         """
-        item = first(self.lease_many(1, end=end, seconds=seconds, wait=wait))
+        item = first(self.lease_many(1, end=end, seconds=seconds, wait=wait, worker=worker))
         if item is None:
             yield None
             return
@@ -537,7 +576,7 @@ class Queue(AsyncVerbs):
         return self._runner.read(tr, functools.partial(self._browser.peek, count=count, end=end))
 
     def get(self, item_id: str, *, tr: Transaction | None = None) -> Item:
-        """Return the item with an id, whatever state it is in.
+        """Return the item with an id, whatever state it is in, with its last failures.
 
         Its value is :class:`Undecodable` where the codec cannot read it.
 
@@ -673,17 +712,42 @@ class Queue(AsyncVerbs):
         """Move the item that an error names to the dead letters; tell whether it was there."""
         return self.parts.dead_letters.bury_corrupt(error)
 
-    def redrive(self, item_ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
+    def redrive(
+        self,
+        item_ids: Iterable[str] | None = None,
+        *,
+        limit: int | None = None,
+        reason: str | None = None,
+        on_redriven: Callable[[int], None] = lambda _: None,
+    ) -> int:
         """Return dead letters to their places, as if they had never been tried; count them.
 
-        In transactions of up to 200 items, each all or nothing. One whose unique key another item
-        has by now stays dead.
+        In transactions of up to 200 items, each all or nothing; ``on_redriven`` is called after
+        each, with how many it returned. One whose unique key another item has by now stays dead.
 
         Args:
             item_ids: Which; None for all that are dead when it starts.
             limit: The most to return.
+            reason: Only those of this reason, as :meth:`dead_by_reason` names it.
         """
-        return self.parts.dead_letters.redrive(item_ids, limit)
+        return self.parts.dead_letters.redrive(item_ids, limit, reason, on_redriven)
+
+    def dead_by_reason(
+        self, *, limit: int = 100, tr: Transaction | None = None
+    ) -> list[DeadReason]:
+        """Return the reasons of dead letters, each with their number, the most first.
+
+        Without reading the dead letters. Two reasons with the same first line, or the same first
+        200 characters of it, are one. Of more than 10,000 reasons only the first 10,000 in the
+        order of their texts are looked at. Dead letters that an earlier version wrote are not
+        included until a :meth:`recount`.
+
+        Args:
+            limit: The most reasons, up to 10,000.
+        """
+        self._check(limit, "min")
+        count = functools.partial(self._counters.dead_by_reason, limit=limit)
+        return self._runner.read(tr, count)
 
     # Many items at a time
 
@@ -771,6 +835,20 @@ class Queue(AsyncVerbs):
 
         return self._runner.write("move", tr, move_some)
 
+    def remove(self, item_id: str, *, tr: Transaction | None = None) -> None:
+        """Remove the item with an id for good, whatever state it is in.
+
+        The worker that holds its lease, or the owner of a batch with it, learns of it by
+        :class:`LeaseLost`.
+
+        Raises:
+            ItemNotFound: The item is not there, or not any more.
+            InvalidInput: It is not an item's id in this queue.
+        """
+        place = self._store.keys.place_named(item_id)
+        delete = functools.partial(remove_one, store=self._store, place=place, item_id=item_id)
+        self._runner.write("remove", tr, delete)
+
     def remove_many(self, item_ids: Iterable[str]) -> int:
         """Remove items for good by their ids, whatever state they are in; count them.
 
@@ -780,15 +858,25 @@ class Queue(AsyncVerbs):
         places = (self._store.keys.place_named(item_id) for item_id in item_ids)
         return remove_places(self.database, self._store, places)
 
-    def clear_state(self, state: str, *, on_removed: Callable[[int], None] = lambda _: None) -> int:
+    def clear_state(
+        self,
+        state: str,
+        *,
+        limit: int | None = None,
+        on_removed: Callable[[int], None] = lambda _: None,
+    ) -> int:
         """Remove the items that are in a state when it starts, and return how many.
 
         In bounded transactions; ``on_removed`` is called after each, with how many it removed.
 
+        Args:
+            state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
+            limit: The most to remove, the first in their order; None for all.
+
         Raises:
-            InvalidInput: It is not ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
+            InvalidInput: There is no such state.
         """
-        return remove_all(self.database, self._store, state, on_removed)
+        return remove_all(self.database, self._store, state, on_removed, limit)
 
     def clear(self, *, tr: Transaction | None = None) -> None:
         """Remove all items, in whatever state, and the counts, in one transaction.

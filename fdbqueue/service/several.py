@@ -66,12 +66,12 @@ class SeveralQueues:
     Queues that fit a pattern are looked at in the order of their names. They are kept for five
     seconds: a queue that is new is noticed within that time, by callers that wait, too.
 
-    The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while`` and ``seconds``
-    mean what they mean for one queue (:class:`Queue`). Under a key, the saved response is looked
-    for in all the queues, and saved in the one that gave; that there were no items is saved in the
-    first queue, and nowhere where patterns have found no queue at all. The same call has the same
-    names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing is taken from
-    any queue then.
+    The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
+    ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the saved response
+    is looked for in all the queues, and saved in the one that gave; that there were no items is
+    saved in the first queue, and nowhere where patterns have found no queue at all. The same call
+    has the same names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing
+    is taken from any queue then.
 
     Args:
         directory: Finds queues.
@@ -159,11 +159,14 @@ class SeveralQueues:
         end: End = "min",
         seconds: Duration = 60,
         wait: float | None = None,
+        worker: str | None = None,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item | None:
         """Lease an item of the first queue that has one, None where none has."""
-        return first(self.lease_many(1, end=end, seconds=seconds, wait=wait, once=once, tr=tr))
+        return first(
+            self.lease_many(1, end=end, seconds=seconds, wait=wait, worker=worker, once=once, tr=tr)
+        )
 
     def lease_many(
         self,
@@ -172,6 +175,7 @@ class SeveralQueues:
         end: End = "min",
         seconds: Duration = 60,
         wait: float | None = None,
+        worker: str | None = None,
         waits_while: Callable[[], bool] | None = None,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
@@ -181,7 +185,7 @@ class SeveralQueues:
         Returns:
             The items, all of one queue; empty where all queues are.
         """
-        return self._lease(count, end, seconds, once).take(wait, tr, waits_while)
+        return self._lease(count, end, seconds, worker, once).take(wait, tr, waits_while)
 
     async def alease(
         self,
@@ -189,10 +193,13 @@ class SeveralQueues:
         end: End = "min",
         seconds: Duration = 60,
         wait: float | None = None,
+        worker: str | None = None,
         once: IdempotencyKey | str | None = None,
     ) -> Item | None:
         """Lease an item, as :meth:`lease` does."""
-        return first(await self.alease_many(1, end=end, seconds=seconds, wait=wait, once=once))
+        return first(
+            await self.alease_many(1, end=end, seconds=seconds, wait=wait, worker=worker, once=once)
+        )
 
     async def alease_many(
         self,
@@ -201,10 +208,11 @@ class SeveralQueues:
         end: End = "min",
         seconds: Duration = 60,
         wait: float | None = None,
+        worker: str | None = None,
         once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
         """Lease items, as :meth:`lease_many` does; cancelled, as :meth:`Queue.alease_many`."""
-        return await self._await(self._lease(count, end, seconds, once), wait, once)
+        return await self._await(self._lease(count, end, seconds, worker, once), wait, once)
 
     # What was leased
 
@@ -302,13 +310,18 @@ class SeveralQueues:
         return self._take("pop", end, request, self._call(once, "pop", end, count))
 
     def _lease(
-        self, count: int, end: End, seconds: Duration, once: IdempotencyKey | str | None
+        self,
+        count: int,
+        end: End,
+        seconds: Duration,
+        worker: str | None,
+        once: IdempotencyKey | str | None,
     ) -> SeveralTake:
         self._check(count, end)
         duration(self.name, "seconds", seconds)
 
         def request(consumer: Consumer) -> TakeRequest:
-            return consumer.lease_request(end, count, seconds, None)
+            return consumer.lease_request(end, count, seconds, None, worker=worker)
 
         call = self._call(once, "lease", end, count, in_seconds(seconds))
         return self._take("lease", end, request, call)

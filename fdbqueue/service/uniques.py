@@ -43,9 +43,10 @@ from fdbqueue.service.idempotency import Existing, Placed
 from fdbqueue.service.items import Item, Undecodable, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
 from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.hidden import Hidden, described
 from fdbqueue.service.storage.item_keys import MARK_BYTES, UNTIL_DONE, UNTIL_TAKEN, Place
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import Hidden, ItemStore
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import error_code
 from fdbqueue.service.writes import SharedTransaction
@@ -202,7 +203,8 @@ class UniqueKeys:
 
     def _placed(self, tr: Transaction, row: Row, hidden: Hidden | None) -> Placed:
         (loaded,) = self._store.reader.load(tr, [row], retried=hidden is None)
-        item = self._store.described(self._store.reader.shown_item(loaded), hidden)
+        item = self._store.reader.shown_item(loaded)
+        item = item if hidden is None else described(item, hidden, ())
         existing = Existing(loaded.data or row.value, item.state, item.attempts)
         until = None if hidden is None else hidden.until
         pushed_at = loaded.pushed_at if hidden is None else hidden.pushed_at

@@ -129,7 +129,7 @@ def test_detail_of_an_empty_queue(api: APIClient) -> None:
         "order": "count",
         "contention": "strict",
         "handoff_timeout_seconds": 30,
-        "max_attempts": None,
+        "max_attempts": 20,
         "max_value_bytes": 100_000,
         "oldest": None,
         "first": None,

@@ -33,6 +33,13 @@ VERBS = [
     ("options", "/api/queues/mail/pop/", None, "pop_queue"),
     ("options", "/api/queues/mail/lease/", None, "lease_queue"),
     ("options", "/api/queues/mail/ack/", None, "lease_queue"),
+    ("options", "/api/queues/mail/redrive/", None, "manage_queue"),
+    ("options", f"/api/queues/mail/items/{ITEM}/", None, "view_queue"),
+    ("get", "/api/queues/mail/dead-reasons/", None, "view_queue"),
+    ("post", "/api/queues/mail/bury/", {"id": ITEM}, "manage_queue"),
+    ("post", "/api/queues/mail/redrive/", {}, "manage_queue"),
+    ("post", "/api/queues/mail/purge/", {"state": "dead"}, "manage_queue"),
+    ("delete", f"/api/queues/mail/items/{ITEM}/", None, "manage_queue"),
     ("post", "/api/queues/mail/push/", {"value": 1}, "push_queue"),
     ("post", "/api/queues/mail/pop/", {}, "pop_queue"),
     ("post", "/api/queues/mail/lease/", {}, "lease_queue"),
@@ -164,5 +171,5 @@ def test_an_action_without_an_entry_is_refused(db: None) -> None:
 def test_every_action_has_an_entry() -> None:
     """No action was forgotten in the table of permissions."""
     actions = {each.__name__ for each in QueueViewSet.get_extra_actions()}
-    expected = actions | {"list", "retrieve"} | QueueViewSet.named_in_body
+    expected = actions | {"list", "retrieve", "remove"} | QueueViewSet.named_in_body
     assert QueueViewSet.required_permissions.keys() == expected

@@ -18,7 +18,7 @@ TAIPEI = datetime.timezone(datetime.timedelta(hours=8))
 
 KEYS = {
     *("id", "priority", "value", "pushed_at", "attempts"),
-    *("size", "state", "until", "reason"),
+    *("size", "state", "until", "reason", "died_at", "worker"),
 }
 
 

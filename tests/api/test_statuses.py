@@ -53,6 +53,9 @@ class Endpoint:
                 "queues_push": {"value": 1},
                 "queues_pop": {},
                 "queues_lease": {},
+                "queues_bury": {"id": self.item},
+                "queues_redrive": {},
+                "queues_purge": {"state": "dead"},
             }
             more = {"data": bodies.get(self.name, {"lease": self.lease}), **more}
         query = more.pop("query", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 
 import pytest
 from playwright.sync_api import expect
@@ -250,3 +251,31 @@ def test_the_pages_work_outside_the_admin(visit):
     page.get_by_role("link", name="quakes", exact=True).click()
     page.locator("#scroll-items tbody a").first.click()
     expect(page.locator("h1")).to_have_text("Item in quakes")
+
+
+def test_the_command_that_redrives_is_copied(visit, queues):
+    """Also after the page has refreshed; the failures of an item unfold, and stay so."""
+    queue = queues.queue("user-dead")
+    queue.push_many(range(2))
+    for _ in range(2):
+        queue.nack(queue.lease(worker="mail1:4711"), reason="no 'answer'")
+    for item in list(queue):
+        queue.bury(item.id, reason="no 'answer'")
+    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
+    visitor.go(f"{LIST}user-dead/?state=dead&refresh=2")
+    page = visitor.page
+    page.locator("summary", has_text="2 failures").click()
+    expect(page.locator(".fdbqueue-failures").first).to_contain_text("mail1:4711")
+    queue.push("later")
+    queue.bury(queue.peek().id, reason="another")
+    expect(page.locator(".fdbqueue-reasons tbody tr")).to_have_count(2)
+    expect(page.locator(".fdbqueue-failures").first).to_be_visible()
+    page.get_by_role("button", name="Copy the command for no 'answer'").click()
+    expect(page.locator("#fdbqueue-copied")).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert shlex.split(copied) == [
+        "manage.py",
+        "queue_redrive",
+        "user-dead",
+        "--reason=no 'answer'",
+    ]

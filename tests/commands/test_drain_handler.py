@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import time
 
 import pytest
@@ -79,6 +81,23 @@ def test_dead_letters(call, settings, mail, folder):
     assert noted(folder) == ["1-0", "1-1", "1-2", "2-0"]
     (dead,) = queue.iterate(state="dead")
     assert (dead.value, dead.reason) == (1, "ValueError: odd\x1b: 1")
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    assert [(one.attempt, one.worker, one.reason) for one in dead.failures] == [
+        (attempt, name, dead.reason) for attempt in (1, 2, 3)
+    ]
+
+
+def test_the_name_of_the_worker(call, mail, folder):
+    """The one that is given, if it may be one."""
+    item = mail.push(1)
+    with pytest.raises(CommandError):
+        call("queue_drain", "mail", handler("fail_on_odd"), "--worker", "mine")
+    assert [one.worker for one in mail.get(item.id).failures] == ["mine"]
+    for name in ("", "x" * 201, "a\x1b"):
+        with pytest.raises(CommandError, match="printable"):
+            call("queue_drain", "mail", handler("note"), "--worker", name)
+    with pytest.raises(CommandError, match="--handler"):
+        call("queue_drain", "mail", "--worker", "mine")
 
 
 def test_threads(call, mail, folder):

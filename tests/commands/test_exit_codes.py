@@ -20,6 +20,7 @@ VALUES = {
     "names": "mail",
     "to": "user-1",
     "id": "FQEBDbYb3GbgT4gq4jbixKtEGZ-DxqMA",
+    "ids": "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA",
 }
 
 

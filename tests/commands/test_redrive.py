@@ -83,3 +83,21 @@ def test_call_command_takes_options(dead):
     out = io.StringIO()
     call_command("queue_redrive", "mail", ids=dead[:2], interactive=False, stdout=out)
     assert values() == [0, 1, 3]
+
+
+def test_those_of_a_reason(call):
+    """Only these, in their order, and at most the limit."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(6))
+    for item in list(queue):
+        queue.bury(item.id, reason=f"{'odd' if item.value % 2 else 'even'}\nmore")
+    printed = call("queue_redrive", "mail", "--reason=odd", "--limit=2", "--no-input")
+    assert printed.out == "Requeued 2 dead items in 'mail'.\n"
+    assert values() == [1, 3]
+    printed = call("queue_redrive", "mail", "--reason=other", "--no-input")
+    assert printed.out == "Requeued 0 dead items in 'mail'.\n"
+    call("queue_redrive", "mail", "--reason", "odd\nmore", "--no-input")
+    assert values() == [1, 3, 5]
+    with pytest.raises(CommandError) as caught:
+        call("queue_redrive", "mail", "--reason", "even\x1b")
+    assert 'those that died of "even\\x1b"?' in str(caught.value)

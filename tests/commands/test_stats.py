@@ -128,3 +128,20 @@ def test_call_command_takes_options(ranks):
     out = io.StringIO()
     call_command("queue_stats", "ranks", by_priority=True, as_json=True, stdout=out)
     assert json.loads(out.getvalue())["by_priority"] == [[1, 3], [2, 2]]
+
+
+def test_by_reason(call):
+    """The dead letters of each reason, the most frequent first."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(3))
+    for item, reason in zip(queue.peek_many(3), ["a\nmore", "b\x1b", "a"], strict=True):
+        queue.bury(item.id, reason=reason)
+    lines = call("queue_stats", "mail", "--by-reason").out.splitlines()
+    assert [line.split() for line in lines[3:]] == [
+        ["NAME", "DEAD", "REASON"],
+        ["mail", "2", "a"],
+        ["mail", "1", "b\\x1b"],
+    ]
+    record = json.loads(call("queue_stats", "mail", "--by-reason", "--json").out)
+    assert record["by_reason"] == [{"reason": "a", "count": 2}, {"reason": "b\x1b", "count": 1}]
+    assert "by_reason" not in json.loads(call("queue_stats", "mail", "--json").out)

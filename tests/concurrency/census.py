@@ -28,6 +28,14 @@ def census(queue: Queue) -> dict[str, list[Item]]:
     return {state: list(rows(queue, state)) for state in STATES}
 
 
+def with_failures(queue: Queue) -> set[str]:
+    """Return the ids of the items that have failures stored."""
+    store = queue.parts.store
+    begin = store.tables.failure(b"", 0)[:-1]
+    rows = run(queue.database, lambda tr: list(tr.get_range(begin, begin + b"\xff")))
+    return {store.keys.id_of(bytes(row.key)[len(begin) : -1]) for row in rows}
+
+
 def assert_counted(queue: Queue) -> dict[str, list[Item]]:
     """Check that a queue at rest counts what it holds, and return what that is.
 
@@ -39,6 +47,10 @@ def assert_counted(queue: Queue) -> dict[str, list[Item]]:
         state: len(items) for state, items in held.items()
     }
     assert queue.size() == len(held["ready"])
+    groups = Counter(str(item.reason).strip().partition("\n")[0][:200] for item in held["dead"])
+    assert {one.reason: one.count for one in queue.dead_by_reason()} == groups
+    tried = {item.id for items in held.values() for item in items if item.attempts}
+    assert with_failures(queue) <= tried
     if queue.kind == "priority":
         levels = Counter(item.priority for item in held["ready"])
         assert queue.by_priority() == sorted(levels.items())

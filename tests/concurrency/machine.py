@@ -33,6 +33,8 @@ _SECONDS = st.sampled_from([1, 5, 30])
 _DELAYS = st.sampled_from([None, None, 1, 5, 30])
 _PICKS = st.integers(0, 9)
 _UNIQUE = st.sampled_from(["a", "b"])
+_WORKERS = st.sampled_from([None, None, "w1", "w2"])
+_REASONS = st.sampled_from(["it broke", "no answer"])
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -66,6 +68,9 @@ class QueueMachine(RuleBasedStateMachine):
             is_back = entry.state != state == "ready"
             assert item.attempts == (self.model.attempts(entry) if is_back else entry.attempts)
             assert item.state == state
+            assert item.worker == (entry.worker if state == "leased" else None)
+            assert (item.died_at is None) == (state != "dead")
+            assert item.reason == (entry.reason if state == "dead" else None)
             assert item.id is not None
             assert self.ids.setdefault(self.kind.text(item.value), item.id) == item.id
 
@@ -160,15 +165,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Leasing
 
-    @rule(end=_ENDS, count=_COUNTS, seconds=_SECONDS)
-    def lease(self, end: str, count: int, seconds: int) -> None:
-        items = self.queue.lease_many(count, end=end, seconds=seconds)
+    @rule(end=_ENDS, count=_COUNTS, seconds=_SECONDS, worker=_WORKERS)
+    def lease(self, end: str, count: int, seconds: int, worker: str | None) -> None:
+        items = self.queue.lease_many(count, end=end, seconds=seconds, worker=worker)
         entries = self.model.taken(end, count)
+        first = len(self.tokens) + 1
+        for number, entry in enumerate(entries, first):
+            self.model.lease([entry], number, seconds * 1_000_000, worker)
         self._match(items, entries, "leased")
-        for item, entry in zip(items, entries, strict=True):
+        for item in items:
             assert item.lease is not None
             self.tokens.append(item.lease)
-            self.model.lease([entry], len(self.tokens), seconds * 1_000_000)
 
     @precondition(lambda self: self.tokens)
     @rule(pick=_PICKS)
@@ -190,15 +197,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.take(held)
 
     @precondition(lambda self: self.tokens)
-    @rule(pick=_PICKS, delay=_DELAYS)
-    def nack(self, pick: int, delay: int | None) -> None:
+    @rule(pick=_PICKS, delay=_DELAYS, reason=_REASONS)
+    def nack(self, pick: int, delay: int | None, reason: str) -> None:
         token, entry = self._picked(pick)
         if entry is None:
             with pytest.raises(LeaseLost):
-                self.queue.nack(token, delay=delay)
+                self.queue.nack(token, delay=delay, reason=reason)
         else:
-            self.queue.nack(token, delay=delay)
-            self.model.nack(entry, (delay or 0) * 1_000_000)
+            self.queue.nack(token, delay=delay, reason=reason)
+            self.model.nack(entry, (delay or 0) * 1_000_000, reason)
 
     @precondition(lambda self: self.tokens)
     @rule(pick=_PICKS, seconds=_SECONDS)
@@ -225,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
         ready = self.model.held()
         entry = ready[pick % len(ready)]
         self.queue.bury(self._id(entry))
-        self.model.bury(entry)
+        self.model.bury(entry, "buried")
         with pytest.raises(ItemNotFound):
             self.queue.bury(self._id(entry))
 
@@ -233,6 +240,32 @@ class QueueMachine(RuleBasedStateMachine):
     def redrive(self, limit: int | None) -> None:
         dead = self.model.held("dead")
         assert self.queue.redrive(limit=limit) == self.model.redrive(dead, limit)
+
+    @rule(reason=_REASONS, limit=st.sampled_from([None, 1]))
+    def redrive_those_of_a_reason(self, reason: str, limit: int | None) -> None:
+        dead = [entry for entry in self.model.held("dead") if entry.reason == reason]
+        assert self.queue.redrive(reason=reason, limit=limit) == self.model.redrive(dead, limit)
+
+    @precondition(lambda self: any(self.model.counts().values()))
+    @rule(pick=_PICKS)
+    def remove(self, pick: int) -> None:
+        held = [entry for state in STATES for entry in self.model.held(state)]
+        entry = held[pick % len(held)]
+        item_id = self._id(entry)
+        self.queue.remove(item_id)
+        self.model.take([entry])
+        with pytest.raises(ItemNotFound):
+            self.queue.remove(item_id)
+
+    @precondition(lambda self: any(self.model.counts().values()))
+    @rule(pick=_PICKS)
+    def look_at_one(self, pick: int) -> None:
+        held = [entry for state in STATES for entry in self.model.held(state)]
+        entry = held[pick % len(held)]
+        item = self.queue.get(self._id(entry))
+        self._match([item], [entry], entry.state)
+        failures = [(one.attempt, one.worker, one.reason) for one in item.failures]
+        assert failures == entry.failures
 
     @precondition(lambda self: self.model.held("dead"))
     @rule(pick=_PICKS)
@@ -281,6 +314,8 @@ class QueueMachine(RuleBasedStateMachine):
         counts = self.queue.counts()
         assert {state: getattr(counts, state) for state in STATES} == self.model.counts()
         assert self.queue.size() == counts.ready
+        found = self.queue.dead_by_reason()
+        assert {one.reason: one.count for one in found} == self.model.reasons()
         if not self.kind.is_fifo:
             assert self.queue.by_priority() == self.model.levels()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.concurrency.census import STATES
@@ -24,6 +24,9 @@ class Entry:
         lease: The number of the lease that holds it.
         unique: Its unique key, None for none.
         is_pending: Whether it keeps the key until it is done.
+        worker: Who holds it, or held it last.
+        failures: The attempt, the worker and the reason of each failure.
+        reason: Why it died the last time.
     """
 
     text: str
@@ -35,6 +38,15 @@ class Entry:
     lease: int = 0
     unique: str | None = None
     is_pending: bool = True
+    worker: str | None = None
+    failures: list[tuple[int, str | None, str]] = field(default_factory=list)
+    reason: str = ""
+
+    def fail(self, reason: str) -> None:
+        """Note that an attempt failed."""
+        self.attempts += 1
+        self.failures = [*self.failures, (self.attempts, self.worker, reason)][-3:]
+        self.reason = reason
 
     @property
     def place(self) -> tuple[Any, int]:
@@ -73,6 +85,10 @@ class Model:
         """Return how many items are in each state."""
         found = Counter(entry.state for entry in self._entries)
         return {state: found[state] for state in STATES}
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many items died of each reason."""
+        return dict(Counter(entry.reason for entry in self.held("dead")))
 
     def levels(self) -> list[tuple[Any, int]]:
         """Return how many items of each priority are ready."""
@@ -119,8 +135,10 @@ class Model:
     def consume(self) -> None:
         """Let everything come back that has fallen due."""
         for entry in [] if self.is_paused else self._entries:
-            state, attempts = self._state(entry), self.attempts(entry)
-            entry.state, entry.attempts = state, attempts
+            state = self._state(entry)
+            if self.attempts(entry) > entry.attempts:
+                entry.fail("its lease expired")
+            entry.state = state
             if state == "dead":
                 self.free(entry)
 
@@ -135,9 +153,12 @@ class Model:
             self._entries.remove(entry)
             self.free(entry)
 
-    def lease(self, entries: Iterable[Entry], lease: int, lasting_us: int) -> None:
+    def lease(
+        self, entries: Iterable[Entry], lease: int, lasting_us: int, worker: str | None
+    ) -> None:
         """Hide ready items."""
         for entry in entries:
+            entry.worker = worker
             entry.state, entry.lease, entry.until = "leased", lease, self.now + lasting_us
             if not entry.is_pending:
                 self.free(entry)
@@ -149,19 +170,19 @@ class Model:
                 return entry
         return None
 
-    def nack(self, entry: Entry, delay_us: int) -> None:
+    def nack(self, entry: Entry, delay_us: int, reason: str) -> None:
         """Give a leased item up."""
-        entry.attempts += 1
+        entry.fail(reason)
         if self._dies(entry.attempts):
-            self.bury(entry)
+            self.bury(entry, reason)
         elif delay_us:
             entry.state, entry.until = "delayed", self.now + delay_us
         else:
             entry.state = "ready"
 
-    def bury(self, entry: Entry) -> None:
+    def bury(self, entry: Entry, reason: str) -> None:
         """Make an item a dead letter."""
-        entry.state = "dead"
+        entry.state, entry.reason = "dead", reason
         self.free(entry)
 
     def redrive(self, entries: Iterable[Entry], limit: int | None = None) -> int:
@@ -171,7 +192,7 @@ class Model:
             if count == limit:
                 break
             if entry.unique is None or self.keys.setdefault(entry.unique, entry) is entry:
-                entry.state, entry.attempts = "ready", 0
+                entry.state, entry.attempts, entry.failures = "ready", 0, []
                 count += 1
         return count
 

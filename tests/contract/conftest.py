@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from tests.concurrency.kinds import STRICT, Kind
 from tests.concurrency.requests import ask_and_die, let_expire
 
 __all__ = ["ask_and_die", "clock", "let_expire"]
+
+#: How long a coroutine may take.
+_DEADLINE_SECONDS = 60
 
 
 class Observed:
@@ -128,3 +132,16 @@ def everything(database: Any, subspace: Any) -> Callable[[], set[bytes]]:
         return {row.key[len(prefix) :] for row in found}
 
     return read
+
+
+@pytest.fixture
+def in_loop() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Run a coroutine in an event loop of its own; it fails when it takes too long."""
+
+    def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        async def bounded() -> Any:
+            return await asyncio.wait_for(coroutine, _DEADLINE_SECONDS)
+
+        return asyncio.run(bounded())
+
+    return run

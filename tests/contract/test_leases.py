@@ -444,8 +444,9 @@ def test_a_token_of_another_queue_is_worth_nothing(database, subspace):
     one.ack(leased)
 
 
-def test_tokens_are_told_nobody_and_repeat_never(fifo):
+def test_tokens_are_told_nobody_and_repeat_never(database, subspace):
     """200 leases of one item have 200 tokens."""
+    fifo = FifoQueue(database, subspace, max_attempts=None)
     fifo.push("x")
     tokens = set()
     for _ in range(200):
@@ -586,12 +587,22 @@ def test_a_block_says_what_it_died_of(fifo, database, subspace):
     assert len(dead.reason) == 1_000
 
 
-def test_without_a_limit_nothing_dies(fifo):
+def test_without_a_limit_nothing_dies(database, subspace):
     """An item may be given up as often as it takes."""
-    fifo.push("x")
+    queue = FifoQueue(database, subspace, max_attempts=None)
+    queue.push("x")
     for _ in range(30):
+        queue.nack(queue.lease())
+    assert queue.pop().attempts == 30
+
+
+def test_the_limit_is_20_where_none_is_given(fifo):
+    """An item that always fails is tried 20 times."""
+    pushed = fifo.push("x")
+    for _ in range(20):
+        assert fifo.counts().dead == 0
         fifo.nack(fifo.lease())
-    assert fifo.pop().attempts == 30
+    assert (fifo.get(pushed.id).state, fifo.get(pushed.id).attempts) == ("dead", 20)
 
 
 @pytest.mark.parametrize("attempts", [0, -1, True, 1.5, "3", 1_000_001])

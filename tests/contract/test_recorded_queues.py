@@ -128,3 +128,18 @@ def test_what_is_pushed_now_comes_behind(queue, clock):
     clock.advance(record.LATER_SECONDS)
     item = queue.push(*highest)
     assert record.popped(queue)[-1][0] == item.id
+
+
+def test_what_that_version_did_not_store_is_none(queue, recorded):
+    """Who held a lease, what failed, and how many died of what, which a recount finds out."""
+    for fields in recorded["facts"]["leased"] + recorded["facts"]["dead"]:
+        item = queue.get(fields[0])
+        assert (item.worker, item.failures) == (None, ())
+        assert (item.died_at is not None) == (item.state == "dead")
+    assert queue.dead_by_reason() == []
+    (first, *_) = recorded["facts"]["dead"]
+    queue.redrive([first[0]])
+    assert queue.dead_by_reason() == []
+    queue.bury(first[0], reason="again")
+    queue.recount()
+    assert sum(one.count for one in queue.dead_by_reason()) == len(recorded["facts"]["dead"])

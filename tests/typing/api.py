@@ -18,7 +18,9 @@ from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service import (
     Catalog,
     Counts,
+    DeadReason,
     Duration,
+    Failure,
     FifoQueue,
     Held,
     IdempotencyKey,
@@ -76,7 +78,15 @@ with queue.leased(seconds=60) as work:
     worked_on: Item | None = work
 queue.bury("id", reason="bad")
 redriven: int = queue.redrive(limit=10) + queue.redrive(["id"])
+redriven += queue.redrive(reason="bad", limit=1, on_redriven=lambda count: None)
 dead: Page = queue.page(state="dead")
+reasons: list[DeadReason] = queue.dead_by_reason(limit=10)
+failures: tuple[Failure, ...] = dead.items[0].failures
+died_at: datetime.datetime | None = dead.items[0].died_at
+worker: str | None = queue.lease_many(1, worker="mail1:4711")[0].worker
+queue.lease(worker=3)  # type: ignore[arg-type]  # a name is a text
+queue.remove("id")
+cleared: int = queue.clear_state("dead", limit=10)
 
 size: int = queue.size()
 counts: Counts = queue.counts()

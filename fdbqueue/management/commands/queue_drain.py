@@ -24,6 +24,7 @@ _ONLY_WITH = {
     "concurrency": "handler",
     "retry_delay": "handler",
     "fair": "handler",
+    "worker": "handler",
     "no_input": "discard",
 }
 #: Options that another one makes meaningless.

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.formats import item_count
+from fdbqueue.management.formats import clipped, item_count
 from fdbqueue.service import Queue
-
-#: Requeued in one transaction.
-STEP_ITEMS = 200
 
 
 class Command(QueueCommand):
     help = (
         "Requeue dead letters at their original places, as if they had never been tried: all of "
-        "them, or those named by --id. Asks first."
+        "them, or those named by --id or by --reason. Asks first."
     )
     examples = """\
 examples:
   manage.py queue_redrive mail
+  manage.py queue_redrive mail --reason "ConnectionError: timed out"
   manage.py queue_redrive mail --limit 100 --no-input
   manage.py queue_redrive mail --id FgEVFAd1bnR... --json --no-input
 """
@@ -37,16 +34,24 @@ examples:
             metavar="ID",
             help="Requeue only the item with this id; may be repeated",
         )
+        parser.add_argument(
+            "--reason",
+            metavar="TEXT",
+            help="Requeue only items that died of this reason: its first line, as queue_stats "
+            "--by-reason prints it",
+        )
         arguments.add_limit(parser)
         arguments.add_no_input(parser)
         arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, ids, limit = self.queue(options["name"]), options["ids"], options["limit"]
-        self.console.confirm(_question(queue, ids, limit), interactive=options["interactive"])
+        reason = options["reason"]
+        question = _question(queue, ids, reason, limit)
+        self.console.confirm(question, interactive=options["interactive"])
         most = _most(queue, ids, limit)
         with self.console.steps(queue.name, most, "requeued") as finish_step:
-            redriven = _redrive(queue, ids, most, finish_step)
+            redriven = queue.redrive(ids, limit=most, reason=reason, on_redriven=finish_step)
         self.console.report(
             {"queue": queue.name, "redriven": redriven},
             f"Requeued {item_count(redriven, 'dead')} in {queue.name!r}.",
@@ -54,26 +59,15 @@ examples:
         )
 
 
-def _question(queue: Queue, ids: list[str] | None, limit: int | None) -> str:
-    dead = queue.counts().dead
-    return f"Requeue {_most(queue, ids, limit):,} of {item_count(dead, 'dead')} in {queue.name!r}?"
+def _question(queue: Queue, ids: list[str] | None, reason: str | None, limit: int | None) -> str:
+    dead = item_count(queue.counts().dead, "dead")
+    number = f"{_most(queue, ids, limit):,}"
+    if reason is None:
+        return f"Requeue {number} of {dead} in {queue.name!r}?"
+    of_reason = f'that died of "{clipped(reason)}"'
+    return f"Requeue at most {number} of {dead} in {queue.name!r}, those {of_reason}?"
 
 
 def _most(queue: Queue, ids: list[str] | None, limit: int | None) -> int:
     """Return how many items there are to requeue."""
     return min([queue.counts().dead] + ([len(ids)] if ids else []) + ([limit] if limit else []))
-
-
-def _redrive(
-    queue: Queue, ids: list[str] | None, most: int, finish_step: Callable[[int], None]
-) -> int:
-    """Requeue dead letters step by step, and return how many."""
-    done, left = 0, list(dict.fromkeys(ids or ()))
-    while done < most:
-        named = None if ids is None else left[:STEP_ITEMS]
-        count = queue.redrive(named, limit=min(STEP_ITEMS, most - done))
-        finish_step(count)
-        done, left = done + count, left[STEP_ITEMS:]
-        if not (left if ids else count):
-            break
-    return done

@@ -12,7 +12,15 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, formats, pauses
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import HISTORY_MINUTES, Counts, Minute, Pause, Priority, Queue
+from fdbqueue.service import (
+    HISTORY_MINUTES,
+    Counts,
+    DeadReason,
+    Minute,
+    Pause,
+    Priority,
+    Queue,
+)
 
 COLUMNS = (
     "NAME",
@@ -26,9 +34,11 @@ COLUMNS = (
     "PAUSED",
 )
 PRIORITY_COLUMNS = ("NAME", "PRIORITY", "READY")
+REASON_COLUMNS = ("NAME", "DEAD", "REASON")
 
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
+_MOST_REASONS = 100
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
@@ -43,6 +53,7 @@ class Command(QueueCommand):
 examples:
   manage.py queue_stats
   manage.py queue_stats quakes --by-priority
+  manage.py queue_stats mail --by-reason
   manage.py queue_stats --watch
   manage.py queue_stats mail --watch 10 --json
 """
@@ -51,6 +62,12 @@ examples:
         arguments.add_queues(parser)
         parser.add_argument(
             "--by-priority", action="store_true", help="Also print the ready items of each priority"
+        )
+        parser.add_argument(
+            "--by-reason",
+            action="store_true",
+            help=f"Also print the dead letters of each reason, of the {_MOST_REASONS} most "
+            "frequent reasons",
         )
         parser.add_argument(
             "--minutes",
@@ -83,13 +100,21 @@ examples:
 
     def _stats(self, options: dict[str, Any]) -> Iterator[QueueStats]:
         for queue in self.queues(options["names"]):
-            yield queue_stats(queue, by_priority=options["by_priority"], minutes=options["minutes"])
+            yield queue_stats(
+                queue,
+                by_priority=options["by_priority"],
+                by_reason=options["by_reason"],
+                minutes=options["minutes"],
+            )
 
     def _show(self, stats: list[QueueStats], *, live: bool) -> None:
         lines = formats.Table(COLUMNS).lines(each.row() for each in stats)
         by_priority = [row for each in stats for row in each.priority_rows()]
         if by_priority:
             lines += ["", *formats.Table(PRIORITY_COLUMNS).lines(by_priority)]
+        by_reason = [row for each in stats for row in each.reason_rows()]
+        if by_reason:
+            lines += ["", *formats.Table(REASON_COLUMNS).lines(by_reason)]
         if live and self.console.is_terminal:
             lines = [_CLEAR_SCREEN + "\n".join(lines)]
         self.console.print_lines(lines)
@@ -108,6 +133,7 @@ class QueueStats:
         pops_a_minute: How many items were popped, or leased and acknowledged.
         pause: Since when and why the queue is paused, None where it is not.
         by_priority: The number of ready items of each priority, if requested.
+        by_reason: The number of dead letters of each reason, if requested.
     """
 
     queue: str
@@ -118,10 +144,11 @@ class QueueStats:
     pops_a_minute: float
     pause: Pause | None
     by_priority: list[tuple[Priority, int]] | None
+    by_reason: list[DeadReason] | None
 
     def record(self) -> dict[str, Any]:
         """Return the object for a line of JSON."""
-        record = {
+        record: dict[str, Any] = {
             "queue": self.queue,
             **dataclasses.asdict(self.counts),
             "oldest": formats.timestamp(self.oldest),
@@ -130,7 +157,11 @@ class QueueStats:
             "pops_a_minute": round(self.pops_a_minute, 2),
             "paused": pauses.record(self.pause),
         }
-        return record if self.by_priority is None else {**record, "by_priority": self.by_priority}
+        if self.by_priority is not None:
+            record["by_priority"] = self.by_priority
+        if self.by_reason is not None:
+            record["by_reason"] = [dataclasses.asdict(one) for one in self.by_reason]
+        return record
 
     def row(self) -> tuple[str, ...]:
         """Return the row for :data:`COLUMNS`."""
@@ -147,13 +178,19 @@ class QueueStats:
         """Return a row for :data:`PRIORITY_COLUMNS` for each priority."""
         return [(self.queue, str(level), str(number)) for level, number in self.by_priority or ()]
 
+    def reason_rows(self) -> list[tuple[str, ...]]:
+        """Return a row for :data:`REASON_COLUMNS` for each reason."""
+        found = self.by_reason or ()
+        return [(self.queue, str(one.count), formats.visible(one.reason)) for one in found]
 
-def queue_stats(queue: Queue, *, by_priority: bool, minutes: int) -> QueueStats:
+
+def queue_stats(queue: Queue, *, by_priority: bool, by_reason: bool, minutes: int) -> QueueStats:
     """Read the counts, the age and the rates of a queue.
 
     Args:
         queue: The queue.
         by_priority: Whether to read the counts of each priority.
+        by_reason: Whether to read the counts of dead letters by reason.
         minutes: Over how many minutes the rates are, besides the current one.
     """
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -169,6 +206,7 @@ def queue_stats(queue: Queue, *, by_priority: bool, minutes: int) -> QueueStats:
         pops_a_minute=_total(history, "pops") / passed,
         pause=queue.paused(),
         by_priority=_by_priority(queue) if by_priority else None,
+        by_reason=queue.dead_by_reason(limit=_MOST_REASONS) if by_reason else None,
     )
 
 

@@ -17,6 +17,9 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.hidden import unpacked_facts
+from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.reasons import group_of
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
@@ -26,6 +29,7 @@ _SECONDS = 2.0
 _ROWS_AT_ONCE = 5_000
 _AGES_AT_ONCE = 500
 _LEVELS_AT_ONCE = 5_000
+_REASONS_AT_ONCE = 5_000
 
 
 class _Reach(NamedTuple):
@@ -51,6 +55,8 @@ def recount(database: Database, store: ItemStore) -> None:
     """Count everything in a queue, and correct its counts."""
     for state in State:
         _recount_hidden(database, store, state)
+    while not _recount_reasons(database, store):
+        pass
     reach = _Reach(store.keys.bounds()[0], None, 0, 0, False)
     while not reach.is_done:
         reach = run(database, functools.partial(_count_ready, store=store, reach=reach))
@@ -81,6 +87,40 @@ def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
     while not is_done:
         begin, number, is_done = run(database, count)
         found += number
+
+
+def _recount_reasons(database: Database, store: ItemStore) -> bool:
+    """Count the dead letters by reason; tell whether all counts are right now.
+
+    One transaction corrects at most 5,000 counts; then all are counted anew.
+    """
+    begin, stop = store.tables.state_bounds(State.DEAD)
+    found: Counter[bytes] = Counter()
+
+    def count(tr: Transaction) -> tuple[bytes, Counter[bytes], bool | None]:
+        key, groups, deadline = begin, Counter[bytes](), time.monotonic() + _SECONDS
+        for row in _rows(tr, begin, stop):
+            key = row.key + b"\x00"
+            place, is_value = store.tables.hidden_place(State.DEAD, row.key)
+            if not is_value:
+                hidden = unpacked_facts(State.DEAD, Row(place, b""), row.value)
+                groups[group_of(hidden.mark)] += 1
+            if time.monotonic() > deadline:
+                return key, groups, None
+        differences = found + groups
+        differences.subtract(Counters(store.tables).by_reason(tr))
+        wrong = [(group, change) for group, change in differences.items() if change]
+        count_change = _guarded(tr, store, wrong)
+        for group, change in wrong[:_REASONS_AT_ONCE]:
+            count_change.die(group, change)
+        count_change.write(tr)
+        return key, groups, len(wrong) <= _REASONS_AT_ONCE
+
+    is_right = None
+    while is_right is None:
+        begin, groups, is_right = run(database, count)
+        found += groups
+    return is_right
 
 
 def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
@@ -58,6 +60,16 @@ def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
     return count
 
 
+def remove_one(tr: Transaction, store: ItemStore, place: bytes, item_id: str) -> None:
+    """Remove the item at a place, in whatever state.
+
+    Raises:
+        ItemNotFound: No item is there.
+    """
+    if not remove(tr, store, [place]):
+        raise ItemNotFound(queue=store.queue, id=item_id)
+
+
 def remove_places(database: Database, store: ItemStore, places: Iterable[bytes]) -> int:
     """Remove the items at any number of places, and return how many there were."""
     rest = iter(places)
@@ -72,6 +84,7 @@ def remove_all(
     store: ItemStore,
     state: str,
     on_removed: Callable[[int], None] = lambda _: None,
+    limit: int | None = None,
 ) -> int:
     """Remove the items that are in a state when it starts, in bounded transactions.
 
@@ -80,6 +93,7 @@ def remove_all(
         store: The queue's items.
         state: The state.
         on_removed: Called after each transaction, with the number of items it removed.
+        limit: The most items to remove; None for no limit.
 
     Returns:
         How many were removed.
@@ -92,11 +106,13 @@ def remove_all(
     last = run(database, listed.last, read_only=True)
     count = 0
     after: bytes | None = None
-    while last is not None:
+    most = math.inf if limit is None else limit
+    while last is not None and count < most:
         following = functools.partial(listed.places, after=after, last=last)
         places = run(database, following, read_only=True)
         if not places:
             break
+        places = places[: int(min(most - count, len(places)))]
         removed = run(database, functools.partial(listed.remove, places=places))
         on_removed(removed)
         count += removed

@@ -23,8 +23,9 @@ from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.reader import Loaded
-from fdbqueue.service.storage.store import Hidden, ItemStore
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.writes import SharedTransaction, Write, write_in
 

@@ -9,7 +9,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds
-from fdbqueue.service.consume.leases import LeaseEnds, Leases, token_of
+from fdbqueue.service.consume.leases import LeaseEnds, Leases, token_of, worker_of
 from fdbqueue.service.consume.process_group import ProcessGroup
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import Popped, Requeuer
@@ -81,10 +81,12 @@ class Consumer:
         seconds: Duration,
         once: IdempotencyKey | str | None,
         ack: Iterable[Item | str] = (),
+        worker: str | None = None,
     ) -> TakeRequest:
         """Return a request to lease items, and to acknowledge others in the same transaction."""
         lasting_us = duration(self._store.queue, "seconds", seconds)
-        effect = functools.partial(self._leases.lease_items, lasting_us=lasting_us)
+        name = b"" if worker is None else worker_of(self._store.queue, worker)
+        effect = functools.partial(self._leases.lease_items, lasting_us=lasting_us, worker=name)
         tokens = [token_of(lease) for lease in ack]
         if len(tokens) > MAX_ENDED:
             raise InvalidInput(
@@ -101,6 +103,7 @@ class Consumer:
             call,
             requeue=self._requeuer.requeue_leased,
             lease_us=lasting_us,
+            worker=name,
             acknowledges=LeaseEnds(self._leases, map(self._leases.parse, tokens))
             if tokens
             else None,

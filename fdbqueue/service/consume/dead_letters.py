@@ -6,7 +6,7 @@ import functools
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, ItemNotFound
@@ -14,7 +14,10 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.runner import Runner
+from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.reasons import group_named, group_of
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 
@@ -52,8 +55,15 @@ class DeadLetters:
         logger.warning("an item that cannot be decoded was buried", extra=facts)
         return True
 
-    def redrive(self, item_ids: Iterable[str] | None, limit: int | None) -> int:
+    def redrive(
+        self,
+        item_ids: Iterable[str] | None,
+        limit: int | None,
+        reason: str | None,
+        on_redriven: Callable[[int], None],
+    ) -> int:
         """Requeue dead letters at their places, in transactions of at most 200; count them."""
+        group = None if reason is None else group_named(reason_of(self._store.queue, reason))
         places = None
         if item_ids is not None:
             place_named = self._store.keys.place_named
@@ -62,8 +72,11 @@ class DeadLetters:
         for some in self._dead(places):
             rest = some
             while rest and moved < most:
-                redrive = functools.partial(self._redrive, places=rest, most=most - moved)
+                redrive = functools.partial(
+                    self._redrive, places=rest, most=most - moved, group=group
+                )
                 count, looked = self._runner.write("redrive", None, redrive)
+                on_redriven(count)
                 moved, rest = moved + count, rest[looked:]
             if moved >= most:
                 break
@@ -104,29 +117,44 @@ class DeadLetters:
         count_change.taken += 1
         count_change.write(tr)
 
-    def _redrive(self, tr: Transaction, places: Sequence[bytes], most: float) -> tuple[int, int]:
-        """Requeue dead letters at their places, without attempts.
+    def _redrive(
+        self, tr: Transaction, places: Sequence[bytes], most: float, group: bytes | None
+    ) -> tuple[int, int]:
+        """Requeue dead letters of a group, or of all, at their places, without attempts.
 
-        Places without a dead letter, and letters whose unique key another item has, are skipped.
-        Stops after about 1,000,000 bytes.
+        Places without such a dead letter, and letters whose unique key another item has, are
+        skipped. Stops after about 1,000,000 bytes.
 
         Returns:
             How many were requeued, and how many of the places were looked at.
         """
         count_change = self._store.count_change()
         count = looked = size = 0
-        for place in places:
+        for place, is_chosen in zip(places, self._chosen(tr, places, group), strict=True):
             if count >= most or size >= BATCH_BYTES:
                 break
             looked += 1
-            hidden = self._store.find(tr, State.DEAD, place)
+            hidden = self._store.find(tr, State.DEAD, place) if is_chosen else None
             if hidden is None or not self._store.take_key_again(tr, place):
                 continue
-            self._store.reveal(tr, count_change, hidden)
-            self._store.requeue_hidden(
-                tr, count_change, hidden, self._store.requeued_row(tr, hidden, 0)
-            )
+            self._requeue(tr, count_change, hidden)
             count += 1
             size += len(hidden.row.value)
         count_change.write(tr)
         return count, looked
+
+    def _chosen(
+        self, tr: Transaction, places: Sequence[bytes], group: bytes | None
+    ) -> Iterable[bool]:
+        """Tell of each place whether its dead letter is in the group; True for no group."""
+        if group is None:
+            return [True] * len(places)
+        found = self._store.facts(tr, State.DEAD, places)
+        return [facts is not None and group_of(facts.mark) == group for facts in found]
+
+    def _requeue(self, tr: Transaction, count_change: CountChange, dead: Hidden) -> None:
+        """Requeue a dead letter at its place, as if it had never been tried."""
+        self._store.reveal(tr, count_change, dead)
+        row = self._store.requeued_row(tr, dead, 0)
+        self._store.requeue_hidden(tr, count_change, dead, row)
+        self._store.failures.remove(tr, dead.row.place)

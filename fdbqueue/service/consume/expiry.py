@@ -25,8 +25,9 @@ from fdbqueue.service.storage.handoffs import (
     remove_pieces,
     remove_request,
 )
+from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import Hidden, ItemStore
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due, Kind, State
 
 logger = logging.getLogger(__name__)
@@ -36,11 +37,14 @@ MAX_EXPIRED = 100
 #: The most bytes that it sends to requeue items. A single item or handoff may be larger: it was
 #: bounded when it was written, so it fits into a transaction.
 _MAX_SENT_BYTES = 2_000_000
-#: Requeuing a leased item clears three keys, sets up to four, and reads two, as leasing one does;
-#: requeuing a row of a handoff sets its key.
+#: Requeuing a leased item clears three keys, sets up to four, and reads two, as leasing one does
+#: (its row and its failure, and its age or its attempts with their mark); requeuing a row of a
+#: handoff sets its key.
 LEASE_KEYS_SENT = 3 * SENT_BY_CLEAR + 4 * SENT_BY_SET + 2 * SENT_BY_READ
 ROW_KEYS_SENT = SENT_BY_SET
 _READS_AT_ONCE = 25
+#: What is said of a lease that nothing else ended.
+_EXPIRED = "its lease expired"
 
 _STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
 
@@ -169,7 +173,9 @@ def apply(
     for key in found.stale:
         tr.clear(key)
     for hidden, attempts in found.items:
-        row = release(store, tr, count_change, hidden, attempts, max_attempts, "its lease expired")
+        if hidden.state is State.LEASED:
+            note_failure(store, tr, hidden, attempts, _EXPIRED)
+        row = release(store, tr, count_change, hidden, attempts, max_attempts, _EXPIRED)
         if row is not None:
             rows.append(row)
     for batch in found.batches:
@@ -205,6 +211,14 @@ def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
     return is_leased and max_attempts is not None and attempts >= max_attempts
 
 
+def note_failure(
+    store: ItemStore, tr: Transaction, lease: Hidden, attempt: int, reason: str
+) -> None:
+    """Write that an attempt failed, and which worker held the lease."""
+    stored = reason.encode(errors="replace")
+    store.failures.note(tr, lease.row.place, attempt, lease.worker, stored)
+
+
 def release(
     store: ItemStore,
     tr: Transaction,
@@ -227,6 +241,7 @@ def release(
             attempts=attempts,
             until=now_us(),
             mark=reason.encode(errors="replace"),
+            worker=b"",
         )
         store.hide(tr, count_change, dead)
         return None

@@ -21,7 +21,8 @@ from fdbqueue.service.storage.reader import End, ItemReader, Row
 #: A relaxed queue takes at random from at least this many items at the head.
 RELAXED_ITEMS = 100
 
-#: Popping an item clears up to three keys.
+#: Popping an item clears up to three keys: its row and two of its age, its attempts (with its
+#: failures) and its chunks.
 _POP_KEYS_SENT = 3 * SENT_BY_CLEAR
 
 
@@ -55,7 +56,9 @@ class TransactionBudget:
         #: Whether the transaction has taken all that it should: 5,000,000 stored bytes.
         self.is_full = False
 
-    def add(self, row: Row, size_bytes: int, *, leased: bool, kept: bool) -> bool:
+    def add(
+        self, row: Row, size_bytes: int, *, leased: bool, kept: bool, facts_bytes: int = 0
+    ) -> bool:
         """Take a row if it fits, and tell whether it does.
 
         Args:
@@ -63,11 +66,12 @@ class TransactionBudget:
             size_bytes: The length of its value, all chunks of it.
             leased: Whether it is written to the table of leases.
             kept: Whether the transaction writes a copy of its value.
+            facts_bytes: How many bytes it writes with the facts of the lease.
         """
         keys = (LEASE_KEYS_SENT if leased else _POP_KEYS_SENT) * self._key_bytes
         if len(row.place) > LONGEST_RANDOM:  # it may have a unique key, which is freed, too
             keys *= 2
-        written = keys + len(row.value) + size_bytes * kept
+        written = keys + len(row.value) + size_bytes * kept + facts_bytes
         if self.places and self._written + written > MAX_SENT_BYTES:
             self.is_full = True
             return False
@@ -143,13 +147,16 @@ class Head:
         if not self._window and not self._exhausted:
             self._read()
 
-    def take(self, count: int, *, leased: bool = False, kept: bool = False) -> list[Row]:
+    def take(
+        self, count: int, *, leased: bool = False, kept: bool = False, facts_bytes: int = 0
+    ) -> list[Row]:
         """Return the next rows; fewer when there are no more, or the transaction is full.
 
         Args:
             count: How many.
             leased: Whether they will be leased.
             kept: Whether the transaction writes a copy of their values.
+            facts_bytes: How many bytes it writes with the facts of each lease.
         """
         rows: list[Row] = []
         while len(rows) < count and not self._budget.is_full:
@@ -158,7 +165,7 @@ class Head:
                 self._ran_dry = True
                 break
             size = self._reader.size_of(row)
-            if not self._budget.add(row, size, leased=leased, kept=kept):
+            if not self._budget.add(row, size, leased=leased, kept=kept, facts_bytes=facts_bytes):
                 break
             self._taken.append(row.place)
             rows.append(row)

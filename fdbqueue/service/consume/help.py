@@ -110,7 +110,12 @@ class Help:
                 self._refuse(request)
                 continue
             # The items of a handoff are written as a copy, and may be leased when it is collected.
-            rows = head.take(request.wanted, leased=True, kept=not request.lease_us)
+            rows = head.take(
+                request.wanted,
+                leased=True,
+                kept=not request.lease_us,
+                facts_bytes=len(request.worker),
+            )
             head.finish()
             size += sum([len(row.value) for row in rows])
             is_cut = budget.is_full or more_due
@@ -156,7 +161,9 @@ class Help:
         self, request: HelpRequest, ends: LeaseEnds | None, loaded: Sequence[Loaded]
     ) -> None:
         """Lease items for a request, and end the leases that it names."""
-        held = self._taker.leases.lease(self._tr, self._count_change, loaded, request.lease_us)
+        held = self._taker.leases.lease(
+            self._tr, self._count_change, loaded, request.lease_us, request.worker
+        )
         if ends is not None:
             ends.apply(self._tr, self._count_change)
         marks = packed_marks([(lease.row.place, lease.mark) for lease in held])

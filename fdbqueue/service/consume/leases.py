@@ -25,19 +25,25 @@ from fdbqueue.exceptions import BatchTooLarge, CorruptItem, InvalidInput, LeaseL
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
-from fdbqueue.service.limits import MAX_SENT_BYTES, SENT_BY_CLEAR, SENT_BY_READ
+from fdbqueue.service.limits import (
+    MAX_SENT_BYTES,
+    MAX_WORKER_CHARACTERS,
+    SENT_BY_CLEAR,
+    SENT_BY_READ,
+)
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Mark
+from fdbqueue.service.storage.hidden import MARK_BYTES, Hidden
 from fdbqueue.service.storage.item_keys import LONGEST_RANDOM
 from fdbqueue.service.storage.reader import Loaded
-from fdbqueue.service.storage.store import Hidden, ItemStore
+from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 
-_MARK_BYTES = 8
 #: What the name of a lease takes in the row of a help request, besides its place.
-NAME_BYTES = _MARK_BYTES + 3
-#: An ack clears three keys, and reads one.
+NAME_BYTES = MARK_BYTES + 3
+#: An ack clears three keys, and reads one; that of an item with attempts clears its failures, too.
 _ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
+_FAILURES_SENT = SENT_BY_CLEAR
 _MAX_REASON = 1_000
 
 
@@ -69,13 +75,14 @@ class Leases:
         count_change: CountChange,
         loaded: Sequence[Loaded],
         lasting_us: int,
+        worker: bytes,
     ) -> list[Hidden]:
         """Lease items that were taken, from now on; the caller clears their rows."""
         until = now_us() + lasting_us
-        marks = os.urandom(_MARK_BYTES * len(loaded))
+        marks = os.urandom(MARK_BYTES * len(loaded))
         return [
             self._store.lease(
-                tr, count_change, one, until, marks[i * _MARK_BYTES : (i + 1) * _MARK_BYTES]
+                tr, count_change, one, until, marks[i * MARK_BYTES : (i + 1) * MARK_BYTES], worker
             )
             for i, one in enumerate(loaded)
         ]
@@ -87,9 +94,10 @@ class Leases:
         loaded: Sequence[Loaded],
         *,
         lasting_us: int,
+        worker: bytes,
     ) -> list[Item]:
         """Lease items as :meth:`lease` does, and return them: the effect of a take request."""
-        leases = self.lease(tr, count_change, loaded, lasting_us)
+        leases = self.lease(tr, count_change, loaded, lasting_us, worker)
         return [_leased(one.item, lease) for one, lease in zip(loaded, leases, strict=True)]
 
     def items_of(self, tr: Transaction, marks: Sequence[Mark]) -> dict[Mark, Item]:
@@ -131,11 +139,9 @@ class Leases:
         ended: set[bytes] = set()  # once, however a token is spelled
         count_change = self._store.count_change()
         parsed = [self.parse(token) for token in tokens]
-        longer = any(len(token.place) > LONGEST_RANDOM for token in parsed)
-        most = max(1, MAX_SENT_BYTES // (self.ack_bytes * (2 if longer else 1)))
-        if len(parsed) > most:
-            raise BatchTooLarge(queue=self._store.queue, leases=len(parsed), most=most)
+        self._check_size(parsed, 0)
         found = self._store.facts(tr, State.LEASED, [token.place for token in parsed])
+        self._check_size(parsed, sum([lease.attempts > 0 for lease in found if lease]))
         for token, hidden in zip(parsed, found, strict=True):
             if not _is_held(hidden, token.mark):
                 lost.append(token.text)
@@ -144,6 +150,18 @@ class Leases:
                 self.end(tr, count_change, hidden)
         count_change.write(tr)
         return lost
+
+    def _check_size(self, tokens: Sequence[Token], tried: int) -> None:
+        """Refuse more acks than fit into one transaction; ``tried`` of the items have attempts.
+
+        Raises:
+            BatchTooLarge: They do not fit.
+        """
+        failures = tried * _FAILURES_SENT * self._store.keys.size_bytes
+        longer = any(len(token.place) > LONGEST_RANDOM for token in tokens)
+        most = max(1, (MAX_SENT_BYTES - failures) // (self.ack_bytes * (2 if longer else 1)))
+        if len(tokens) > most:
+            raise BatchTooLarge(queue=self._store.queue, leases=len(tokens), most=most)
 
     @property
     def ack_bytes(self) -> int:
@@ -181,6 +199,7 @@ class Leases:
     ) -> None:
         """Requeue a leased item at its place, at once or after a delay, with one more attempt."""
         attempts = held.attempts + 1
+        expiry.note_failure(self._store, tr, held, attempts, reason)
         if delay_us and not expiry.dies(held, attempts, self._max_attempts):
             self._store.reveal(tr, count_change, held)
             delayed = held._replace(
@@ -189,6 +208,7 @@ class Leases:
                 until=now_us() + delay_us,
                 attempts=attempts,
                 mark=b"",
+                worker=b"",
             )
             self._store.hide(tr, count_change, delayed)
             return
@@ -291,6 +311,23 @@ def reason_of(queue: str, reason: Any) -> str:
     return reason[:_MAX_REASON]
 
 
+def worker_of(queue: str, worker: Any) -> bytes:
+    """Return the name of a worker in UTF-8.
+
+    Raises:
+        InvalidInput: It is not a text of 1 to 200 characters, all of them printable.
+    """
+    if (
+        isinstance(worker, str)
+        and 1 <= len(worker) <= MAX_WORKER_CHARACTERS
+        and worker.isprintable()
+    ):
+        return worker.encode()
+    shown = worker[:MAX_WORKER_CHARACTERS] if isinstance(worker, str) else type(worker).__name__
+    allowed = f"1 to {MAX_WORKER_CHARACTERS} printable characters"
+    raise InvalidInput(queue=queue, worker=shown, allowed=allowed)
+
+
 def token_of(lease: Item | str) -> str:
     """Return the token of a lease, given as the item or as the token itself.
 
@@ -322,6 +359,7 @@ def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
         f"{item.id}.{_text(lease.mark)}",
         moment(lease.until),
         queue=item.queue,
+        worker=lease.worker.decode() or None,
     )
 
 

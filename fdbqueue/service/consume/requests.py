@@ -58,11 +58,21 @@ class TakeRequest(SharedOperation):
         effect: Pops or leases them.
         call: The call that has an idempotency key, None where there is none.
         lease_us: For how many microseconds it leases them; 0 where it does not.
+        worker: The name of the worker that leases them, in UTF-8; empty for none.
         acknowledges: Leases that end in the same transaction; None where none do, or they have.
         requeue: Requeues them, if the thread no longer waits.
     """
 
-    __slots__ = ("acknowledges", "call", "count", "effect", "end", "lease_us", "requeue")
+    __slots__ = (
+        "acknowledges",
+        "call",
+        "count",
+        "effect",
+        "end",
+        "lease_us",
+        "requeue",
+        "worker",
+    )
 
     def __init__(
         self,
@@ -73,6 +83,7 @@ class TakeRequest(SharedOperation):
         *,
         requeue: Requeue,
         lease_us: int = 0,
+        worker: bytes = b"",
         acknowledges: Acknowledgement | None = None,
     ) -> None:
         self.end = end
@@ -81,6 +92,7 @@ class TakeRequest(SharedOperation):
         self.call = call
         self.requeue = requeue
         self.lease_us = lease_us
+        self.worker = worker
         self.acknowledges = acknowledges
 
 

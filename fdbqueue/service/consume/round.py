@@ -188,7 +188,12 @@ class Round:
     ) -> bool:
         """Take items for the threads of this process; tell whether no row was corrupt."""
         wanted = [
-            head.take(one.count, leased=one.lease_us > 0, kept=one.call is not None)
+            head.take(
+                one.count,
+                leased=one.lease_us > 0,
+                kept=one.call is not None,
+                facts_bytes=len(one.worker),
+            )
             for one in batch
         ]
         head.finish()

@@ -11,8 +11,9 @@ Until a transaction collects a handoff, nothing has been taken for the waiting t
 leave at any moment. The items of those that left are requeued by the transaction that collects
 the others. The items that a dead process has not collected are requeued when the handoff expires.
 
-Leases need no collecting. Threads that ask for leases of the same length, without idempotency
-keys, share a help request that says so, and names the leases that are to end with it. The process
+Leases need no collecting. Threads that ask for leases of the same length, under the same worker's
+name and without idempotency keys, share a help request that says so, and names the leases that are
+to end with it. The process
 that helps ends these, leases the items and names the leases in the request's row, all in one
 transaction. The first process reads that row and the leases; it removes the row when it takes
 items or asks again, or the row expires. Items that were leased for a thread that has left are
@@ -162,6 +163,7 @@ class Staging:
                 self._timeout_us,
                 lease_us=lease_us,
                 marks=packed_marks(ends),
+                worker=batch[0].worker if lease_us else b"",
             )
             if rest:
                 write_request(tr, self._tables, request)
@@ -339,6 +341,7 @@ def _alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     """Return the first request, and those that can share a help request with it."""
     lease_us = _lease_us(batch[0]) if batch else 0
     alike = [one for one in batch if _lease_us(one) == lease_us]
+    alike = [one for one in alike if not lease_us or one.worker == batch[0].worker]
     if not lease_us:
         return alike
     found: list[TakeRequest] = []

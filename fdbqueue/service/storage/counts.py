@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import heapq
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from fdb import fdboptions
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.items import Priority, moment
+from fdbqueue.service.items import DeadReason, Priority, moment
+from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import State, TableKeys
@@ -107,6 +109,9 @@ class CountChange:
         self.high = -1
         self._corrects = False
 
+    #: How many more dead letters each group has. Of the class, because few transactions have any.
+    _deaths: Counter[bytes] | None = None
+
     def enter(
         self, tr: Transaction, place: Place, priority: Priority | None, pushed_at: Any
     ) -> None:
@@ -140,6 +145,12 @@ class CountChange:
         """Count items that enter a hidden state; a negative number leaves it."""
         self._hidden += count * _ONE_HIDDEN[state]
 
+    def die(self, group: bytes, count: int) -> None:
+        """Count items that enter a group of dead letters; a negative number leaves it."""
+        if self._deaths is None:
+            self._deaths = Counter()
+        self._deaths[group] += count
+
     def write(self, tr: Transaction) -> None:
         """Add the changes to the queue's counts."""
         total = self.ready + (self.taken << _FIELD) + (self.delays << 2 * _FIELD)
@@ -151,6 +162,8 @@ class CountChange:
             tr.max(self._tables.high, _packed(self.high, 1))
         for level, change in self._levels.items():
             self._write_level(tr, level, change)
+        if self._deaths is not None:
+            self._write_deaths(tr, self._deaths)
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:
             minute = now_us() // _MINUTE_US
@@ -174,6 +187,13 @@ class CountChange:
             tr.add(key, _packed(change, 1))
         if change < 0 or self._corrects:
             tr.compare_and_clear(key, bytes(8))
+
+    def _write_deaths(self, tr: Transaction, deaths: Counter[bytes]) -> None:
+        for group, change in deaths.items():
+            key = self._tables.reason(group)
+            if change:  # also from below zero to zero: older versions did not count deaths
+                tr.add(key, _packed(change, 1))
+                tr.compare_and_clear(key, bytes(8))
 
 
 class Counters:
@@ -227,6 +247,19 @@ class Counters:
         begin, end = self._tables.levels()
         rows = tr.snapshot.get_range(low or begin, high or end)
         return Counter({bytes(row.key): _fields(row.value, 1)[0] for row in rows})
+
+    def by_reason(self, tr: Transaction) -> Counter[bytes]:
+        """Return the stored counts of dead letters by group, those below zero included."""
+        rows = tr.snapshot.get_range(*self._tables.reasons(), streaming_mode=_WANT_ALL)
+        return Counter({self._tables.group_of(row.key): _fields(row.value, 1)[0] for row in rows})
+
+    def dead_by_reason(self, tr: Transaction, limit: int) -> list[DeadReason]:
+        """Return the most frequent of the first 10,000 reasons of dead letters, the most first."""
+        bounds = self._tables.reasons()
+        rows = tr.snapshot.get_range(*bounds, limit=MAX_ITEMS, streaming_mode=_WANT_ALL)
+        found = [(_fields(row.value, 1)[0], self._tables.group_of(row.key)) for row in rows]
+        most = heapq.nsmallest(limit, ((-count, group) for count, group in found if count > 0))
+        return [DeadReason(group.decode(errors="replace"), -count) for count, group in most]
 
     def history(self, tr: Transaction, minutes: int) -> list[Minute]:
         """Return the last minutes, idle ones included; the current one is the last."""

@@ -5,9 +5,10 @@ that takes items moves that many ready items, with their places and values, into
 the request's name, and marks the row as handed over. The requesting process collects the
 handoff in a transaction of its own, which removes both.
 
-A help request for leases also says how long they last, and which leases end in the same
-transaction. The process that helps ends these and leases the items. It does not write a handoff:
-it names the new leases in the row, so nothing remains to be collected.
+A help request for leases also says how long they last, the name of the worker if it gave one, and
+which leases end in the same transaction. The process that helps ends these and leases the items.
+It does not write a handoff: it names the new leases in the row, so nothing remains to be
+collected.
 
 The row holds the versionstamp of the commit that wrote it, so its age is measured in the
 database's versions, about a million a second, and not by a clock. Versions jump ahead when a
@@ -36,11 +37,15 @@ _PIECE_BYTES = 90_000
 
 _LENGTHS = struct.Struct(">II")
 _STAMP_BYTES = 10
-#: Whether it is handed over, which end, how many items, and for how many versions it is valid.
+#: Flags, which end, how many items, and for how many versions it is valid.
 _FACTS = struct.Struct(">BBIQ")
 #: For leases: how long they last, whether the queue is empty, whether help was refused. The
 #: places and marks of leases follow: those that end, or once it is handed over, the new ones.
 _LEASE_FACTS = struct.Struct(">Q??")
+#: The flags: it is handed over; the name of the worker stands before the places and marks. An
+#: earlier version, which knows no names, leaves a row with that flag alone.
+_HANDED, _NAMED = 1, 2
+_NAME_LENGTH = struct.Struct(">H")
 #: The lengths of a place and of a mark.
 _MARK_LENGTHS = struct.Struct(">HB")
 #: The most bytes of the places and marks in one row; FoundationDB allows values of 100,000 bytes.
@@ -66,6 +71,7 @@ class HelpRequest(NamedTuple):
         empty: Whether the queue held no more at that moment.
         refused: Whether nothing was done, because a lease that was to end is not held any more,
             or an item cannot be decoded; the asking process finds that out by itself.
+        worker: For leases, the name of the worker that asks, in UTF-8; empty for none.
     """
 
     name: bytes
@@ -78,6 +84,7 @@ class HelpRequest(NamedTuple):
     marks: bytes = b""
     empty: bool = False
     refused: bool = False
+    worker: bytes = b""
 
     def left(self, version: int) -> int:
         """Return for how many more versions it is valid at a read version."""
@@ -104,11 +111,12 @@ class Handoff(NamedTuple):
 
 def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
     """Write the row of a request; its version is that of the commit."""
-    facts = _FACTS.pack(
-        request.is_handed, ENDS.index(request.end), request.wanted, request.timeout_us
-    )
+    flags = _HANDED * request.is_handed + _NAMED * bool(request.worker)
+    facts = _FACTS.pack(flags, ENDS.index(request.end), request.wanted, request.timeout_us)
     if request.lease_us:
         facts += _LEASE_FACTS.pack(request.lease_us, request.empty, request.refused)
+        if request.worker:
+            facts += _NAME_LENGTH.pack(len(request.worker)) + request.worker
         facts += request.marks
     row = bytes(_STAMP_BYTES) + facts + bytes(4)
     tr.set_versionstamped_value(tables.request(request.name), row)
@@ -119,18 +127,24 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
     name = tables.request_name(key)
     if len(name) != HANDOFF_NAME_BYTES or len(value) < _STAMP_BYTES + _FACTS.size:
         return None
-    is_handed, end, wanted, timeout_us = _FACTS.unpack_from(value, _STAMP_BYTES)
-    if is_handed > 1 or end > 1:
+    flags, end, wanted, timeout_us = _FACTS.unpack_from(value, _STAMP_BYTES)
+    if flags > _HANDED + _NAMED or end > 1:
         return None
     version = int.from_bytes(value[:8], "big")
-    facts = name, ENDS[end], wanted, timeout_us, version, bool(is_handed)
+    facts = name, ENDS[end], wanted, timeout_us, version, bool(flags & _HANDED)
     at = _STAMP_BYTES + _FACTS.size
     if len(value) == at:
         return HelpRequest(*facts)
     if len(value) < at + _LEASE_FACTS.size:
         return None
     lease_us, empty, refused = _LEASE_FACTS.unpack_from(value, at)
-    return HelpRequest(*facts, lease_us, value[at + _LEASE_FACTS.size :], empty, refused)
+    marks, worker = value[at + _LEASE_FACTS.size :], b""
+    if flags & _NAMED:
+        if len(marks) < _NAME_LENGTH.size:
+            return None
+        stop = _NAME_LENGTH.size + _NAME_LENGTH.unpack_from(marks)[0]
+        worker, marks = marks[_NAME_LENGTH.size : stop], marks[stop:]
+    return HelpRequest(*facts, lease_us, marks, empty, refused, worker)
 
 
 def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:

@@ -6,19 +6,26 @@ keeps its place in every state, so it is requeued where it was.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.items import Item, Page, moment
+from fdbqueue.service.items import Item, Page
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
+from fdbqueue.service.storage.failures import FAILURES_BYTES, Failures
+from fdbqueue.service.storage.hidden import (
+    STATE_NAMES,
+    Hidden,
+    described,
+    packed_facts,
+    unpacked_facts,
+)
 from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, ItemKeys, Place, Position
 from fdbqueue.service.storage.reader import End, ItemReader, Loaded, Row
+from fdbqueue.service.storage.reasons import group_of
 from fdbqueue.service.storage.tables import (
     META_TAIL,
     VALUE_TAIL,
@@ -28,10 +35,7 @@ from fdbqueue.service.storage.tables import (
     chunk_tail,
 )
 
-_STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
-STATES = {name: state for state, name in _STATE_NAMES.items()}
-#: ``until``, ``attempts``, and ``pushed_at`` or -1; the mark follows.
-_FACTS = struct.Struct(">QIq")
+STATES = {name: state for state, name in STATE_NAMES.items()}
 _KINDS = {State.LEASED: Kind.LEASE, State.DELAYED: Kind.DELAY}
 
 
@@ -43,26 +47,6 @@ def check_state(state: str, queue: str) -> None:
     """
     if state != "ready" and state not in STATES:
         raise InvalidInput(queue=queue, state=state, allowed=", ".join(["ready", *STATES]))
-
-
-class Hidden(NamedTuple):
-    """A leased, delayed or dead item.
-
-    Attributes:
-        state: Which table it is in.
-        row: Its place and its stored value.
-        until: When the lease or the delay expires, or when it died; in microseconds.
-        attempts: How many leases of it were given up or expired.
-        pushed_at: When it was pushed, in microseconds, or None.
-        mark: The lease's secret, or the reason why it is dead in UTF-8.
-    """
-
-    state: State
-    row: Row
-    until: int
-    attempts: int
-    pushed_at: int | None
-    mark: bytes = b""
 
 
 class ItemStore:
@@ -81,6 +65,7 @@ class ItemStore:
         self.codec = codec
         self.queue = queue
         self.reader = ItemReader(keys, tables, codec, queue)
+        self.failures = Failures(tables)
 
     def count_change(self) -> CountChange:
         """Return an empty change of the queue's counts, for one transaction."""
@@ -95,6 +80,8 @@ class ItemStore:
             self._free_key(tr, loaded.row.place, loaded.position.mark)
         if loaded.position.chunks > 1:
             tr.clear_range(*self.tables.chunks(loaded.row.place))
+        if not isinstance(loaded.item, Item) or loaded.item.attempts:
+            self.failures.remove(tr, loaded.row.place)
         count_change.pops += 1
 
     def requeue_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
@@ -116,13 +103,19 @@ class ItemStore:
         return data[:MAX_VALUE_BYTES]
 
     def lease(
-        self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int, mark: bytes
+        self,
+        tr: Transaction,
+        count_change: CountChange,
+        loaded: Loaded,
+        until: int,
+        mark: bytes,
+        worker: bytes = b"",
     ) -> Hidden:
         """Write a taken item to the table of leases; the caller clears its row."""
         assert isinstance(loaded.item, Item)
         self._leave(tr, count_change, loaded)
         attempts = loaded.item.attempts
-        lease = Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, mark)
+        lease = Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, mark, worker)
         self.hide(tr, count_change, lease, position=loaded.position)
         return lease
 
@@ -182,6 +175,8 @@ class ItemStore:
             place.set(tr, self.tables.due_prefix(hidden.until, kind), b"")
         if hidden.state is State.DELAYED:
             count_change.delays += 1
+        elif hidden.state is State.DEAD:
+            count_change.die(group_of(hidden.mark), 1)
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
             count_change.high = HIGHEST
@@ -206,6 +201,8 @@ class ItemStore:
         kind = _KINDS.get(hidden.state)
         if kind is not None:
             tr.clear(self.tables.due(hidden.until, kind, hidden.row.place))
+        else:
+            count_change.die(group_of(hidden.mark), -1)
         count_change.hide(hidden.state, -1)
 
     def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
@@ -257,6 +254,8 @@ class ItemStore:
     def remove_hidden(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
         """Remove a hidden item for good."""
         self.reveal(tr, count_change, hidden)
+        if hidden.attempts or hidden.state is State.DEAD:
+            self.failures.remove(tr, hidden.row.place)
         position = self.position(hidden.row.place)
         if position is None:
             return
@@ -317,13 +316,21 @@ class ItemStore:
         return [self.parse(state, place, one) for place, one in zip(places, read, strict=True)]
 
     def shown(self, tr: Transaction, hidden: list[Hidden]) -> list[Item]:
-        """Return hidden items, those that cannot be decoded included."""
-        items = self.reader.shown(tr, [found.row for found in hidden], retried=False)
-        return [self.described(item, found) for item, found in zip(items, hidden, strict=True)]
+        """Return hidden items, those that cannot be decoded included.
 
-    def described(self, item: Item, hidden: Hidden | None) -> Item:
-        """Return an item in its state; None is that of a ready item."""
-        return item if hidden is None else _described(item, hidden)
+        Dead ones have their failures, which are read together with the rest.
+        """
+        failures = [
+            self.failures.begin_read(tr, found.row.place)
+            if found.state is State.DEAD and found.attempts
+            else ()
+            for found in hidden
+        ]
+        items = self.reader.shown(tr, [found.row for found in hidden], retried=False)
+        return [
+            described(item, found, self.failures.parse(rows))
+            for item, found, rows in zip(items, hidden, failures, strict=True)
+        ]
 
     def page(
         self, tr: Transaction, state: State, places: tuple[bytes, bytes], limit: int, end: End
@@ -344,6 +351,8 @@ class ItemStore:
                 continue
             facts, value = (before[2], row.value) if is_value else (row.value, before[2])
             found.append(unpacked_facts(state, Row(place, value), facts))
+            if state is State.DEAD:
+                size += FAILURES_BYTES * bool(found[-1].attempts)
             before = None
             if len(found) == limit or size >= MAX_RETURNED_BYTES:
                 break
@@ -373,27 +382,3 @@ def _ends_key(state: State, mark: bytes) -> bool:
     if state is State.LEASED:
         return mark[:1] == UNTIL_TAKEN
     return bool(mark) and state is State.DEAD
-
-
-def packed_facts(hidden: Hidden) -> bytes:
-    """Return what is stored of a hidden item besides its value."""
-    pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
-    return _FACTS.pack(hidden.until, hidden.attempts, pushed_at) + hidden.mark
-
-
-def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
-    """Return the hidden item of a row and of its :func:`packed_facts`."""
-    until, attempts, pushed_at = _FACTS.unpack_from(facts)
-    mark = facts[_FACTS.size :]
-    return Hidden(state, row, until, attempts, None if pushed_at < 0 else pushed_at, mark)
-
-
-def _described(item: Item, hidden: Hidden) -> Item:
-    dead = hidden.state is State.DEAD
-    return replace(
-        item,
-        state=_STATE_NAMES[hidden.state],
-        attempts=hidden.attempts,
-        until=None if dead else moment(hidden.until),
-        reason=hidden.mark.decode(errors="replace") if dead else None,
-    )

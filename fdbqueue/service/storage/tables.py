@@ -24,6 +24,8 @@ reaches. Then follows a byte for each table:
     11  RESPONSE  name, number                  the saved response of an idempotency key
     12  FORGET    moment, name                  when a response expires
     13  UNIQUE    digest                        the place of the item that has a unique key
+    14  FAILURE   place, attempt modulo 3       one of the last three failures of an item
+    15  REASON    first line of the reason      dead letters of that reason
     20  BATCH     owner                         which batch a drain holds, and until when
     21  PROGRESS  name                          how far a push has come
 
@@ -42,12 +44,16 @@ import fdb.tuple
 
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
+from fdbqueue.service.limits import MAX_KEY_BYTES
 from fdbqueue.service.storage.item_keys import Bounds
 
 _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"
 _BATCH, _PROGRESS, _END = b"\x20", b"\x21", b"\x22"
 _LATEST = 2**63
+
+#: How many failures of an item are kept.
+FAILURES_KEPT = 3
 
 #: The length of the names of help requests, handoffs and batches.
 HANDOFF_NAME_BYTES = 8
@@ -107,6 +113,8 @@ class TableKeys:
         self._responses = tables + b"\x11"
         self._forgets = tables + b"\x12"
         self._uniques = tables + b"\x13"
+        self._failures = tables + b"\x14"
+        self._reasons = tables + b"\x15"
         self._states = {state: tables + state.value for state in State}
         self.bounds: Bounds = (tables, tables + b"\xff")
 
@@ -244,6 +252,29 @@ class TableKeys:
         """Return when an item was pushed, and its place."""
         start = len(self._ages)
         return struct.unpack_from(">Q", key, start)[0], key[start + 8 :]
+
+    def reason(self, group: bytes) -> bytes:
+        """Return the key of the count of a group of dead letters."""
+        return (self._reasons + group)[:MAX_KEY_BYTES]  # a death must not fail by a long prefix
+
+    def reasons(self) -> Bounds:
+        """Return the range of the counts of dead letters by reason."""
+        return self._reasons, self._reasons[:-1] + b"\x16"
+
+    def group_of(self, key: bytes) -> bytes:
+        """Return the group of a count's key."""
+        return key[len(self._reasons) :]
+
+    # What became of an item's attempts
+
+    def failure(self, place: bytes, attempt: int) -> bytes:
+        """Return the key of the failure of an attempt, which a later failure has, too."""
+        return self._failures + place + bytes((attempt % FAILURES_KEPT,))
+
+    def failures(self, place: bytes) -> Bounds:
+        """Return the range of an item's failures."""
+        prefix = self._failures + place
+        return prefix, prefix + bytes((FAILURES_KEPT,))
 
     def attempts(self, place: bytes) -> bytes:
         """Return the key of the attempts of a ready item whose value cannot hold them."""

@@ -16,7 +16,9 @@ import contextlib
 import inspect
 import logging
 import math
+import os
 import queue as queues
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -63,6 +65,8 @@ class Worker:
         seconds: How long items are leased. Leases are extended while the function runs, so
             this is how soon the items of a dead process are requeued.
         retry_delay_seconds: How long an item is hidden after it was given up.
+        worker: The name that its leases have, of 1 to 200 printable characters; None for the
+            host's name and the process's number, as in ``"mail1:4711"``.
         limit: The most items.
         follow: Whether to wait for more when the queue is empty.
         let_in: A context in which the caller's thread may be interrupted, because it only
@@ -81,6 +85,7 @@ class Worker:
         end: End = "min",
         seconds: float = 60,
         retry_delay_seconds: float = 60,
+        worker: str | None = None,
         limit: float = math.inf,
         follow: bool = False,
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
@@ -93,6 +98,7 @@ class Worker:
         self._end: End = end
         self._seconds = seconds
         self._retry_delay_seconds = retry_delay_seconds
+        self._worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         self._remaining = limit
         self._follow = follow
         self._let_in = let_in
@@ -242,7 +248,9 @@ class Worker:
         items: list[Item] = []
         try:
             acks: Any = {} if isinstance(self._queue, SeveralQueues) else {"ack": done}
-            items = self._queue.lease_many(count, end=self._end, seconds=self._seconds, **acks)
+            items = self._queue.lease_many(
+                count, end=self._end, seconds=self._seconds, worker=self._worker, **acks
+            )
         finally:
             with self._changed:
                 self._asked -= count

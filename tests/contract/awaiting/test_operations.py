@@ -30,11 +30,9 @@ from tests.contract.awaiting.gates import DEADLINE_SECONDS
 #: Verbs that commands, pages and operators use, and :func:`arun` or a thread serves well.
 WITHOUT_TWIN = {
     "ack_batch",
-    "bury",
     "bury_corrupt",
     "by_priority",
     "clear",
-    "clear_state",
     "history",
     "lease_batch",
     "move_many",
@@ -42,8 +40,6 @@ WITHOUT_TWIN = {
     "prepare",
     "prepare_batch",
     "recount",
-    "redrive",
-    "remove_many",
     "return_batch",
     "settle_batch",
     "sweep",
@@ -74,7 +70,7 @@ def test_every_operation_can_be_awaited(name):
     """It takes what the other takes, but no transaction and nothing to be called meanwhile."""
     method, twin = getattr(Queue, name), getattr(Queue, f"a{name}")
     left_out = ("priority",) if name == "push" else ()
-    others = ("tr", "waits_while", "on_removed")
+    others = ("tr", "waits_while", "on_removed", "on_redriven")
     assert parameters(twin, *left_out) == parameters(method, *left_out, *others)
     assert twin.__doc__.splitlines()[0].endswith((".", "``"))
     assert inspect.iscoroutinefunction(twin) or name in {"iterate", "leased"}

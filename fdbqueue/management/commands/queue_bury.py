@@ -1,0 +1,40 @@
+"""``queue_bury``: make ready items dead letters."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from fdbqueue.management import arguments, by_id
+from fdbqueue.management.base import QueueCommand
+
+
+class Command(QueueCommand):
+    help = (
+        "Make ready items dead letters, so that no pop or lease takes them until queue_redrive "
+        "requeues them. Items in another state are not found (exit code 1); the others are buried."
+    )
+    examples = """\
+examples:
+  manage.py queue_bury mail FgEVFAd1bnR...
+  manage.py queue_bury mail FgEVFAd1bnR... FgIVFAd1bnR... --reason "waits for a new address"
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        arguments.add_queue(parser)
+        by_id.add_ids(parser)
+        parser.add_argument(
+            "--reason",
+            default="buried",
+            metavar="TEXT",
+            help="Why, as the dead letters show it (default: buried)",
+        )
+        arguments.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        queue = self.queue(options["name"])
+        bury = functools.partial(queue.bury, reason=options["reason"])
+        as_json = options["as_json"]
+        by_id.do_each(queue, options["ids"], bury, self.console, done="buried", as_json=as_json)

@@ -1,0 +1,37 @@
+"""``queue_remove``: remove items by their ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from fdbqueue.management import arguments, by_id
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.formats import item_count
+
+
+class Command(QueueCommand):
+    help = (
+        "Remove items for good, whatever their state. A worker that holds the lease of one learns "
+        "of it when it acknowledges the item. Asks first. Items that are not there any more are "
+        "not found (exit code 1); the others are removed."
+    )
+    examples = """\
+examples:
+  manage.py queue_remove mail FgEVFAd1bnR...
+  manage.py queue_remove mail FgEVFAd1bnR... FgIVFAd1bnR... --no-input --json
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        arguments.add_queue(parser)
+        by_id.add_ids(parser)
+        arguments.add_no_input(parser)
+        arguments.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        queue, ids = self.queue(options["name"]), options["ids"]
+        question = f"Remove {item_count(len(set(ids)))} from {queue.name!r} for good?"
+        self.console.confirm(question, interactive=options["interactive"])
+        as_json = options["as_json"]
+        by_id.do_each(queue, ids, queue.remove, self.console, done="removed", as_json=as_json)

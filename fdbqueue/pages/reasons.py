@@ -1,0 +1,62 @@
+"""The dead letters of a queue by reason, and the commands that redrive them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fdbqueue.pages.text import grouped, visible
+from fdbqueue.service import DeadReason
+
+#: The page shows this many reasons, the most frequent.
+SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A reason as text, how many items died of it, and the command that redrives these.
+
+    The command is empty where the reason has characters that cannot be typed.
+    """
+
+    text: str
+    items: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """The most frequent reasons; how many dead letters are not among them, and what counts these.
+
+    ``others`` is empty where all are shown.
+    """
+
+    groups: list[Group]
+    others: str
+    recount: str
+
+
+def reasons_of(queue: str, found: Sequence[DeadReason], dead: int) -> Reasons | None:
+    """Return what the page shows of the reasons, None where nothing is dead.
+
+    Args:
+        queue: The queue's name.
+        found: The most frequent reasons.
+        dead: How many dead letters there are.
+    """
+    others = dead - sum(one.count for one in found)
+    if dead <= 0 and not found:
+        return None
+    name = shlex.quote(queue)
+    return Reasons(
+        [Group(visible(one.reason), grouped(one.count), _command(name, one)) for one in found],
+        grouped(others) if others > 0 else "",
+        f"manage.py queue_recount {name}",
+    )
+
+
+def _command(name: str, group: DeadReason) -> str:
+    if not group.reason.isprintable():
+        return ""
+    return f"manage.py queue_redrive {name} --reason={shlex.quote(group.reason)}"

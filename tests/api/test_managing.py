@@ -1,0 +1,220 @@
+"""Dead letters and removal: bury, redrive, remove and purge, and what is shown of the dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+from fdbqueue.exceptions import DeadlineExceeded
+from tests.api.test_errors import ITEM, check_shape
+from tests.api.test_schema import check
+
+
+@pytest.fixture
+def mail(queues: service.Catalog) -> service.Queue:
+    """A queue of ten items."""
+    queue = queues.queue("mail")
+    queue.push_many(range(10))
+    return queue
+
+
+def kill(queue: service.Queue, *reasons: str) -> list[str]:
+    """Bury the first items, one for each reason; return their ids."""
+    items = queue.peek_many(len(reasons))
+    for item, reason in zip(items, reasons, strict=True):
+        queue.bury(item.id, reason=reason)
+    return [item.id for item in items]
+
+
+def post(api: APIClient, verb: str, **body: Any) -> Any:
+    """Send a request to the queue, and return its answer, which is as the schema says."""
+    return check(f"queues_{verb}", api.post(f"/api/queues/mail/{verb}/", body))
+
+
+def test_what_became_of_an_item_is_shown(api: APIClient, queues: service.Catalog) -> None:
+    """Who holds it; and once it is dead, when it died and what failed, by whom."""
+    tried = queues.queue("tried")
+    tried.push("x")
+    for number in (1, 2):
+        (item,) = api.post("/api/queues/tried/lease/", {"worker": f"w{number}"}).json()["items"]
+        assert (item["worker"], item["died_at"], "failures" in item) == (f"w{number}", None, False)
+        held = check("queues_item", api.get(f"/api/queues/tried/items/{item['id']}/"))
+        assert held["worker"] == f"w{number}"
+        api.post("/api/queues/tried/nack/", {"lease": item["lease"], "reason": f"no {number}"})
+    (dead,) = check("queues_items", api.get("/api/queues/tried/items/?state=dead"))["items"]
+    assert dead["failures"] == [
+        {"attempt": n, "at": dead["failures"][n - 1]["at"], "worker": f"w{n}", "reason": f"no {n}"}
+        for n in (1, 2)
+    ]
+    assert dead["died_at"] >= dead["failures"][1]["at"] > dead["failures"][0]["at"]
+    assert (dead["worker"], dead["until"], dead["reason"]) == (None, None, "no 2")
+    assert api.get(f"/api/queues/tried/items/{dead['id']}/").json() == dead
+
+
+@pytest.mark.parametrize("worker", ["", "x" * 201, 3, None, "a\nb", "\u0000", ["w"]])
+def test_a_bad_name_of_a_worker(api: APIClient, mail: service.Queue, worker: Any) -> None:
+    """It is refused, and nothing is leased."""
+    response = api.post("/api/queues/mail/lease/", {"worker": worker})
+    check_shape(response, 400, "invalid_input")
+    assert mail.counts().leased == 0
+
+
+def test_the_same_lease_under_a_key_has_the_same_name(api: APIClient, mail: service.Queue) -> None:
+    """The very bytes of the first response."""
+    keyed = {"Idempotency-Key": "k"}
+    first = api.post("/api/queues/mail/lease/", {"worker": "w1"}, headers=keyed)
+    again = api.post("/api/queues/mail/lease/", {"worker": "w2"}, headers=keyed)
+    assert again["Idempotent-Replayed"] == "true"
+    assert again.content == first.content
+
+
+def test_the_reasons_of_dead_letters(api: APIClient, mail: service.Queue) -> None:
+    """The most frequent first, with the number of all dead letters."""
+    url = "/api/queues/mail/dead-reasons/"
+    assert check("queues_dead_reasons", api.get(url)) == {"reasons": [], "dead": 0}
+    kill(mail, "a", "b\nmore", "<b>", "b", "a", "b")
+    found = check("queues_dead_reasons", api.get(url))
+    expected = [("b", 3), ("a", 2), ("<b>", 1)]
+    assert [(one["reason"], one["count"]) for one in found["reasons"]] == expected
+    found = check("queues_dead_reasons", api.get(f"{url}?limit=1"))
+    assert found == {"reasons": [{"reason": "b", "count": 3}], "dead": 6}
+    for query in ("limit=0", "limit=1001", "limit=x", "odd=1"):
+        check_shape(api.get(f"{url}?{query}"), 400, "invalid_input")
+
+
+def test_bury(api: APIClient, mail: service.Queue) -> None:
+    """A ready item alone; the second time it is not found."""
+    item = mail.peek()
+    assert item is not None
+    assert post(api, "bury", id=item.id, reason="not ours") == {"buried": 1}
+    assert mail.get(item.id).reason == "not ours"
+    again = api.post("/api/queues/mail/bury/", {"id": item.id})
+    check_shape(again, 404, "item_not_found")
+    other = mail.peek()
+    assert other is not None
+    post(api, "bury", id=other.id)
+    assert mail.get(other.id).reason == "buried"
+
+
+def test_redrive(api: APIClient, mail: service.Queue) -> None:
+    """By ids, by a reason, up to a limit, or all."""
+    ids = kill(mail, "a", "b", "a", "b", "a", "c")
+    assert post(api, "redrive", ids=[ids[1], ITEM, ids[1]]) == {"redriven": 1, "more": False}
+    assert post(api, "redrive", reason="a", limit=2) == {"redriven": 2, "more": True}
+    assert post(api, "redrive", reason="a", limit=2) == {"redriven": 1, "more": False}
+    assert post(api, "redrive", reason="a\nlines behind do not count") == {
+        "redriven": 0,
+        "more": False,
+    }
+    assert post(api, "redrive", ids=[], reason=None) == {"redriven": 0, "more": False}
+    assert post(api, "redrive", ids=None, reason=None) == {"redriven": 2, "more": False}
+    assert mail.counts().dead == 0
+
+
+def test_purge(api: APIClient, mail: service.Queue) -> None:
+    """A state at a time, in requests of a bounded length."""
+    kill(mail, "a", "b", "c")
+    assert post(api, "purge", state="dead", limit=2) == {"purged": 2, "more": True}
+    assert post(api, "purge", state="dead", limit=2) == {"purged": 1, "more": False}
+    assert mail.size() == 7
+    assert post(api, "purge", state="ready") == {"purged": 7, "more": False}
+    assert post(api, "purge", state="leased") == {"purged": 0, "more": False}
+
+
+@pytest.mark.parametrize(("verb", "body"), [("redrive", {}), ("purge", {"state": "dead"})])
+def test_a_request_whose_time_is_over_tells_what_was_done(
+    api: APIClient,
+    queues: service.Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    body: dict[str, Any],
+) -> None:
+    """After the first transaction; before it nothing was changed, and it is an error."""
+
+    def stop(self: Any, *args: Any, **named: Any) -> int:
+        done = named.get("on_redriven") or named["on_removed"]
+        if counts:
+            done(counts.pop())
+        raise DeadlineExceeded
+
+    queues.queue("mail").push(1)
+    counts = [7]
+    name = {"redrive": "redrive", "purge": "clear_state"}[verb]
+    monkeypatch.setattr(service.Queue, name, stop)
+    found = post(api, verb, **body)
+    assert found == {f"{verb}n" if verb == "redrive" else "purged": 7, "more": True}
+    response = api.post(f"/api/queues/mail/{verb}/", body)
+    check_shape(response, 503, "deadline_exceeded")
+
+
+def test_remove(api: APIClient, mail: service.Queue) -> None:
+    """An item in any state; the second time it is not found."""
+    leased = mail.lease()
+    (buried,) = kill(mail, "a")
+    ready = mail.peek()
+    assert leased is not None
+    assert ready is not None
+    for item_id in (leased.id, buried, ready.id):
+        url = f"/api/queues/mail/items/{item_id}/"
+        assert check("queues_remove", api.delete(url)) == {"removed": 1}
+        check_shape(api.delete(url), 404, "item_not_found")
+    assert mail.size() == 7
+    check_shape(api.delete("/api/queues/mail/items/x/"), 400, "invalid_input")
+    check_shape(api.delete(f"/api/queues/mail/items/{ready.id}/?odd=1"), 400, "invalid_input")
+    lost = api.post("/api/queues/mail/ack/", {"lease": leased.lease})
+    check_shape(lost, 409, "lease_lost")
+
+
+BAD: list[tuple[str, Any]] = [
+    ("bury", {}),
+    ("bury", {"id": ""}),
+    ("bury", {"id": "x"}),
+    ("bury", {"id": 3}),
+    ("bury", {"id": "AA", "reason": 3}),
+    ("bury", {"id": "AA", "reason": "x" * 1_001}),
+    ("bury", {"id": "AA", "odd": 1}),
+    ("redrive", {"ids": "AA"}),
+    ("redrive", {"ids": [""]}),
+    ("redrive", {"ids": [None]}),
+    ("redrive", {"ids": ["!"]}),
+    ("redrive", {"ids": ["AA"] * 1_001}),
+    ("redrive", {"reason": 3}),
+    ("redrive", {"reason": "x" * 1_001}),
+    ("redrive", {"limit": 0}),
+    ("redrive", {"limit": 1_001}),
+    ("redrive", {"limit": "1"}),
+    ("redrive", {"state": "dead"}),
+    ("redrive", []),
+    ("purge", {}),
+    ("purge", {"state": None}),
+    ("purge", {"state": "all"}),
+    ("purge", {"state": "dead", "limit": 0}),
+    ("purge", {"state": "dead", "limit": 1_001}),
+]
+
+
+@pytest.mark.parametrize(("verb", "body"), BAD)
+def test_bad_input(api: APIClient, mail: service.Queue, verb: str, body: Any) -> None:
+    """It is refused, and nothing is changed."""
+    kill(mail, "a")
+    before = mail.counts()
+    check_shape(api.post(f"/api/queues/mail/{verb}/", body), 400, "invalid_input")
+    assert mail.counts() == before
+
+
+def test_the_rest_of_the_permissions_is_not_enough(
+    client_with: Callable[..., APIClient], mail: service.Queue
+) -> None:
+    """Who may only manage may not look, and nothing else may manage."""
+    (buried,) = kill(mail, "a")
+    url = f"/api/queues/mail/items/{buried}/"
+    workers = client_with("view_queue", "push_queue", "pop_queue", "lease_queue")
+    assert workers.delete(url).status_code == 403
+    assert mail.counts().dead == 1
+    manager = client_with("manage_queue")
+    assert manager.get(url).status_code == 403
+    assert manager.delete(url).status_code == 200

@@ -1,0 +1,61 @@
+"""``queue_remove``."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from django.core.management.base import CommandError
+
+import fdbqueue
+
+
+@pytest.fixture
+def ids():
+    """The ids of four items: one leased, one dead, two ready."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(4))
+    found = [item.id for item in queue]
+    queue.lease()
+    queue.bury(found[1])
+    return found
+
+
+def test_in_every_state(call, ids):
+    """Leased, dead and ready items are gone for good."""
+    printed = call("queue_remove", "mail", *ids[:3], "--no-input")
+    assert printed.out == "Removed 3 items in 'mail'.\n"
+    assert [item.value for item in fdbqueue.queue("mail")] == [3]
+    printed = call("queue_remove", "mail", ids[3], "--no-input", "--json")
+    assert json.loads(printed.out) == {"queue": "mail", "removed": 1, "not_found": []}
+
+
+def test_what_is_gone(call, ids):
+    """It is 1, and the others are removed."""
+    call("queue_remove", "mail", ids[2], "--no-input")
+    with pytest.raises(CommandError) as caught:
+        call("queue_remove", "mail", ids[2], ids[3], "--no-input")
+    assert (caught.value.returncode, str(caught.value)) == (1, "1 item not found.")
+    assert fdbqueue.queue("mail").size() == 0
+
+
+def test_it_asks_first(processes, ids):
+    """At a terminal it says how many, and waits for a yes."""
+    for answer, code, left in ((b"\n", 1, 2), (b"yes\n", 0, 1)):
+        controller, terminal = os.openpty()
+        process = processes.start("queue_remove", "mail", ids[2], ids[2], stdin=terminal)
+        os.write(controller, answer)
+        done = processes.finish(process)
+        os.close(terminal)
+        os.close(controller)
+        assert done.returncode == code
+        assert done.stderr.startswith("Remove 1 item from 'mail' for good? ")
+        assert fdbqueue.queue("mail").size() == left
+
+
+def test_it_does_not_ask_nobody(processes, ids):
+    """Without a terminal and --no-input it is refused as wrong usage."""
+    done = processes.run("queue_remove", "mail", ids[2])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert fdbqueue.queue("mail").size() == 2

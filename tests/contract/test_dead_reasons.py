@@ -1,0 +1,202 @@
+"""Dead letters grouped by their reasons: counted as they die, and redriven by reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import DeadReason, FifoQueue, run
+from fdbqueue.service.storage.tables import State
+from tests.concurrency.census import assert_counted
+
+
+@pytest.fixture
+def queue(kind, database, subspace, clock):
+    """A queue of ten items, for which the time stands still."""
+    queue = kind.open(database, subspace, max_attempts=1)
+    values = [kind.value(str(number)) for number in range(10)]
+    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 10))
+    return queue
+
+
+def counts(queue, **arguments):
+    """Return the groups as pairs."""
+    return [(one.reason, one.count) for one in queue.dead_by_reason(**arguments)]
+
+
+def kill(queue, *reasons):
+    """Let the first items die, one of each reason; return their ids."""
+    items = queue.lease_many(len(reasons))
+    for item, reason in zip(items, reasons, strict=True):
+        queue.nack(item, reason=reason)
+    return [item.id for item in items]
+
+
+def test_the_most_frequent_reason_is_the_first(queue, in_loop):
+    """Then by their texts; at most as many as asked for."""
+    assert counts(queue) == []
+    kill(queue, "b", "a", "c", "b", "c", "b")
+    assert counts(queue) == [("b", 3), ("c", 2), ("a", 1)]
+    assert counts(queue, limit=2) == [("b", 3), ("c", 2)]
+    assert in_loop(queue.adead_by_reason(limit=1)) == [DeadReason("b", 3)]
+    assert_counted(queue)
+
+
+def test_a_group_is_the_first_line(queue):
+    """Of at most 200 characters; two that differ behind it are one."""
+    kill(queue, "KeyError: 'a'\nTraceback 1", "KeyError: 'a'\nTraceback 2", "  \nKeyError: 'a' ")
+    kill(queue, "x" * 200 + "y", "x" * 200 + "z", "x" * 200, "")
+    assert counts(queue) == [("KeyError: 'a'", 3), ("x" * 200, 3), ("", 1)]
+    assert queue.redrive(reason="x" * 300) == 3
+    assert queue.redrive(reason="KeyError: 'a'\nTraceback 3") == 3
+    assert counts(queue) == [("", 1)]
+
+
+def test_every_way_to_die_is_counted(queue, clock):
+    """Given up, expired, or buried."""
+    (item,) = queue.lease_many(1, seconds=10)
+    clock.advance(11)
+    queue.nack(queue.lease(), reason="given up")
+    queue.bury(queue.peek().id, reason="not ours")
+    assert counts(queue) == [("given up", 1), ("its lease expired", 1), ("not ours", 1)]
+    assert queue.get(item.id).reason == "its lease expired"
+
+
+@pytest.mark.parametrize("way", ["redrive", "redrive one", "remove", "remove_many", "clear_state"])
+def test_every_way_back_is_counted(queue, everything, way):
+    """And no count of zero is left."""
+    ids = kill(queue, "a", "b", "a")
+    {
+        "redrive": queue.redrive,
+        "redrive one": lambda: [queue.redrive([item_id]) for item_id in ids],
+        "remove": lambda: [queue.remove(item_id) for item_id in ids],
+        "remove_many": lambda: queue.remove_many(ids),
+        "clear_state": lambda: queue.clear_state("dead"),
+    }[way]()
+    assert counts(queue) == []
+    assert not any(key.startswith(b"\xff\x15") for key in everything())
+    assert_counted(queue)
+
+
+def test_clear_forgets_them(queue):
+    """As everything."""
+    kill(queue, "a")
+    queue.clear()
+    assert counts(queue) == []
+
+
+def test_those_of_one_reason_are_redriven(kind, queue):
+    """All, or as many as the limit, in their order; or those of some ids."""
+    ids = kill(queue, "a", "b", "a", "b", "a")
+    told = []
+    assert queue.redrive(reason="a", limit=2, on_redriven=told.append) == 2
+    assert sum(told) == 2
+    assert counts(queue) == [("b", 2), ("a", 1)]
+    assert queue.redrive(ids, reason="b") == 2
+    assert queue.redrive(ids[:4], reason="a") == 0
+    assert queue.redrive(reason="c") == queue.redrive(reason="") == 0
+    assert [item.id for item in queue.page(state="dead").items] == ids[4:]
+    assert_counted(queue)
+
+
+def test_a_reason_is_a_text(queue):
+    """Another is refused, and so is a wrong limit."""
+    for reason in (3, b"a", ["a"]):
+        with pytest.raises(InvalidInput):
+            queue.redrive(reason=reason)
+    for limit in (0, 10_001, "1", None):
+        with pytest.raises(InvalidInput):
+            queue.dead_by_reason(limit=limit)
+
+
+def test_any_number_of_one_reason_among_others(fifo):
+    """In several transactions, those of the other reason between them left alone."""
+    fifo.push_many(range(450))
+    for item in list(fifo):
+        fifo.bury(item.id, reason="odd" if item.value % 2 else "even")
+    assert fifo.redrive(reason="odd", limit=220) == 220
+    assert fifo.redrive(reason="odd") == 5
+    assert [item.value for item in assert_counted(fifo)["ready"]] == list(range(1, 450, 2))
+
+
+def test_in_the_callers_transaction(fifo, database):
+    """The counts are the caller's to commit."""
+    item = fifo.push("x")
+    transaction = database.create_transaction()
+    fifo.bury(item.id, reason="a", tr=transaction)
+    assert counts(fifo, tr=transaction) == [("a", 1)]
+    assert counts(fifo) == []
+    transaction.commit().wait()
+    assert counts(fifo) == [("a", 1)]
+
+
+def test_of_one_reason_many_die_without_conflicts(fifo, database):
+    """The counts are added to, and nothing is read."""
+    items = [fifo.push(number) for number in range(3)]
+    transactions = [database.create_transaction() for _ in items]
+    for item, transaction in zip(items, transactions, strict=True):
+        fifo.bury(item.id, reason="a", tr=transaction)
+    for transaction in transactions:
+        transaction.commit().wait()
+    assert counts(fifo) == [("a", 3)]
+
+
+# Dead letters that were not counted
+
+
+def forget_reasons(queue):
+    """Remove the counts, as a queue has none that an earlier version wrote."""
+    bounds = queue.parts.store.tables.reasons()
+    run(queue.database, lambda tr: tr.clear_range(*bounds))
+
+
+def test_counts_that_were_never_kept_are_not_negative(queue):
+    """What is shown is what was counted since; a recount counts the rest."""
+    ids = kill(queue, "a", "a", "b")
+    forget_reasons(queue)
+    assert counts(queue) == []
+    queue.redrive([ids[0]])
+    assert counts(queue) == []
+    kill(queue, "a")
+    assert counts(queue) == []
+    queue.recount()
+    assert counts(queue) == [("a", 2), ("b", 1)]
+    queue.recount()
+    assert counts(queue) == [("a", 2), ("b", 1)]
+    assert_counted(queue)
+
+
+def test_a_recount_removes_what_nothing_died_of(queue, everything):
+    """Counts of letters that others have removed."""
+    kill(queue, "a", "b")
+    store = queue.parts.store
+    run(queue.database, lambda tr: tr.clear_range(*store.tables.state_bounds(State.DEAD)))
+    assert counts(queue) == [("a", 1), ("b", 1)]
+    queue.recount()
+    assert counts(queue) == []
+    assert not any(key.startswith(b"\xff\x15") for key in everything())
+
+
+def test_a_recount_of_more_reasons_than_one_transaction_corrects(fifo, monkeypatch):
+    """It goes on until all are right."""
+    monkeypatch.setattr("fdbqueue.service.bulk.recount._REASONS_AT_ONCE", 7)
+    fifo.push_many(range(30))
+    for item in list(fifo):
+        fifo.bury(item.id, reason=f"number {item.value % 20}")
+    expected = sorted(counts(fifo))
+    forget_reasons(fifo)
+    fifo.recount()
+    assert sorted(counts(fifo)) == expected
+    assert_counted(fifo)
+
+
+def test_a_queue_with_the_longest_prefix(database, subspace):
+    """A long reason is no obstacle to a death."""
+    prefix = subspace[b"x" * 9_500]
+    queue = FifoQueue(database, prefix, max_attempts=1)
+    queue.push("x")
+    queue.nack(queue.lease(), reason="\u00e9" * 300)
+    (found,) = queue.dead_by_reason()
+    assert found.count == 1
+    assert queue.redrive() == 1
+    assert queue.dead_by_reason() == []

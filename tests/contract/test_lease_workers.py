@@ -1,0 +1,226 @@
+"""Who holds each lease: the name that a worker gives, shown until the lease ends."""
+
+from __future__ import annotations
+
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import FifoQueue, Worker, run
+from fdbqueue.service.consume.staging import _alike
+from fdbqueue.service.storage.handoffs import unpacked_marks
+from fdbqueue.service.storage.tables import State
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another
+from tests.concurrency.requests import ask, requests_of
+from tests.contract.test_contention import Meddled
+
+MINUTE_US = 60_000_000
+
+
+@pytest.fixture
+def queue(kind, database, subspace, clock):
+    """A queue of a to f, for which the time stands still."""
+    queue = kind.open(database, subspace)
+    values = [kind.value(text) for text in "abcdef"]
+    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 6))
+    return queue
+
+
+def facts_of(queue, item):
+    """Return the stored facts of a lease."""
+    place = queue.parts.store.keys.place_named(item.id)
+    key = queue.parts.store.tables.hidden_keys(State.LEASED, place)[0]
+    return run(queue.database, lambda tr: bytes(tr[key]))
+
+
+def test_every_way_to_lease_takes_a_name(queue, in_loop):
+    """One by one, many at once, in a block, and awaited."""
+    found = [
+        queue.lease(worker="w"),
+        queue.lease_min(worker="w"),
+        queue.lease_max(worker="w"),
+        *queue.lease_many(1, worker="w"),
+    ]
+    with queue.leased(worker="w") as item:
+        found.append(item)
+        assert queue.get(item.id).worker == "w"
+
+    async def lease():
+        async with queue.aleased(worker="w") as item:
+            return [item, queue.get(item.id)]
+
+    found += in_loop(lease())
+    assert [item.worker for item in found] == ["w"] * 7
+
+
+def test_a_name_is_shown_until_the_lease_ends(queue, clock):
+    """By the verb that leases, by get and by pages; then it is no more."""
+    for end in (queue.ack, queue.nack, None):
+        item = queue.lease(seconds=60, worker="mail1:4711")
+        assert item.worker == "mail1:4711"
+        found = queue.get(item.id)
+        assert found == replace(item, lease=None, failures=found.failures)
+        assert [one.worker for one in queue.page(state="leased").items] == ["mail1:4711"]
+        if end is not None:
+            end(item)
+        else:
+            clock.advance(61)
+            assert queue.peek().worker is None
+        assert queue.pop().worker is None
+    assert_counted(queue)
+
+
+def test_an_extend_keeps_the_name(queue):
+    """And so do many at a time."""
+    item = queue.lease(worker="w")
+    assert queue.extend(item, 90).worker == "w"
+    assert queue.extend_many([item], 120) == 1
+    assert queue.get(item.id).worker == "w"
+    queue.ack(item)
+
+
+def test_a_delayed_or_dead_item_has_no_worker(database, subspace):
+    """The failures say who it was."""
+    queue = FifoQueue(database, subspace, max_attempts=2)
+    item = queue.push("x")
+    queue.nack(queue.lease(worker="w"), delay=60)
+    found = queue.get(item.id)
+    assert (found.state, found.worker) == ("delayed", None)
+    queue = FifoQueue(database, subspace["other"], max_attempts=1)
+    item = queue.push("x")
+    queue.nack(queue.lease(worker="w"), reason="why")
+    found = queue.get(item.id)
+    assert (found.state, found.worker, found.reason) == ("dead", None, "why")
+
+
+def test_without_a_name_a_lease_stores_what_it_always_did(queue):
+    """Behind the facts stands the secret alone, and with a name its text."""
+    item, other = queue.lease(), queue.lease(worker="\u00e9")
+    assert len(facts_of(queue, other)) == len(facts_of(queue, item)) + 2
+    assert facts_of(queue, other).endswith("\u00e9".encode())
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, 3, b"w", "a\nb", "\x00", "\ud800", ["w"]])
+def test_a_bad_name_is_refused(fifo, name, in_loop):
+    """By a clear error, and nothing is leased."""
+    fifo.push("x")
+    for call in (fifo.lease, fifo.lease_max):
+        with pytest.raises(InvalidInput) as caught:
+            call(worker=name)
+        assert "worker" in caught.value.context
+    with pytest.raises(InvalidInput):
+        in_loop(fifo.alease(worker=name))
+    assert fifo.counts().leased == 0
+
+
+def test_the_longest_name(fifo):
+    """Of 200 characters, however many bytes these are; with as many items as fit."""
+    fifo.push_many(range(10_000))
+    items = fifo.lease_many(10_000, worker="\U0001f600" * 200)
+    assert len(items) > 1_000
+    assert {item.worker for item in items} == {"\U0001f600" * 200}
+    assert fifo.ack_many(items) == len(items)
+
+
+def test_a_saved_response_has_the_name(queue):
+    """The one of the first call, whatever the second one says."""
+    first = queue.lease_many(2, worker="w1", once="key")
+    assert queue.lease_many(2, worker="w2", once="key") == first
+    assert [item.worker for item in first] == ["w1", "w1"]
+    plain = queue.lease_many(1, once="other")
+    assert queue.lease_many(1, worker="w2", once="other") == plain
+
+
+def test_in_the_callers_transaction(fifo, database):
+    """The name is the caller's to commit, as the lease is."""
+    fifo.push("x")
+    transaction = database.create_transaction()
+    item = fifo.lease(worker="w", tr=transaction)
+    assert fifo.get(item.id, tr=transaction).worker == "w"
+    transaction.commit().wait()
+    assert fifo.get(item.id).worker == "w"
+
+
+# Leases that another process writes
+
+
+def test_a_lease_written_by_another_process_has_the_askers_name(queue):
+    """The row of the help request carries it."""
+    for worker in (b"", "mail1:\u00e9".encode()):
+        ask(queue, "min", 2, lease_us=MINUTE_US, worker=worker)
+        assert worker in {one.worker for one in requests_of(queue)}
+        queue.pop(wait=0.1)
+        (served,) = [one for one in requests_of(queue) if one.worker == worker]
+        assert served.is_handed
+        places = [place for place, _ in unpacked_marks(served.marks)]
+        ids = [queue.parts.store.keys.item_id(place) for place in places]
+        assert len(ids) == 2
+        assert [queue.get(one).worker for one in ids] == [worker.decode() or None] * 2
+
+
+def test_the_asking_process_returns_its_own_name(database, subspace):
+    """Where a rival's pops make it ask for help."""
+    meddled = Meddled(database)
+    rival, queue = FifoQueue(another(database), subspace), FifoQueue(meddled, subspace)
+    rival.push_many(range(40))
+
+    def pop_before():
+        if not any(one.is_handed for one in requests_of(rival)):
+            rival.pop_many(1)
+
+    meddled.meddle = pop_before
+    items = queue.lease_many(2, worker="asker")
+    meddled.meddle = lambda: None
+    assert [one.worker for one in requests_of(rival)] == [b"asker"]
+    assert [item.worker for item in items] == ["asker"] * 2
+    assert [rival.get(item.id).worker for item in items] == ["asker"] * 2
+    queue.ack_many(items)
+
+
+def test_only_threads_of_one_name_share_a_help_request(fifo):
+    """Those of another name ask in the next."""
+
+    def request(worker, seconds=60):
+        return fifo._consumer.lease_request("min", 1, seconds, None, (), worker)
+
+    batch = [request("w1"), request("w2"), request("w1"), request(None), request("w1", 30)]
+    assert _alike(batch) == [batch[0], batch[2]]
+    assert _alike(batch[1:]) == [batch[1]]
+    assert _alike(batch[3:]) == [batch[3]]
+
+
+def test_threads_of_several_names_at_once(database, subspace):
+    """Each gets items under its own."""
+    queue = FifoQueue(database, subspace)
+    queue.push_many(range(60))
+
+    def lease(number):
+        return [queue.lease(worker=f"w{number}") for _ in range(10)]
+
+    with ThreadPoolExecutor(6) as pool:
+        for number, items in enumerate(pool.map(lease, range(6))):
+            assert {item.worker for item in items} == {f"w{number}"}
+            assert {queue.get(item.id).worker for item in items} == {f"w{number}"}
+
+
+# Workers
+
+
+@pytest.mark.parametrize("name", [None, "mine"])
+def test_a_worker_gives_its_name(fifo, name):
+    """Its own, or its host's and its process's number."""
+    fifo.push("x")
+    seen = []
+    Worker(
+        fifo, lambda item: seen.append((item.worker, fifo.get(item.id).worker)), worker=name
+    ).run()
+    assert len(set(seen[0])) == 1
+    if name is None:
+        assert re.fullmatch(re.escape(socket.gethostname()) + r":\d+", seen[0][0])
+    else:
+        assert seen[0][0] == "mine"

@@ -1,0 +1,125 @@
+"""The pages of dead letters: their reasons, their failures, and who held what."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+
+import pytest
+from django.core.management import call_command
+
+from fdbqueue.service import run
+from tests.pages.addresses import items, of, text
+
+
+@pytest.fixture
+def mail(queue):
+    """A queue of ten items."""
+    mail = queue("mail")
+    mail.push_many(range(10))
+    return mail
+
+
+def kill(queue, *reasons):
+    """Bury the first items, one for each reason."""
+    for item, reason in zip(queue.peek_many(len(reasons)), reasons, strict=True):
+        queue.bury(item.id, reason=reason)
+
+
+def groups(shown):
+    """Return the rows of the table of reasons: the reason, the number and the command."""
+    table = shown.partition('class="fdbqueue-table fdbqueue-reasons"')[2].partition("</table>")[0]
+    rows = re.findall(
+        r'<th scope="row" class="fdbqueue-reason"><bdi>(.*?)</bdi></th>'
+        r'<td class="fdbqueue-number">(.*?)</td><td>(.*?)</td>',
+        table,
+        re.DOTALL,
+    )
+    commands = [re.search(r"<code[^>]*>(.*?)</code>", row[2], re.DOTALL) for row in rows]
+    return [
+        (html.unescape(row[0]), row[1], command and html.unescape(command[1]))
+        for row, command in zip(rows, commands, strict=True)
+    ]
+
+
+def test_who_holds_a_lease(viewer, mail):
+    """In the list, and on the item's page; escaped."""
+    item = mail.lease(worker="<b>mail1</b>:4711")
+    mail.lease()
+    shown = text(viewer.get(of("mail") + "?state=leased"))
+    assert '<th scope="col">Worker</th>' in shown
+    assert "<td><bdi>&lt;b&gt;mail1&lt;/b&gt;:4711</bdi></td>" in shown
+    assert "&lt;b&gt;mail1&lt;/b&gt;:4711" in text(viewer.get(of("mail", item)))
+    assert "Worker</th>" not in text(viewer.get(of("mail")))
+
+
+def test_what_failed(viewer, mail):
+    """The last three failures of a dead letter, the latest first, with worker and reason."""
+    for number in range(1, 5):
+        item = mail.lease(worker=f"w<{number}>")
+        mail.nack(item, reason=f"no <i>{number}</i>\u202e\nsecond line")
+    mail.bury(item.id, reason="why")
+    for shown in (
+        text(viewer.get(of("mail") + "?state=dead")),
+        text(viewer.get(of("mail", item))),
+    ):
+        entries = re.findall(r"<li>(.*?)</li>", shown.partition("fdbqueue-failures")[2], re.DOTALL)
+        assert [entry[:9] for entry in entries] == [f"Attempt {n}" for n in (4, 3, 2)]
+        assert "<bdi>w&lt;4&gt;</bdi>" in entries[0]
+        assert "no &lt;i&gt;4&lt;/i&gt;\\u202e" in entries[0]
+        assert "<i>" not in shown
+        assert "Died</th>" in shown
+    listed = text(viewer.get(of("mail") + "?state=dead"))
+    assert f'<details id="failures-{item.id}"><summary>3 failures <span' in listed
+    assert "last worker: <bdi>w&lt;4&gt;</bdi></span></summary>" in listed
+    mail.redrive()
+    assert "fdbqueue-failures" not in text(viewer.get(of("mail", item)))
+
+
+def test_the_reasons_of_dead_letters(viewer, mail, capsys):
+    """The most frequent first, each with a command that redrives just these."""
+    reasons = ["KeyError: 'a'\nmore", "$(rm) `x` <b>", "KeyError: 'a'", "-x", "", "bad\x1b"]
+    kill(mail, *reasons)
+    shown = text(viewer.get(of("mail") + "?state=dead"))
+    found = {reason: (number, command) for reason, number, command in groups(shown)}
+    assert [number for _, number, _ in groups(shown)] == ["2", "1", "1", "1", "1"]
+    assert found["bad\\u001b"] == ("1", None)
+    assert "<b>" not in shown
+    assert "Not shown here" not in shown
+    for reason, number in (("KeyError: 'a'", 2), ("$(rm) `x` <b>", 1), ("-x", 1), ("", 1)):
+        command = shlex.split(found[reason][1])
+        assert command[0] == "manage.py"
+        call_command(*command[1:], "--no-input")
+        assert capsys.readouterr().out == (
+            f"Requeued {number} dead item{'s' if number > 1 else ''} in 'mail'.\n"
+        )
+    assert mail.counts().dead == 1
+
+
+def test_more_than_are_shown(viewer, mail, monkeypatch):
+    """How many more there are is said, with what counts those of an earlier version."""
+    monkeypatch.setattr("fdbqueue.pages.queue_page.SHOWN", 2)
+    kill(mail, "a", "a", "b", "b", "c", "d")
+    shown = text(viewer.get(of("mail") + "?state=dead"))
+    assert [reason for reason, _, _ in groups(shown)] == ["a", "b"]
+    assert "Not shown here: 2 dead letters" in shown
+    assert "<code>manage.py queue_recount mail</code>" in shown
+    bounds = mail.parts.store.tables.reasons()
+    run(mail.database, lambda tr: tr.clear_range(*bounds))
+    shown = text(viewer.get(of("mail") + "?state=dead"))
+    assert groups(shown) == []
+    assert "Not shown here: 6 dead letters" in shown
+
+
+def test_only_the_tab_of_the_dead_has_them(viewer, mail):
+    """And only where something is dead."""
+    assert "fdbqueue-reasons" not in text(viewer.get(of("mail") + "?state=dead"))
+    kill(mail, "a")
+    for state in ("ready", "leased", "delayed"):
+        assert "fdbqueue-reasons" not in text(viewer.get(of("mail") + f"?state={state}"))
+    response = viewer.get(of("mail") + "?state=dead")
+    assert "fdbqueue-reasons" in text(response)
+    assert len(items(response)) == 1
+    live = viewer.get(of("mail") + "?state=dead", headers={"HX-Request": "true"})
+    assert "fdbqueue-reasons" in text(live)
