@@ -57,6 +57,20 @@ class CountField(serializers.IntegerField):
         return data
 
 
+class FlagField(serializers.BooleanField):
+    """True or false as JSON has them: not a number or a string."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Return the flag.
+
+        Raises:
+            ValidationError: It is neither.
+        """
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
+
+
 class LimitField(CountField):
     """A number of items up to the setting's ``MAX_LIMIT``."""
 

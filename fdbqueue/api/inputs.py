@@ -16,6 +16,7 @@ from fdbqueue.api import pagination
 from fdbqueue.api.fields import (
     AnyJSONField,
     CursorField,
+    FlagField,
     IdField,
     LeaseField,
     LimitField,
@@ -202,7 +203,7 @@ class _Several(Input):
         max_length=1_000,
         help_text="Names of queues, and patterns with `*`: the first that has items gives.",
     )
-    fair = serializers.BooleanField(
+    fair = FlagField(
         default=False, help_text="Take from the queues in turn, not from the first that has items."
     )
 

@@ -15,13 +15,14 @@ writes them have no other fields than these and ``lease``.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import formats
-from fdbqueue.service import ITEM_STATES, Codec, Item, Undecodable
+from fdbqueue.service import ITEM_STATES, Codec, Failure, Item, Undecodable
 
 #: What every line of JSON has, in this order.
 FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
@@ -31,6 +32,9 @@ DETAILS: dict[str, Callable[[Item], Any]] = {
     "state": lambda item: item.state,
     "until": lambda item: formats.timestamp(item.until),
     "reason": lambda item: item.reason,
+    "died_at": lambda item: formats.timestamp(item.died_at),
+    "worker": lambda item: item.worker,
+    "failures": lambda item: list(map(_failure, item.failures)),
     "size": lambda item: item.size_bytes,
 }
 COLUMNS = ("ID", "PRIORITY", "PUSHED (UTC)", "ATTEMPTS", "VALUE")
@@ -94,6 +98,11 @@ def item_line(codec: Codec, item: Item, *, detailed: bool = False) -> str:
     if isinstance(value, Undecodable):
         record |= {"undecodable": value.reason, "raw": value.raw}
     return formats.json_line(record)
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    at = formats.timestamp(failure.at)
+    return {**dataclasses.asdict(failure), "at": at}
 
 
 def is_item(record: Any) -> bool:

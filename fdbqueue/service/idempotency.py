@@ -68,11 +68,12 @@ class IdempotencyKey:
 
 
 class Existing(NamedTuple):
-    """What a push under a unique key has found stored: the value, the state, the attempts."""
+    """What a push under a unique key has found stored: also who has leased it."""
 
     data: bytes
     state: str
     attempts: int
+    worker: str | None = None
 
 
 class Placed(NamedTuple):

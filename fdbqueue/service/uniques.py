@@ -144,6 +144,8 @@ class UniqueKeys:
             size_bytes=len(existing.data),
             state=existing.state,
             until=None if until is None else moment(until),
+            worker=existing.worker,
+            queue=self._store.queue,
             existing=True,
         )
 
@@ -205,7 +207,7 @@ class UniqueKeys:
         (loaded,) = self._store.reader.load(tr, [row], retried=hidden is None)
         item = self._store.reader.shown_item(loaded)
         item = item if hidden is None else described(item, hidden, ())
-        existing = Existing(loaded.data or row.value, item.state, item.attempts)
+        existing = Existing(loaded.data or row.value, item.state, item.attempts, item.worker)
         until = None if hidden is None else hidden.until
         pushed_at = loaded.pushed_at if hidden is None else hidden.pushed_at
         return Placed(Place(row.place), pushed_at, until, existing)

@@ -200,7 +200,8 @@ def test_a_paused_queue_is_seen_until_it_is_resumed(visit, queues):
     queue.pause(reason="deploying <b>2.4</b>")
     visitor = visit(permissions=["clipboard-read", "clipboard-write"])
     page = visitor.page
-    expect(page.locator(".fdbqueue-mark")).to_have_text("Paused")
+    row = page.locator("tr", has_text="user-paused")
+    expect(row.locator(".fdbqueue-mark")).to_have_text("Paused")
     visitor.go(f"{LIST}user-paused/?refresh=2")
     banner = page.locator(".fdbqueue-paused")
     expect(banner).to_contain_text("deploying <b>2.4</b>")

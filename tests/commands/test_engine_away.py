@@ -15,6 +15,7 @@ from tests.commands.test_exit_codes import CALLS, VALUES
 #: The last three find nothing to change.
 READING = {
     "queue_peek",
+    "queue_show",
     "queue_list",
     "queue_stats",
     "queue_recount",

@@ -9,6 +9,7 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
+from fdbqueue.management.item_lines import DETAILS
 from fdbqueue.service import run
 
 
@@ -82,7 +83,7 @@ def test_items_in_a_state(call, state, end):
     expected = list(ranks.iterate(state=state, end=end))
     assert len(expected) == 600
     assert [record["value"] for record in records] == [item.value for item in expected]
-    details = {"state", "until", "reason", "size"} if state != "ready" else set()
+    details = set() if state == "ready" else DETAILS.keys()
     assert records[0].keys() == {"id", "priority", "value", "pushed_at", "attempts"} | details
     assert {record.get("state", "ready") for record in records} == {state}
     heading, first = call(*options[:-1], "1").out.splitlines()

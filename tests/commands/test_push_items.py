@@ -219,6 +219,7 @@ def test_items_with_more_fields_are_not_taken_for_values(call, ndjson):
 def test_items_of_rest_can_be_read_back(call, ndjson):
     """One in a line, with all fields that there are; a time on the second has no fraction there."""
     details = {"size": 9, "state": "leased", "until": "2026-11-21T03:12:44Z", "reason": None}
+    details |= {"died_at": None, "worker": "w", "failures": []}
     record = {**LINE, "pushed_at": "2026-11-21T03:12:44Z", **details, "lease": "a token"}
     assert record.keys() == LeasedItemOutput().fields.keys() - {"undecodable"}
     call("queue_push", "ranks", ndjson(json.dumps(record)), "--items")

@@ -21,7 +21,7 @@ def in_state(queue, state):
     queue.nack(queue.lease())
     item = queue.peek()
     if state == "leased":
-        queue.lease(seconds=HOUR)
+        queue.lease(seconds=HOUR, worker="mail1:7")
     elif state == "delayed":
         queue.nack(queue.lease(), delay=HOUR)
     elif state == "dead":
@@ -49,8 +49,15 @@ def test_an_item_in_each_state(call, state):
         "state": state,
         "until": time(item.until),
         "reason": item.reason,
+        "died_at": time(item.died_at),
+        "worker": item.worker,
+        "failures": [
+            {"attempt": one.attempt, "at": time(one.at), "worker": one.worker, "reason": one.reason}
+            for one in item.failures
+        ],
         "size": item.size_bytes,
     }
+    assert item.failures
     shown = dict(
         line.split("  ", 1) for line in call("queue_show", "mail", item.id).out.split("\n")[:-1]
     )
@@ -58,6 +65,9 @@ def test_an_item_in_each_state(call, state):
     assert shown["STATE"].strip() == state
     assert ("UNTIL (UTC)" in shown) == (state in {"leased", "delayed"})
     assert shown.get("REASON", "").strip() == ("no such\\x1b[2J address" if state == "dead" else "")
+    assert ("DIED (UTC)" in shown) == (state == "dead")
+    assert shown.get("WORKER", "").strip() == ("mail1:7" if state == "leased" else "")
+    assert shown["FAILURE 1"].endswith(" given up")
     assert mail.get(item.id) == item
 
 

@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 )
 
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
-from fdbqueue.service import Item
+from fdbqueue.service import Item, Queue, SeveralQueues
+from fdbqueue.service.consume.turns import Turns
 from tests.concurrency.census import STATES, rows, unique_keys
 from tests.concurrency.clock import Clock
 from tests.concurrency.kinds import Kind
@@ -35,6 +36,24 @@ _PICKS = st.integers(0, 9)
 _UNIQUE = st.sampled_from(["a", "b"])
 _WORKERS = st.sampled_from([None, None, "w1", "w2"])
 _REASONS = st.sampled_from(["it broke", "no answer"])
+
+
+class Directory:
+    """Where the machine's queue is found, and one before it that has no items."""
+
+    def __init__(self, kind: Kind, database: Any, subspace: Subspace, queue: Queue) -> None:
+        self.database = database
+        empty = kind.open(database, Subspace(rawPrefix=subspace.key() + b"\xff\xfe"))
+        self._queues = {"main": queue, "before": empty}
+
+    def queue(self, name: str) -> Queue:
+        return self._queues[name]
+
+    def fitting(self, pattern: str, tr: Any = None) -> Any:
+        raise AssertionError(pattern, tr)
+
+    def calls_key(self, name: bytes) -> bytes:
+        raise AssertionError(name)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -53,6 +72,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.database = database
         self.clock = clock
         self.queue = kind.open(database, subspace, max_attempts=MAX_ATTEMPTS)
+        self.several = SeveralQueues(
+            Directory(kind, database, subspace, self.queue), ("before", "main"), Turns(fair=False)
+        )
         self.model = Model(MAX_ATTEMPTS)
         self.tokens: list[str] = []
         self.ids: dict[str, str] = {}
@@ -139,6 +161,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.take(entries)
 
     @rule(end=_ENDS, count=_COUNTS)
+    def pop_from_several(self, end: str, count: int) -> None:
+        items = self.several.pop_many(count, end=end)
+        assert {item.queue for item in items} <= {self.queue.name}
+        self._popped(items, end, count)
+
+    @rule(end=_ENDS, count=_COUNTS)
     def peek(self, end: str, count: int) -> None:
         self._match(self.queue.peek_many(count, end=end), self.model.ends(end, count), "ready")
 
@@ -167,7 +195,21 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(end=_ENDS, count=_COUNTS, seconds=_SECONDS, worker=_WORKERS)
     def lease(self, end: str, count: int, seconds: int, worker: str | None) -> None:
-        items = self.queue.lease_many(count, end=end, seconds=seconds, worker=worker)
+        self._leased(
+            self.queue.lease_many(count, end=end, seconds=seconds, worker=worker),
+            *(end, count, seconds, worker),
+        )
+
+    @rule(end=_ENDS, count=_COUNTS, seconds=_SECONDS, worker=_WORKERS)
+    def lease_from_several(self, end: str, count: int, seconds: int, worker: str | None) -> None:
+        self._leased(
+            self.several.lease_many(count, end=end, seconds=seconds, worker=worker),
+            *(end, count, seconds, worker),
+        )
+
+    def _leased(
+        self, items: list[Item], end: str, count: int, seconds: int, worker: str | None
+    ) -> None:
         entries = self.model.taken(end, count)
         first = len(self.tokens) + 1
         for number, entry in enumerate(entries, first):

@@ -48,7 +48,7 @@ def test_a_queue_has_the_options_of_the_setting(setting, kind):
         "order": "count",
         "contention": "strict",
         "handoff_timeout_seconds": 30,
-        "max_attempts": None,
+        "max_attempts": 20,
         "max_value_bytes": 100_000,
     }
     queues = {
@@ -63,7 +63,7 @@ def test_a_queue_has_the_options_of_the_setting(setting, kind):
             ("least", least),
             ("most-7", most),
             ("standard", standard),
-            ("unlimited", standard),
+            ("unlimited", {**standard, "max_attempts": None}),
         ):
             queue = fdbqueue.queue(name)
             assert {option: getattr(queue.options, option) for option in options} == options

@@ -147,7 +147,7 @@ for line in sys.stdin:
             fired += 1
             watcher.tell()
             watcher.expect("watching")
-    assert fired > 10
+    assert fired > 3
 
 
 def test_an_interrupted_read_keeps_no_snapshot(database, path, other):

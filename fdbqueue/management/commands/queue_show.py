@@ -69,11 +69,19 @@ def _rows(item: Item) -> Iterator[tuple[str, str]]:
     yield "STATE", item.state
     if item.until is not None:
         yield "UNTIL (UTC)", formats.short_time(item.until) + _expired(item.until)
+    if item.worker is not None:
+        yield "WORKER", formats.visible(item.worker)
+    if item.died_at is not None:
+        yield "DIED (UTC)", formats.short_time(item.died_at)
     if item.reason is not None:
         yield "REASON", formats.visible(item.reason)
     yield "PRIORITY", formats.or_dash(item.priority)
     yield "PUSHED (UTC)", formats.short_time(item.pushed_at)
     yield "ATTEMPTS", f"{item.attempts:,}"
+    for failed in item.failures:
+        worker = "" if failed.worker is None else f" {formats.visible(failed.worker)}:"
+        when = formats.short_time(failed.at)
+        yield f"FAILURE {failed.attempt:,}", f"{when}{worker} {formats.visible(failed.reason)}"
     yield "SIZE", formats.counted(item.size_bytes, "byte")
     yield "VALUE", formats.visible(formats.value_text(item.value))
 
