@@ -124,7 +124,7 @@ class SeveralTake:
         self._end: End = end
         self._make = request
         self._call = call
-        self._requests: dict[str, TakeRequest] = {}
+        self._requests: dict[Consumer, TakeRequest] = {}
         self._item_wait = ItemWait(())
         #: The queue that observers are told of.
         self._reported = name
@@ -170,7 +170,8 @@ class SeveralTake:
 
     def requeue(self, items: list[Item]) -> None:
         """Requeue items that were taken for a task that was cancelled."""
-        self._requests[items[0].queue].requeue(items)
+        request = next(one for of, one in self._requests.items() if of.name == items[0].queue)
+        request.requeue(items)
 
     # One look, by the thread that waits or by one of the pool
 
@@ -323,9 +324,9 @@ class SeveralTake:
 
     def _request(self, consumer: Consumer) -> TakeRequest:
         """Return the request to a queue, always the same one."""
-        found = self._requests.get(consumer.name)
+        found = self._requests.get(consumer)
         if found is None:
-            found = self._requests[consumer.name] = self._make(consumer)
+            found = self._requests[consumer] = self._make(consumer)
             found.call = self._call
         return found
 
