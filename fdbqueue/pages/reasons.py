@@ -52,11 +52,11 @@ def reasons_of(queue: str, found: Sequence[DeadReason], dead: int) -> Reasons | 
     return Reasons(
         [Group(visible(one.reason), grouped(one.count), _command(name, one)) for one in found],
         grouped(others) if others > 0 else "",
-        f"manage.py queue_recount {name}",
+        f"python manage.py queue_recount {name}",
     )
 
 
 def _command(name: str, group: DeadReason) -> str:
     if not group.reason.isprintable():
         return ""
-    return f"manage.py queue_redrive {name} --reason={shlex.quote(group.reason)}"
+    return f"python manage.py queue_redrive {name} --reason={shlex.quote(group.reason)}"

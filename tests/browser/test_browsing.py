@@ -275,6 +275,7 @@ def test_the_command_that_redrives_is_copied(visit, queues):
     expect(page.locator("#fdbqueue-copied")).to_have_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert shlex.split(copied) == [
+        "python",
         "manage.py",
         "queue_redrive",
         "user-dead",
