@@ -73,13 +73,16 @@ class QueuesQuery(Input):
     limit = QueryLimitField(default=100, help_text="The maximum number of queues to return.")
 
 
+def _reason(**options: Any) -> TextField:
+    """Return the field of a reason, which the service keeps 1,000 characters of."""
+    return TextField(allow_blank=True, max_length=1_000, **options)
+
+
 class PauseBody(Input):
     """Why the queue is paused."""
 
-    reason = TextField(
+    reason = _reason(
         required=False,
-        allow_blank=True,
-        max_length=1_000,
         help_text="The reason that is shown with the queue; a paused queue gets the new one.",
     )
 
@@ -237,10 +240,8 @@ class _GivenUp(Input):
     """When a nacked item is ready again, and why it was nacked."""
 
     delay = SecondsField(required=False, help_text="Hide the item for this many seconds.")
-    reason = TextField(
+    reason = _reason(
         required=False,
-        allow_blank=True,
-        max_length=1_000,
         help_text="The reason that the dead letter shows, if the item becomes one.",
     )
 
@@ -281,10 +282,8 @@ class BuryBody(Input):
     """The ready item to make a dead letter, and why."""
 
     id = IdField()
-    reason = TextField(
+    reason = _reason(
         default="buried",
-        allow_blank=True,
-        max_length=1_000,
         help_text="The reason that the dead letter shows.",
     )
 
@@ -299,11 +298,9 @@ class RedriveBody(Input):
         max_length=1_000,
         help_text="The ids of the dead letters; null for all.",
     )
-    reason = TextField(
+    reason = _reason(
         allow_null=True,
-        allow_blank=True,
         default=None,
-        max_length=1_000,
         help_text="Only dead letters of this reason, as `dead-reasons` names it; null for all.",
     )
     limit = LimitField(

@@ -38,7 +38,7 @@ _NAMES_AT_ONCE = 1_000
 
 #: So many queue objects are kept.
 _MAX_OPENED = 1_000
-#: And so many lists of names that were taken from.
+#: The most lists of names, and their turns, that are kept.
 _MAX_SEVERAL = 200
 
 

@@ -72,7 +72,7 @@ def test_unknown_queues(api: APIClient, name: str) -> None:
 def test_no_response_names_another_queue(
     api: APIClient, allow: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that is nearly right is met by no hint, whoever looks for it on the way."""
+    """An error about a name that is nearly right has no hint, on any way to it."""
     for method, path, body in REQUESTS[1:]:
         response = getattr(api, method)(path.replace("mail", "mial"), body)
         check_shape(response, 404, "queue_not_found")

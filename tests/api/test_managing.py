@@ -36,7 +36,7 @@ def post(api: APIClient, verb: str, **body: Any) -> Any:
 
 
 def test_what_became_of_an_item_is_shown(api: APIClient, queues: service.Catalog) -> None:
-    """Who holds it; and once it is dead, when it died and what failed, by whom."""
+    """The worker that holds it; once it is dead, when it died and what each worker failed with."""
     tried = queues.queue("tried")
     tried.push("x")
     for number in (1, 2):

@@ -1,4 +1,4 @@
-"""Unique keys over REST: one item of a key, what is answered, and to whom."""
+"""Unique keys over REST: one item of a key, and what each user sees of it."""
 
 from __future__ import annotations
 

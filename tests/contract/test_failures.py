@@ -56,7 +56,7 @@ def test_the_last_three_are_kept(queue, clock):
 
 
 def test_a_lease_that_expires_is_a_failure(queue, clock):
-    """Of the worker that held it, whoever finds out."""
+    """It names the worker that held the lease, and not the popper that found it expired."""
     item = queue.lease(seconds=30, worker="gone")
     clock.advance(31)
     queue.lease(worker="next")

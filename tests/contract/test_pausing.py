@@ -304,7 +304,7 @@ def test_a_move_takes_nothing_from_a_paused_queue(database, subspace):
 
 
 def test_removing_all_items_leaves_a_queue_paused(fifo):
-    """Or they would be taken again by whom the pause is to stop."""
+    """Otherwise the poppers that the pause is to stop would take what is pushed next."""
     fifo.push("a")
     pause = fifo.pause(reason="broken")
     fifo.clear()

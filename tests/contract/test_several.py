@@ -620,7 +620,7 @@ def test_a_push_to_any_of_them_wakes_who_waits(waiting, catalog, observed, pool,
 
 
 def test_waiters_of_one_queue_and_of_several_share_a_watch(waiting, catalog, observed, pool):
-    """One a queue, whoever waits for what."""
+    """Each queue has one watch, however many threads wait for it, alone or with others."""
     both, low = waiting.several(["high", "low"]), waiting.queue("low")
     found = [pool.submit(both.pop, wait=LONG_SECONDS)]
     wait_until(lambda: len(observed.watches) == 2)

@@ -1,11 +1,10 @@
 """Watch the queues whose items threads and tasks of this process wait for, without polling.
 
 One watch for each queue and process, on the count of ready items, wakes all waiting threads and
-tasks; when the last of them leaves, it is cancelled. While the queue is paused, it is on the key
-that says so. They also wake when the next lease, delay
-or handoff expires. Foreign writers (the recipes) do not change the count: their items are
-noticed within five seconds. How a waiter uses the watches is in
-:mod:`fdbqueue.service.consume.waiting`.
+tasks; when the last of them leaves, it is cancelled. While the queue is paused, the watch is on the
+key that says so. Waiters also wake when the next lease, delay or handoff expires. Foreign writers
+(the recipes) do not change the count: their items are noticed within five seconds. How a waiter
+uses the watches is in :mod:`fdbqueue.service.consume.waiting`.
 
 A signal handler may raise in a waiting thread at any line. Other waiters are not affected: the
 mutex is only held by ``with``, and when a thread fails while it sets the watch, another thread
