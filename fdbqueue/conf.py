@@ -34,6 +34,7 @@ ENGINES = {
     "fdbqueue.engines.foundationdb": ("FoundationDB", "cluster_file"),
 }
 
+_PREFIX = ("fdbqueue",)
 #: A project without the setting; one object, as a setting is.
 _NOTHING: dict[str, Any] = {}
 _KEYS = frozenset({"API", "ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
@@ -47,6 +48,8 @@ _API_RANGES = {
     "TIMEOUT_SECONDS": Range((int, float), 0.1, 3_600),
 }
 _API_KEYS = frozenset({"AUTHORIZER", *_API_RANGES})
+#: What returns the queues that other apps add, by the name of the setting it reads.
+_added: dict[str, Callable[[], Iterable[QueueSpec]]] = {}
 #: What the setting says of a queue besides its options.
 _PLACE = frozenset({"kind", "subspace"})
 
@@ -127,6 +130,27 @@ def _with_hint(find: Callable[[Catalog], T]) -> T:
         raise QueueNotFound(**error.context, did_you_mean=closest) from None
 
 
+def add_queues(setting: str, specs: Callable[[], Iterable[QueueSpec]]) -> None:
+    """Add the queues that another app needs to those of the setting.
+
+    Args:
+        setting: The name of the setting that says which; it is read anew after a change.
+        specs: Returns them. They come before the setting's own.
+    """
+    _added[setting] = specs
+    _catalog.clear()
+
+
+def own_names() -> list[str]:
+    """Return the names and patterns of queues that the setting itself has."""
+    return list(_setting().get("QUEUES", {}))
+
+
+def prefix() -> tuple[Any, ...]:
+    """Return the tuple that all keys of the setting start with."""
+    return tuple(_setting().get("PREFIX", _PREFIX))
+
+
 def database() -> Any:
     """Return the database of the setting's engine; it is opened when it is used.
 
@@ -176,11 +200,11 @@ def _make_api(setting: Any) -> ApiOptions:
 
 
 def _make_catalog(setting: Any) -> Catalog:
-    return Catalog(
-        _open(_checked(setting)),
-        tuple(setting.get("PREFIX", ("fdbqueue",))),
-        [QueueSpec(name=name, **options) for name, options in setting.get("QUEUES", {}).items()],
-    )
+    database = _open(_checked(setting))
+    own = [QueueSpec(name=name, **options) for name, options in setting.get("QUEUES", {}).items()]
+    added = {spec.name: spec for specs in _added.values() for spec in specs()}
+    specs = [*added.values(), *[spec for spec in own if spec.name not in added]]
+    return Catalog(database, tuple(setting.get("PREFIX", _PREFIX)), specs)
 
 
 _api = SettingCache(_setting, _make_api)
@@ -189,7 +213,7 @@ _catalog = SettingCache(_setting, _make_catalog)
 
 def _forget(*, setting: str, **_: Any) -> None:
     """Read the setting anew, and let go of the files of the one before."""
-    if setting != SETTING:
+    if setting != SETTING and setting not in _added:
         return
     catalog = _catalog.cached
     _catalog.clear()
@@ -325,7 +349,7 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
 
 
 def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[Problem]:
-    prefix = tuple(setting.get("PREFIX", ("fdbqueue",)))
+    prefix = tuple(setting.get("PREFIX", _PREFIX))
     places = [
         (fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX"),
         (fdb.tuple.pack((*prefix, "receipt")), "the receipts under PREFIX"),

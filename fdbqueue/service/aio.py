@@ -263,10 +263,11 @@ class AsyncVerbs:
         *,
         delay: Duration | None = None,
         reason: str = "given up",
+        retry: bool = True,
         once: IdempotencyKey | str | None = None,
     ) -> None:
         """Give a leased item up, as :meth:`nack` does."""
-        await in_thread(self.nack, lease, delay=delay, reason=reason, once=once)
+        await in_thread(self.nack, lease, delay=delay, reason=reason, retry=retry, once=once)
 
     async def anack_many(
         self,

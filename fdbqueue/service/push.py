@@ -47,6 +47,8 @@ _TABLE_BYTES = 16
 #: Writes something in the transaction that pushes some entries, and returns what to do once
 #: that is committed.
 Beside = Callable[[Transaction, list[Entry]], Callable[[], None]]
+#: Writes something more in the transaction that pushes, given the places of the items.
+BesidePlaces = Callable[[Transaction, list[Placed]], None]
 #: Pushes what was prepared, in the transaction it is given, or in one of its own for None.
 Prepared = Callable[[Transaction | None], list[Item]]
 
@@ -69,12 +71,18 @@ def _nothing() -> None:
 class _PushWrite(Write):
     """The push of some items, which may share its transaction."""
 
-    __slots__ = ("_entries", "_placed", "_pusher", "_pushes")
+    __slots__ = ("_beside", "_entries", "_placed", "_pusher", "_pushes")
 
     def __init__(
-        self, pusher: Pusher, pushes: Sequence[Push], entries: list[Entry], size_bytes: int
+        self,
+        pusher: Pusher,
+        pushes: Sequence[Push],
+        entries: list[Entry],
+        size_bytes: int,
+        beside: BesidePlaces | None,
     ) -> None:
         super().__init__(size_bytes)
+        self._beside = beside
         self._pusher = pusher
         self._pushes = pushes
         self._entries = entries
@@ -85,6 +93,8 @@ class _PushWrite(Write):
 
     def apply(self, shared: SharedTransaction) -> None:
         self._placed = self._pusher.apply(shared, self._entries)
+        if self._beside is not None:
+            self._beside(shared.tr, self._placed)
 
     def result_from(self, stamp: bytes) -> list[Item]:
         return self._pusher.items(self._pushes, self._entries, self._placed, stamp)
@@ -126,16 +136,24 @@ class Pusher:
 
     def prepare(self, push: Push, once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode a value now, to be pushed later."""
-        of_push = self.encoder.of_push if push.unique is None else self._keyed
-        return self._prepared("push", [push], [of_push(push)], once)
+        return self._prepared("push", [push], [self._entry(push)], once)
+
+    def prepare_beside(self, push: Push, beside: BesidePlaces) -> Prepared:
+        """Check and encode a value now, to be pushed later with something more beside it.
+
+        Args:
+            push: The value.
+            beside: Called in the transaction that pushes, which other threads may share: it may
+                only write, to keys that no other call writes, and it may run again.
+        """
+        return self._prepared("push", [push], [self._entry(push)], None, beside)
 
     def prepare_batch(self, pushes: Sequence[Push], once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode values now, to be pushed later in one transaction."""
         pushes, entries = list(pushes), []
         for index, push in enumerate(pushes):
             try:
-                of_push = self.encoder.of_push if push.unique is None else self._keyed
-                entries.append(of_push(push))
+                entries.append(self._entry(push))
             except InvalidInput as error:
                 raise type(error)(**error.context, index=index) from error
         self.encoder.check_batch(entries)
@@ -143,7 +161,9 @@ class Pusher:
             return lambda _: []
         return self._prepared("push_batch", pushes, entries, once)
 
-    def _keyed(self, push: Push) -> Entry:
+    def _entry(self, push: Push) -> Entry:
+        if push.unique is None:
+            return self.encoder.of_push(push)
         return self.encoder.of_push(push, mark_of(self._queue, push.unique, push.unique_while))
 
     def _prepared(
@@ -152,11 +172,12 @@ class Pusher:
         pushes: Sequence[Push],
         entries: list[Entry],
         once: IdempotencyKey | str | None,
+        beside: BesidePlaces | None = None,
     ) -> Prepared:
         if once is None:
             size = self.encoder.sent_bytes(entries)
             return lambda tr: self._runner.share(
-                "push", tr, _PushWrite(self, pushes, entries, size)
+                "push", tr, _PushWrite(self, pushes, entries, size, beside)
             )
         described = map(self.encoder.facts, pushes, entries)
         call = self._responses.call(once, verb, *described)

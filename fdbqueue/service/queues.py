@@ -91,6 +91,8 @@ class Queue(AsyncVerbs):
     """
 
     kind: str
+    #: Whether :meth:`lease_many` can acknowledge other items in its transaction.
+    acks_with_leases = True
 
     def __init__(
         self,
@@ -391,6 +393,7 @@ class Queue(AsyncVerbs):
         *,
         delay: Duration | None = None,
         reason: str = "given up",
+        retry: bool = True,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> None:
@@ -402,12 +405,13 @@ class Queue(AsyncVerbs):
             lease: The item, or its token.
             delay: For how long to keep it hidden.
             reason: What the dead letter says, clipped at 1,000 characters.
+            retry: False moves it to the dead letters at once.
 
         Raises:
             LeaseLost: It is not held any more.
             InvalidInput: It is not a lease's token of this queue.
         """
-        self._acks.nack(lease, delay, reason, once, tr)
+        self._acks.nack(lease, delay, reason, once, tr, retry=retry)
 
     def nack_many(
         self,

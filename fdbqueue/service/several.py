@@ -83,6 +83,8 @@ class SeveralQueues:
         name: The names, for messages.
     """
 
+    acks_with_leases = False
+
     def __init__(self, directory: Directory, names: tuple[str, ...], turns: Turns) -> None:
         self.names = names
         self.name = _shown(names)

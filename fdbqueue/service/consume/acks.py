@@ -17,7 +17,7 @@ import fdb.tuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
-from fdbqueue.service.consume.leases import Leases, Token, reason_of, token_of
+from fdbqueue.service.consume.leases import BesideEnds, Leases, Token, reason_of, token_of
 from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, is_replayed
 from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
@@ -40,10 +40,11 @@ Change = Callable[[Transaction, CountChange, Hidden], "Hidden | None"]
 class _AckWrite(Write):
     """The ack of one lease."""
 
-    __slots__ = ("_leases", "_read", "_token")
+    __slots__ = ("_beside", "_leases", "_read", "_token")
 
-    def __init__(self, leases: Leases, token: Token) -> None:
+    def __init__(self, leases: Leases, token: Token, beside: BesideEnds | None) -> None:
         super().__init__(leases.ack_bytes, token.place)
+        self._beside = beside
         self._leases = leases
         self._token = token
         self._read: Any = None
@@ -54,6 +55,8 @@ class _AckWrite(Write):
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)
         self._leases.end(shared.tr, shared.count_change, held)
+        if self._beside is not None:
+            self._beside(shared.tr)
 
     def result_from(self, _: bytes) -> None:
         """Return nothing."""
@@ -110,12 +113,16 @@ class Acks:
     # Ending leases
 
     def ack(
-        self, lease: Item | str, once: IdempotencyKey | str | None, tr: Transaction | None
+        self,
+        lease: Item | str,
+        once: IdempotencyKey | str | None,
+        tr: Transaction | None,
+        beside: BesideEnds | None = None,
     ) -> None:
-        """Remove a leased item for good."""
+        """Remove a leased item for good; ``beside`` writes something more where it ends."""
         text = token_of(lease)
         call = None if once is None else self._call(once, "ack", [text])
-        self._end_one("ack", call, tr, _AckWrite(self._leases, self._leases.parse(text)))
+        self._end_one("ack", call, tr, _AckWrite(self._leases, self._leases.parse(text), beside))
 
     def ack_many(
         self,
@@ -135,14 +142,17 @@ class Acks:
         reason: str,
         once: IdempotencyKey | str | None,
         tr: Transaction | None,
+        *,
+        retry: bool = True,
     ) -> None:
-        """Give a leased item up."""
+        """Give a leased item up; where ``retry`` is false, it is a dead letter."""
         text, reason = token_of(lease), reason_of(self._queue, reason)
         delay_us = self._delay(delay)
         call = None
         if once is not None:
-            call = self._call(once, "nack", [text], delay_us, _packable(reason))
-        change = self._giving_up(delay_us, reason)
+            last = () if retry else ("dead",)
+            call = self._call(once, "nack", [text], delay_us, _packable(reason), *last)
+        change = self._giving_up(delay_us, reason, retry=retry)
         token = self._leases.parse(text)
         self._end_one("nack", call, tr, _ChangeWrite(self._leases, token, change))
 
@@ -162,9 +172,9 @@ class Acks:
         each = functools.partial(self._change_held, tokens=tokens, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
-    def _giving_up(self, delay_us: int | None, reason: str) -> Change:
+    def _giving_up(self, delay_us: int | None, reason: str, *, retry: bool = True) -> Change:
         def give_up(tr: Transaction, count_change: CountChange, held: Hidden) -> None:
-            self._leases.give_up(tr, count_change, held, delay_us or 0, reason)
+            self._leases.give_up(tr, count_change, held, delay_us or 0, reason, retry=retry)
 
         return give_up
 

@@ -9,7 +9,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds
-from fdbqueue.service.consume.leases import LeaseEnds, Leases, token_of, worker_of
+from fdbqueue.service.consume.leases import BesideEnds, LeaseEnds, Leases, token_of, worker_of
 from fdbqueue.service.consume.process_group import ProcessGroup
 from fdbqueue.service.consume.requests import TakeRequest
 from fdbqueue.service.consume.requeue import Popped, Requeuer
@@ -82,8 +82,12 @@ class Consumer:
         once: IdempotencyKey | str | None,
         ack: Iterable[Item | str] = (),
         worker: str | None = None,
+        beside: BesideEnds | None = None,
     ) -> TakeRequest:
-        """Return a request to lease items, and to acknowledge others in the same transaction."""
+        """Return a request to lease items, and to acknowledge others in the same transaction.
+
+        ``beside`` writes something more where these are acknowledged.
+        """
         lasting_us = duration(self._store.queue, "seconds", seconds)
         name = b"" if worker is None else worker_of(self._store.queue, worker)
         effect = functools.partial(self._leases.lease_items, lasting_us=lasting_us, worker=name)
@@ -104,7 +108,7 @@ class Consumer:
             requeue=self._requeuer.requeue_leased,
             lease_us=lasting_us,
             worker=name,
-            acknowledges=LeaseEnds(self._leases, map(self._leases.parse, tokens))
+            acknowledges=LeaseEnds(self._leases, map(self._leases.parse, tokens), beside)
             if tokens
             else None,
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
@@ -45,6 +45,10 @@ NAME_BYTES = MARK_BYTES + 3
 _ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
 _FAILURES_SENT = SENT_BY_CLEAR
 _MAX_REASON = 1_000
+
+#: Writes something more in the transaction that ends leases, which other threads may share: it may
+#: only write, to keys that no other call writes, and it may run again.
+BesideEnds = Callable[[Transaction], None]
 
 
 class Token(NamedTuple):
@@ -195,12 +199,23 @@ class Leases:
         count_change.pops += 1
 
     def give_up(
-        self, tr: Transaction, count_change: CountChange, held: Hidden, delay_us: int, reason: str
+        self,
+        tr: Transaction,
+        count_change: CountChange,
+        held: Hidden,
+        delay_us: int,
+        reason: str,
+        *,
+        retry: bool = True,
     ) -> None:
-        """Requeue a leased item at its place, at once or after a delay, with one more attempt."""
+        """Requeue a leased item at its place, at once or after a delay, with one more attempt.
+
+        After its last attempt, or where ``retry`` is false, it is a dead letter.
+        """
         attempts = held.attempts + 1
+        max_attempts = self._max_attempts if retry else attempts
         expiry.note_failure(self._store, tr, held, attempts, reason)
-        if delay_us and not expiry.dies(held, attempts, self._max_attempts):
+        if delay_us and not expiry.dies(held, attempts, max_attempts):
             self._store.reveal(tr, count_change, held)
             delayed = held._replace(
                 state=State.DELAYED,
@@ -212,9 +227,7 @@ class Leases:
             )
             self._store.hide(tr, count_change, delayed)
             return
-        row = expiry.release(
-            self._store, tr, count_change, held, attempts, self._max_attempts, reason
-        )
+        row = expiry.release(self._store, tr, count_change, held, attempts, max_attempts, reason)
         if row is not None:
             tr[self._store.keys.key(row.place)] = row.value
 
@@ -271,10 +284,15 @@ class LeaseEnds:
     Args:
         leases: The queue's leases.
         tokens: Their tokens.
+        beside: Writes something more where the leases end; None for nothing.
     """
 
-    def __init__(self, leases: Leases, tokens: Iterable[Token]) -> None:
+    def __init__(
+        self, leases: Leases, tokens: Iterable[Token], beside: BesideEnds | None = None
+    ) -> None:
         self._leases = leases
+        self._beside = beside
+        self.is_shareable = beside is None
         self._tokens = {(token.place, token.mark): token for token in tokens}
         self._reads: list[Any] = []
         self._held: list[Hidden] = []
@@ -298,6 +316,8 @@ class LeaseEnds:
         """Remove the items of the leases that :meth:`check` has found held."""
         for held in self._held:
             self._leases.end(tr, count_change, held)
+        if self._beside is not None:
+            self._beside(tr)
 
 
 def reason_of(queue: str, reason: Any) -> str:

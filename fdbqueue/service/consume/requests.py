@@ -28,16 +28,22 @@ Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
 Requeue = Callable[[Any], None]
 
 
+class Contended(Exception):
+    """Other processes take items too, and must not serve this request; nothing was done."""
+
+
 class Acknowledgement(Protocol):
     """Leases that end in the transaction that takes the next items: all of them, or none.
 
     Attributes:
         places: Where they are.
         marks: The place and the mark of each.
+        is_shareable: Whether another process can end them, given their marks.
     """
 
     places: frozenset[bytes]
     marks: tuple[Mark, ...]
+    is_shareable: bool
 
     def begin_reads(self, tr: Transaction) -> None:
         """Begin to read the leases."""

@@ -37,7 +37,7 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
 from fdbqueue.service.consume.handoff_wait import HandoffWait
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.requests import Result, RoundResult, TakeRequest
+from fdbqueue.service.consume.requests import Contended, Result, RoundResult, TakeRequest
 from fdbqueue.service.consume.round import fitting
 from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.storage.counts import ready_and_taken, taken_at
@@ -135,6 +135,7 @@ class Staging:
             if len(combined.waiting()) >= self._company:
                 break
             time.sleep(_MOMENT_SECONDS)
+        combined.finish([(one, Contended()) for one in combined.waiting() if _is_own(one)])
         batch = combined.waiting()
         self._company = len(batch)
         return fitting(_alike(batch))
@@ -329,6 +330,11 @@ class Staging:
         self._taker.store.requeue_rows(tr, [] if handoff is None else handoff.rows)
         if found is not None and found.is_handed:
             self._taker.leases.requeue_marked(tr, unpacked_marks(found.marks) or [])
+
+
+def _is_own(one: TakeRequest) -> bool:
+    """Tell whether only this process may serve a request."""
+    return one.acknowledges is not None and not one.acknowledges.is_shareable
 
 
 def _lease_us(one: TakeRequest) -> int:

@@ -21,13 +21,11 @@ import queue as queues
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
-from fdbqueue.service.queues import Queue
-from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.reader import End
 
 logger = logging.getLogger(__name__)
@@ -42,6 +40,34 @@ _SIGNAL_SECONDS = 0.5
 #: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
+
+
+class Source(Protocol):
+    """What a worker asks of a queue, of several, or of what stands before them.
+
+    Attributes:
+        acks_with_leases: Whether ``lease_many`` takes ``ack``, items that are done.
+    """
+
+    acks_with_leases: bool
+
+    def lease_many(self, *args: Any, **options: Any) -> list[Item]:
+        """Lease items, and acknowledge others in the same transaction."""
+
+    def ack(self, *args: Any, **options: Any) -> None:
+        """Remove an item for good."""
+
+    def nack(self, *args: Any, **options: Any) -> None:
+        """Give an item up."""
+
+    def extend(self, *args: Any, **options: Any) -> Any:
+        """Extend the lease of an item."""
+
+    def bury_corrupt(self, error: CorruptItem) -> bool:
+        """Move the item that an error names to the dead letters; tell whether it was there."""
+
+    def wait_for_items(self, seconds: float) -> bool:
+        """Wait until there may be an item to take; tell whether so."""
 
 
 class _Collect:
@@ -74,11 +100,13 @@ class Worker:
         on_end: Called with each item, and its error or None, one call at a time.
         on_stop: Called when an interrupt or an error ends the work early, with the number of
             items that are still running.
+        on_beat: Called by the caller's thread at least every two seconds, as long as it is not
+            held up by the engine.
     """
 
     def __init__(
         self,
-        queue: Queue | SeveralQueues,
+        queue: Source,
         handler: Callable[[Item], Any],
         *,
         concurrency: int = 1,
@@ -91,6 +119,7 @@ class Worker:
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         on_end: Callable[[Item, BaseException | None], None] = lambda *_: None,
         on_stop: Callable[[int], None] = lambda _: None,
+        on_beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._queue = queue
         self._handler = handler
@@ -104,6 +133,7 @@ class Worker:
         self._let_in = let_in
         self._on_end = on_end
         self._on_stop = on_stop
+        self._on_beat = on_beat
         self._changed = threading.Condition()
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
@@ -167,6 +197,12 @@ class Worker:
             self._stops = True
             self._changed.notify_all()
 
+    @property
+    def running(self) -> list[Item]:
+        """The items that are running."""
+        with self._changed:
+            return [*self._running.values()]
+
     def _started(self, target: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=target, name="fdbqueue-worker", daemon=True)
         thread.start()
@@ -213,6 +249,7 @@ class Worker:
     def _wait_for_items(self) -> None:
         may_be = False
         while not may_be and self._goes_on():
+            self._on_beat()
             with self._let_in():
                 may_be = self._queue.wait_for_items(_WAIT_SECONDS)
 
@@ -247,7 +284,7 @@ class Worker:
         """
         items: list[Item] = []
         try:
-            acks: Any = {} if isinstance(self._queue, SeveralQueues) else {"ack": done}
+            acks: Any = {"ack": done} if self._queue.acks_with_leases else {}
             items = self._queue.lease_many(
                 count, end=self._end, seconds=self._seconds, worker=self._worker, **acks
             )
@@ -269,8 +306,10 @@ class Worker:
 
     def _wait(self, is_so: Callable[[], Any]) -> None:
         with self._changed:
+            self._on_beat()
             while not is_so():
                 self._changed.wait(_SIGNAL_SECONDS)
+                self._on_beat()
 
     # In the other threads
 
@@ -287,7 +326,7 @@ class Worker:
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
         """End an item, or leave it to the thread that collects; return the next one, if any."""
-        if error is not None or isinstance(self._queue, SeveralQueues):
+        if error is not None or not self._queue.acks_with_leases:
             self._finish_here(item, error)
             return None
         with self._changed:

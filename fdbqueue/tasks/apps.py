@@ -1,0 +1,24 @@
+"""The Django application."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class TasksConfig(AppConfig):
+    """Django Tasks on fdbqueue's queues."""
+
+    name = "fdbqueue.tasks"
+    label = "fdbqueue_tasks"
+    verbose_name = "Tasks"
+
+    def ready(self) -> None:
+        """Register the checks of Django's Tasks, and the queues of tasks."""
+        from fdbqueue import conf
+        from fdbqueue.tasks import compat
+        from fdbqueue.tasks.backend import specs
+
+        if not compat.IN_DJANGO:  # the backport's own app does it, where it is installed
+            import django_tasks.checks
+            import django_tasks.signals  # noqa: F401
+        conf.add_queues("TASKS", specs)

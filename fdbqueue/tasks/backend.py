@@ -1,0 +1,240 @@
+"""The backend: it enqueues tasks, and returns their results.
+
+An enqueue is one push and one key more in its transaction, which threads share as they share those
+of pushes. What a worker does is in :mod:`fdbqueue.tasks.worker`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from django.apps import apps
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+
+from fdbqueue import conf
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
+from fdbqueue.service import Catalog, Push, Queue, QueueSpec
+from fdbqueue.service.catalog import NAME, PATTERN
+from fdbqueue.service.transactions import run
+from fdbqueue.tasks import calls
+from fdbqueue.tasks.compat import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResult,
+    TaskResultDoesNotExist,
+    task_backends,
+    task_enqueued,
+)
+from fdbqueue.tasks.definition import UNIQUE_WHILE, FdbQueueTask
+from fdbqueue.tasks.options import RANGES, parse
+from fdbqueue.tasks.records import MAX_ID, Records, is_pending, pending
+from fdbqueue.tasks.results import Found, change, moment, new_result, result_of
+from fdbqueue.tasks.results import microseconds as in_us
+
+
+class FdbQueueBackend(BaseTaskBackend):
+    """Enqueue tasks in fdbqueue's queues.
+
+    A task is enqueued exactly once when ``enqueue`` returns, and not when it raises; only an
+    ``OutcomeUnknown`` leaves that open. Its result is recorded exactly once. It runs at least once:
+    again where its worker died, or lost its lease.
+    """
+
+    task_class = FdbQueueTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.given = self.options
+        self.settings, self.problems = parse(self.given)
+        prefix = self.settings.queue_prefix
+        if prefix is None:
+            is_default = alias == DEFAULT_TASK_BACKEND_ALIAS
+            prefix = "tasks-" if is_default else f"tasks-{alias}-"
+        self.queue_prefix = prefix
+
+    # What the API asks for
+
+    def validate_task(self, task: Any) -> None:
+        """Check a task, as the API does, and the options that only this backend's tasks have.
+
+        Raises:
+            InvalidTask: Something is wrong with it.
+        """
+        super().validate_task(task)
+        if not isinstance(task, FdbQueueTask):
+            return
+        attempts = RANGES["max_attempts"]
+        if task.max_attempts is not None and task.max_attempts not in attempts:
+            raise InvalidTask(f"max_attempts may be None, or {attempts}.")
+        if task.unique_while not in UNIQUE_WHILE:
+            raise InvalidTask("unique_while may be 'ready' or 'pending'.")
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any]:
+        """Enqueue a task, or return the result of the one that has its unique key.
+
+        Raises:
+            InvalidTask: The task cannot run with this backend; nothing was enqueued.
+            TypeError: The arguments are no JSON; nothing was enqueued. ``ValueError``, and
+                ``InvalidValue``, say that of bytes, and of numbers such as NaN.
+            ValueTooLarge: They are over 1,000,000 bytes; nothing was enqueued.
+        """
+        self.validate_task(task)
+        result = new_result(task, args, kwargs, self.alias)
+        push = self.prepare(result)
+        if self.settings.enqueue_on_commit:
+            transaction.on_commit(functools.partial(self._push, push, result))
+            return result
+        return self._push(push, result)
+
+    def get_result(self, result_id: str) -> TaskResult[Any]:
+        """Return the result of a task, from one moment of the database.
+
+        Raises:
+            TaskResultDoesNotExist: There is none with this id, or not any more.
+        """
+        found = self.found(result_id)
+        if found is None:
+            raise TaskResultDoesNotExist(result_id)
+        queue_name = str(found.record["queue"]).removeprefix(self.queue_prefix)
+        return result_of(result_id, found, queue_name, self.settings.lease_seconds)
+
+    def check(self, **_: Any) -> Iterable[checks.CheckMessage]:
+        """Yield what is wrong with the setting of this backend, without connecting to anything."""
+        for app in ("fdbqueue", "fdbqueue.tasks"):
+            if not apps.is_installed(app):
+                hint = f"Add {app!r} to INSTALLED_APPS."
+                text = f"The task backend {self.alias!r} needs the app {app!r}."
+                yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E001")
+        for problem in self.problems:
+            text = f"The task backend {self.alias!r}: {problem.message}"
+            yield checks.Error(text, hint=problem.hint, id="fdbqueue.tasks.E002")
+        for queue in sorted(self.queues):
+            if not NAME.fullmatch(self.queue_prefix + queue):
+                text = f"The task queue {queue!r} of the backend {self.alias!r} has no valid name."
+                hint = (
+                    f"Let {self.queue_prefix + queue!r} have 1 to 100 letters, digits, '_', '-' "
+                    "and '.', the first a letter or digit."
+                )
+                yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E003")
+        yield from self._overlaps()
+
+    # What the worker, the pages and the commands need
+
+    @property
+    def catalog(self) -> Catalog:
+        """The queues of the project."""
+        return conf.catalog()
+
+    @functools.cached_property
+    def records(self) -> Records:
+        """The records of tasks."""
+        return Records(conf.prefix())
+
+    def queue(self, queue_name: str) -> Queue:
+        """Return the queue of tasks with a name that ``QUEUES`` allows."""
+        return self.catalog.queue(self.queue_prefix + queue_name)
+
+    def names(self) -> list[str]:
+        """Return the names of its queues in the catalog; a pattern where it takes any name."""
+        return [self.queue_prefix + name for name in sorted(self.queues)] or [
+            f"{self.queue_prefix}*"
+        ]
+
+    def specs(self) -> Iterator[QueueSpec]:
+        """Yield how its queues are stored, but for those whose name is not valid."""
+        for name in self.names():
+            if NAME.fullmatch(name) or PATTERN.fullmatch(name):
+                yield QueueSpec(name, "priority", max_attempts=None)
+
+    def prepare(self, result: TaskResult[Any]) -> Any:
+        """Return a function that pushes a task: in the transaction it is given, or one of its own.
+
+        Raises:
+            InvalidInput: The queue refuses the task.
+        """
+        call = calls.call_of(result)
+        task, queue = result.task, self.queue(result.task.queue_name)
+        keyed: dict[str, Any] = {}
+        if isinstance(task, FdbQueueTask) and task.unique_key is not None:
+            key = task.key_of(result.args, result.kwargs)
+            keyed = {"unique": key, "unique_while": task.unique_while}
+        not_before = calls.aware(call.run_after)
+        push = Push(calls.packed(call), calls.rank_of(call), not_before=not_before, **keyed)
+
+        def record(tr: Transaction, placed: Sequence[Any]) -> None:
+            if placed[0].existing is None:
+                item_id = queue.parts.store.keys.item_id(placed[0].place.data)
+                self.records.write(tr, call.id, pending(queue.name, item_id))
+
+        return queue.parts.pusher.prepare_beside(push, record)
+
+    def _push(self, push: Any, result: TaskResult[Any]) -> TaskResult[Any]:
+        (item,) = push(None)
+        if item.existing:
+            call = calls.unpacked(item.value)
+            return result if call is None else self.get_result(call.id)
+        change(result, enqueued_at=moment(in_us(item.pushed_at)))
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def found(self, result_id: Any, tr: Transaction | None = None) -> Found | None:
+        """Return what is stored of a task, None where nothing is."""
+        if not isinstance(result_id, str) or not 1 <= len(result_id) <= MAX_ID:
+            return None
+        if not result_id.isprintable():
+            return None
+
+        def read(transaction: Transaction) -> Found | None:
+            record = self.records.read(transaction, result_id)
+            if record is None or not is_pending(record):
+                return None if record is None else Found(record, None)
+            try:
+                queue = self.catalog.queue(record["queue"])
+                return Found(record, queue.get(record["item"], tr=transaction))
+            except (ItemNotFound, QueueNotFound):
+                return None
+
+        return read(tr) if tr is not None else run(self.catalog.database, read, read_only=True)
+
+    def _overlaps(self) -> Iterator[checks.CheckMessage]:
+        """Yield an error where another backend's queues, or those of the setting, are the same."""
+        ours = set(self.names())
+        for other in backends():
+            if other.alias < self.alias and ours & set(other.names()):
+                names = ", ".join(sorted(ours & set(other.names())))
+                text = f"The task backends {other.alias!r} and {self.alias!r} share {names}."
+                hint = "Give one of them another queue_prefix."
+                yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E004")
+        for name in sorted(ours.intersection(conf.own_names())):
+            text = f"The queue {name!r} in FDBQUEUE is that of the task backend {self.alias!r}."
+            hint = "Give one of them another name, or the backend another queue_prefix."
+            yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E005")
+
+
+def backends() -> list[FdbQueueBackend]:
+    """Return the backends of this kind that ``TASKS`` has."""
+    found = []
+    for alias in task_backends:
+        try:
+            backend = task_backends[alias]
+        except (ImproperlyConfigured, FdbQueueError):
+            continue  # its own check says what is wrong
+        if isinstance(backend, FdbQueueBackend):
+            found.append(backend)
+    return found
+
+
+def specs() -> list[QueueSpec]:
+    """Return how the queues of all backends are stored."""
+    return list(itertools.chain.from_iterable(backend.specs() for backend in backends()))

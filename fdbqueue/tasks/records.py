@@ -1,0 +1,209 @@
+"""What is stored of tasks besides their items, and where.
+
+Everything is under ``(*PREFIX, "tasks")``:
+
+    ("result", id, part)                     a record, as JSON in parts of 90,000 bytes
+    ("ended", queue, status, moment, id)     the dotted path of an ended task
+
+A record is *pending* as long as the task's item is in its queue, ready, delayed, leased or dead. It
+is written with the push, and says where the item is, and what is known of the attempts so far. The
+item's state is the task's status, so no record changes when a task starts, or its worker dies. A
+record is *final* once the item is gone: it says all there is to say of the task. The entries of
+``ended`` are in the order of the tasks' ends, for lists and for the retention.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.engines.protocols import Transaction
+
+_PART_BYTES = 90_000
+#: The most errors that a record keeps, the latest, and the longest traceback.
+MAX_ERRORS = 10
+MAX_TRACEBACK = 6_000
+#: What the API allows.
+MAX_ID = 64
+
+
+class Failure(NamedTuple):
+    """How one attempt failed: the class of the exception by its dotted path, and the traceback."""
+
+    exception: str
+    traceback: str
+
+
+class Attempts(NamedTuple):
+    """What is known of the attempts at a task.
+
+    Attributes:
+        workers: The ids of the workers, one for each attempt that has begun.
+        errors: How attempts have failed, the latest ten.
+        started: When the first attempt began, in microseconds; None where that is not known.
+        latest: When the last attempt began, likewise.
+    """
+
+    workers: tuple[str, ...] = ()
+    errors: tuple[Failure, ...] = ()
+    started: int | None = None
+    latest: int | None = None
+
+    def failed(self, error: Failure) -> Attempts:
+        """Return these attempts, the last of which has failed."""
+        clipped = Failure(error.exception, _clipped(error.traceback))
+        return self._replace(errors=(*self.errors, clipped)[-MAX_ERRORS:])
+
+    def begun(self, worker: str, moment: int) -> Attempts:
+        """Return these attempts and one more, which has just begun."""
+        started = moment if self.started is None else self.started
+        return self._replace(workers=(*self.workers, worker), started=started, latest=moment)
+
+
+class Ended(NamedTuple):
+    """An entry of the index of ended tasks.
+
+    Attributes:
+        queue: The name of the queue that the item was in.
+        status: ``"SUCCESSFUL"`` or ``"FAILED"``.
+        moment: When it ended, in microseconds.
+        id: The id of its result.
+        task: Its dotted path.
+    """
+
+    queue: str
+    status: str
+    moment: int
+    id: str
+    task: str
+
+
+#: Of a task that no worker has begun.
+NO_ATTEMPTS = Attempts()
+
+
+def pending(
+    queue: str, item_id: str, attempts: Attempts = NO_ATTEMPTS, **more: Any
+) -> dict[str, Any]:
+    """Return a pending record."""
+    return {"queue": queue, "item": item_id, **stored(attempts), **more}
+
+
+def stored(attempts: Attempts) -> dict[str, Any]:
+    """Return attempts as a record has them."""
+    return {name: value for name, value in attempts._asdict().items() if value}
+
+
+def attempts_in(record: dict[str, Any]) -> Attempts:
+    """Return the attempts that a record knows of."""
+    return Attempts(
+        tuple(record.get("workers", ())),
+        tuple(Failure(*error) for error in record.get("errors", ())),
+        record.get("started"),
+        record.get("latest"),
+    )
+
+
+def is_pending(record: dict[str, Any]) -> bool:
+    """Tell whether the task's item is in its queue still, or was when the record was written."""
+    return "item" in record
+
+
+class Records:
+    """Read and write the records of tasks; each method takes part in a transaction.
+
+    Args:
+        prefix: The tuple that all keys of the setting start with.
+    """
+
+    def __init__(self, prefix: tuple[Any, ...]) -> None:
+        tasks = Subspace((*prefix, "tasks"))
+        self._results = tasks["result"]
+        self._ended = tasks["ended"]
+
+    def read(self, tr: Transaction, result_id: str) -> dict[str, Any] | None:
+        """Return a record, None where there is none."""
+        return self.begin_read(tr, result_id)()
+
+    def begin_read(self, tr: Transaction, result_id: str) -> Any:
+        """Begin to read a record; what is returned returns it."""
+        rows = tr[self._results[result_id].range()]
+
+        def record() -> dict[str, Any] | None:
+            data = b"".join([row.value for row in rows])
+            return json.loads(data) if data else None
+
+        return record
+
+    def key(self, result_id: str) -> bytes:
+        """Return the key of a record's first part."""
+        key: bytes = self._results.pack((result_id, 0))
+        return key
+
+    def write(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:
+        """Write a record in place of one that is not longer, or of none; reads nothing."""
+        for key, value in self.rows(result_id, record):
+            tr[key] = value
+
+    def rows(self, result_id: str, record: dict[str, Any]) -> list[tuple[bytes, bytes]]:
+        """Return the keys and values of a record."""
+        data = json.dumps(record, separators=(",", ":")).encode()
+        return [
+            (self._results.pack((result_id, part)), data[start : start + _PART_BYTES])
+            for part, start in enumerate(range(0, len(data), _PART_BYTES))
+        ]
+
+    def remove(self, tr: Transaction, result_id: str) -> None:
+        """Remove a record."""
+        del tr[self._results[result_id].range()]
+
+    # The index of ended tasks
+
+    def ended_row(self, ended: Ended) -> tuple[bytes, bytes]:
+        """Return the key and the value of an entry."""
+        key = self._ended.pack((ended.queue, ended.status, ended.moment, ended.id))
+        return key, ended.task.encode(errors="replace")
+
+    def ended(
+        self,
+        tr: Transaction,
+        queue: str,
+        status: str,
+        *,
+        before: int | None = None,
+        after: tuple[int, str] | None = None,
+        limit: int,
+        newest_first: bool = False,
+    ) -> Iterator[Ended]:
+        """Yield entries of one queue and status in the order of their ends.
+
+        Args:
+            tr: The transaction; the entries are read as it reads.
+            queue: The name of the queue.
+            status: ``"SUCCESSFUL"`` or ``"FAILED"``.
+            before: Only tasks that ended before this moment.
+            after: The moment and the id of an entry: only those that follow it.
+            limit: The most entries.
+            newest_first: Whether to begin with the latest.
+        """
+        within = self._ended[queue][status]
+        begin, end = within.range().start, within.range().stop
+        if before is not None:
+            end = within.pack((before,))
+        if after is not None and newest_first:
+            end = within.pack(after)
+        elif after is not None:
+            begin = within.pack(after) + b"\x00"
+        if begin >= end:
+            return
+        for row in tr.get_range(begin, end, limit=limit, reverse=newest_first):
+            moment, result_id = within.unpack(row.key)
+            yield Ended(queue, status, moment, result_id, row.value.decode(errors="replace"))
+
+
+def _clipped(text: str) -> str:
+    """Return the end of a text that is too long: of a traceback that is what matters."""
+    return text if len(text) <= MAX_TRACEBACK else f"[…]{text[-MAX_TRACEBACK:]}"

@@ -1,0 +1,322 @@
+"""Results: what the API says of a task, made from its item and its record."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import secrets
+import string
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from fdbqueue.service import Item
+from fdbqueue.service.clock import now_us
+from fdbqueue.tasks.calls import Call, unpacked
+from fdbqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus
+from fdbqueue.tasks.exceptions import TaskBuried, TaskUnknown, WorkerDied
+from fdbqueue.tasks.records import NO_ATTEMPTS, Attempts, Failure, attempts_in, stored
+
+_LETTERS = string.ascii_letters + string.digits
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+class Found(NamedTuple):
+    """What is stored of a task.
+
+    Attributes:
+        record: Its record.
+        item: Its item; None where the record is final.
+    """
+
+    record: dict[str, Any]
+    item: Item | None
+
+
+def new_id() -> str:
+    """Return the id of a new result: 32 letters and digits."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(32))
+
+
+def new_result(
+    task: Task[Any, Any], args: Sequence[Any], kwargs: dict[str, Any], alias: str
+) -> Any:
+    """Return the result of a task that is about to be enqueued.
+
+    Raises:
+        TypeError: The arguments are no JSON, or
+        ValueError: are bytes that are no UTF-8.
+    """
+    return TaskResult(
+        task=task,
+        id=new_id(),
+        status=TaskResultStatus.READY,
+        enqueued_at=None,
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=list(args),
+        kwargs=kwargs,
+        backend=alias,
+        errors=[],
+        worker_ids=[],
+    )
+
+
+def change(result: TaskResult[Any], **values: Any) -> None:
+    """Set fields of a result, which is frozen for everyone else."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
+
+
+def moment(microseconds: int | None) -> datetime.datetime | None:
+    """Return a moment as the project's settings have it, None for None."""
+    if microseconds is None:
+        return None
+    utc = _EPOCH + datetime.timedelta(microseconds=microseconds)
+    return utc if settings.USE_TZ else timezone.make_naive(utc)
+
+
+def microseconds(at: datetime.datetime | None) -> int | None:
+    """Return a moment with its zone in microseconds since the Unix epoch, None for None."""
+    return None if at is None else (at - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+# Tasks
+
+
+def task_at(path: str) -> Task[Any, Any]:
+    """Return the task with a dotted path.
+
+    Raises:
+        TaskUnknown: There is none.
+    """
+    try:
+        task = import_string(path)
+    except Exception as error:
+        raise TaskUnknown(task=path) from error
+    if not isinstance(task, Task) or task.module_path != path:
+        raise TaskUnknown(task=path)
+    return task
+
+
+def restored_task(call: Call, queue_name: str) -> Task[Any, Any]:
+    """Return the task of a call as it was enqueued; where its code is gone, one that cannot run.
+
+    Not checked by the backend again: what was right when it was enqueued may be wrong by now.
+    """
+    try:
+        task = task_at(call.task)
+    except TaskUnknown:
+        task = None
+    kind = Task if task is None else type(task)
+    values = {
+        "func": _missing(call.task),
+        "takes_context": False,
+        **(
+            {}
+            if task is None
+            else {f.name: getattr(task, f.name) for f in dataclasses.fields(task)}
+        ),
+        "priority": call.priority,
+        "backend": call.backend,
+        "queue_name": queue_name,
+        "run_after": call.run_after,
+    }
+    restored = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(restored, name, value)
+    return restored
+
+
+def _missing(path: str) -> Any:
+    """Return a function in the place of one whose code is gone."""
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise TaskUnknown(task=path)
+
+    module, _, name = path.rpartition(".")
+    missing.__module__, missing.__qualname__, missing.__name__ = module, name, name
+    return missing
+
+
+# Attempts
+
+
+def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
+    """Return the attempts at a task that have failed, those whose worker died included.
+
+    Those that a record knows of are of an earlier life where the item has fewer: a redrive has
+    returned it as if it had never been tried.
+    """
+    known = attempts_in(record)
+    if len(known.workers) > item.attempts:
+        known = NO_ATTEMPTS
+    for attempt in range(len(known.workers) + 1, item.attempts + 1):
+        failure = next((one for one in item.failures if one.attempt == attempt), None)
+        worker = (None if failure is None else failure.worker) or "unknown"
+        known = known._replace(workers=(*known.workers, worker)).failed(
+            Failure(_path(WorkerDied), f"{WorkerDied(worker=worker)}\n")
+        )
+    return known
+
+
+# Results
+
+
+def result_of(
+    result_id: str, found: Found, queue_name: str, lease_seconds: float
+) -> TaskResult[Any]:
+    """Return the result of a task, given what is stored of it.
+
+    Args:
+        result_id: Its id.
+        found: What is stored.
+        queue_name: The name of its queue in the backend's ``QUEUES``.
+        lease_seconds: How long leases are, to tell when one that was never extended began.
+    """
+    if found.item is None:
+        return _ended(result_id, found.record, queue_name)
+    call = unpacked(found.item.value) or Call(result_id, "unknown.unknown", [], {}, "")
+    attempts = attempts_at(found.record, found.item)
+    return _result(
+        result_id,
+        call,
+        queue_name,
+        enqueued=microseconds(found.item.pushed_at),
+        **_state(found.item, found.record, attempts, lease_seconds),
+    )
+
+
+def running_result(call: Call, item: Item, queue_name: str, attempts: Attempts) -> TaskResult[Any]:
+    """Return the result of a task that is about to run, the attempt that begins included."""
+    enqueued = microseconds(item.pushed_at)
+    status = TaskResultStatus.RUNNING
+    return _result(call.id, call, queue_name, status=status, attempts=attempts, enqueued=enqueued)
+
+
+def set_attempts(result: TaskResult[Any], attempts: Attempts) -> None:
+    """Set what attempts say in a result."""
+    change(
+        result,
+        started_at=moment(attempts.started if attempts.workers else None),
+        last_attempted_at=moment(attempts.latest if attempts.workers else None),
+        errors=[TaskError(exception_class_path=e, traceback=text) for e, text in attempts.errors],
+        worker_ids=list(attempts.workers),
+    )
+
+
+def _state(
+    item: Item, record: dict[str, Any], attempts: Attempts, lease_seconds: float
+) -> dict[str, Any]:
+    """Return the status, the times and the attempts of a task whose item is in its queue."""
+    until = microseconds(item.until) or 0
+    if item.state == "leased" and until > now_us():
+        latest = record.get("latest")
+        if latest is None or record.get("running") != item.attempts:
+            latest = until - int(lease_seconds * 1_000_000)
+        return {
+            "status": TaskResultStatus.RUNNING,
+            "attempts": attempts.begun(item.worker or "unknown", latest),
+        }
+    if item.state != "dead":
+        return {"status": TaskResultStatus.READY, "attempts": attempts}
+    if not attempts.errors:
+        attempts = attempts.failed(Failure(_path(TaskBuried), f"{item.reason}\n"))
+    return {
+        "status": TaskResultStatus.FAILED,
+        "attempts": attempts,
+        "finished": microseconds(item.died_at),
+    }
+
+
+def final_record(
+    call: Call,
+    queue: str,
+    attempts: Attempts,
+    *,
+    status: str,
+    enqueued: int | None,
+    ended: int,
+    value: Any,
+) -> dict[str, Any]:
+    """Return the record of a task that has ended, whose item is about to be removed."""
+    return {
+        "queue": queue,
+        "task": call.task,
+        "args": call.args,
+        "kwargs": call.kwargs,
+        "backend": call.backend,
+        "priority": call.priority,
+        "run_after": None if call.run_after is None else call.run_after.isoformat(),
+        "enqueued": enqueued,
+        "ended": ended,
+        "status": status,
+        "value": value,
+        **stored(attempts),
+    }
+
+
+def _ended(result_id: str, record: dict[str, Any], queue_name: str) -> TaskResult[Any]:
+    run_after = record.get("run_after")
+    call = Call(
+        result_id,
+        record["task"],
+        record["args"],
+        record["kwargs"],
+        record["backend"],
+        record["priority"],
+        None if run_after is None else datetime.datetime.fromisoformat(run_after),
+    )
+    return _result(
+        result_id,
+        call,
+        queue_name,
+        status=TaskResultStatus(record["status"]),
+        attempts=attempts_in(record),
+        enqueued=record["enqueued"],
+        finished=record["ended"],
+        value=record["value"],
+    )
+
+
+def _result(
+    result_id: str,
+    call: Call,
+    queue_name: str,
+    *,
+    status: TaskResultStatus,
+    attempts: Attempts,
+    enqueued: int | None,
+    finished: int | None = None,
+    value: Any = None,
+) -> TaskResult[Any]:
+    result: TaskResult[Any] = TaskResult(
+        task=restored_task(call, queue_name),
+        id=result_id,
+        status=status,
+        enqueued_at=moment(enqueued),
+        started_at=None,
+        finished_at=moment(finished),
+        last_attempted_at=None,
+        args=call.args,
+        kwargs=call.kwargs,
+        backend=call.backend,
+        errors=[],
+        worker_ids=[],
+    )
+    set_attempts(result, attempts)
+    change(result, _return_value=value)
+    return result
+
+
+def failure_of(error: BaseException, traceback: str) -> Failure:
+    """Return how an attempt failed with an exception."""
+    return Failure(_path(type(error)), traceback)
+
+
+def _path(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,403 @@
+"""Where a worker's tasks come from, and how each of them ends.
+
+The :class:`~fdbqueue.service.tools.worker.Worker` leases items, calls a function with each, and
+acknowledges it or gives it up. :class:`TaskSource` stands between it and the queues, and makes each
+end what it is for a task. The protocol, for one task:
+
+1. **Lease.** One commit. The item's state is the task's status: it is RUNNING from now on, under
+   the worker's id, as long as the lease is held. Only where an attempt failed before,
+   :meth:`TaskSource.begin_again` reads what is known of it, and notes the workers that died.
+2. **Run.** The lease is extended after each third of its time; the first extension notes when the
+   attempt began. What the function decides is in memory alone: an :class:`End`.
+3. **End.** One commit, all of it or nothing:
+   - *success*: the ack, the final record and its entry in the index; together with the next lease
+     where that can be, by itself where other processes take items, or where the task has
+     functions for its end (``at_end``);
+   - *failure, another attempt*: the nack with its delay, and the error in the pending record;
+   - *failure, the last attempt*: the item becomes a dead letter, the error likewise, and an entry
+     in the index;
+   - *abort*: the ack, and a final record that says FAILED.
+
+Each of these needs the lease. So of two workers that run a task, because one was taken for dead,
+at most one ends it, and there is one result. What is left behind by
+
+- *a crash or a kill before the commit*: a lease that expires; the task runs again, and has one
+  attempt more;
+- *a crash behind it*: a task that has ended;
+- *an unknown outcome*: the commit's receipt tells (``service/transactions.py``). Where it cannot,
+  the end is tried again; if the lease is gone then, the record tells whether it was this end that
+  took it;
+- *an engine that does not answer*: the end is tried again for as long as the lease may be held,
+  since the task need not run twice because of it;
+- *a signal*: it is deferred while an end is under way (the worker's threads get none, the main
+  thread lets them in only where it waits);
+- *a pause of the process*: the lease expires, the end fails, the task runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
+from fdbqueue.service import Item, Queue, SeveralQueues
+from fdbqueue.service.consume.requests import Contended
+from fdbqueue.service.transactions import error_code, run
+from fdbqueue.tasks.calls import Call
+from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.records import Attempts, Ended, Failure, Records, is_pending, pending
+from fdbqueue.tasks.results import attempts_at, final_record, microseconds
+
+logger = logging.getLogger(__name__)
+
+#: For how long acks and leases go apart after other processes were in the way.
+_APART_SECONDS = 0.25
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
+
+SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
+FAILED = TaskResultStatus.FAILED.value
+
+
+@dataclasses.dataclass(slots=True)
+class End:
+    """How an attempt ends.
+
+    Attributes:
+        call: What was called.
+        item: Its item.
+        attempts: The attempts, this one and its error included.
+        moment: When it ended, in microseconds.
+        result: The task's result, as it is then.
+        value: The return value, normalised.
+        failure: How it failed, None where it did not.
+        reason: Why, for the dead letter.
+        retry_seconds: When the task runs again after a failure, None for never.
+        at_end: What else is to be done in the transaction of a success.
+        is_aborted: Whether it ends because it was aborted.
+        is_done: Whether it has been committed.
+        is_unsure: Whether it may have been: the outcome of a commit is not known.
+    """
+
+    call: Call
+    item: Item
+    attempts: Attempts
+    moment: int
+    result: Any
+    value: Any = None
+    failure: Failure | None = None
+    reason: str = ""
+    retry_seconds: float | None = None
+    at_end: Sequence[Callable[[Transaction], Any]] = ()
+    is_aborted: bool = False
+    is_done: bool = False
+    is_unsure: bool = False
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the task has ended as it should."""
+        return self.failure is None
+
+
+class TaskSource:
+    """Lease tasks from one queue or several, and end them.
+
+    Has the verbs that a :class:`~fdbqueue.service.tools.worker.Worker` uses of a queue.
+
+    Args:
+        queue: The queue, or several.
+        records: The records of tasks.
+        lease_seconds: How long leases are.
+        keeps_successful: Whether the results of successful tasks are kept.
+    """
+
+    def __init__(
+        self,
+        queue: Queue | SeveralQueues,
+        records: Records,
+        *,
+        lease_seconds: float,
+        keeps_successful: bool = True,
+    ) -> None:
+        self._queue = queue
+        self._records = records
+        self._lease_seconds = lease_seconds
+        self._keeps_successful = keeps_successful
+        self._ends: dict[str | None, End] = {}
+        #: When the attempts began whose leases were not extended yet.
+        self._began: dict[str | None, tuple[Call, Attempts]] = {}
+        self._apart_until = 0.0
+        self.name = queue.name
+        self.acks_with_leases = isinstance(queue, Queue)
+
+    def queue_of(self, item: Item) -> Queue:
+        """Return the queue that an item came from."""
+        return self._queue.queue_of(item) if isinstance(self._queue, SeveralQueues) else self._queue
+
+    # What is noted of a task
+
+    def begun(self, item: Item, call: Call, attempts: Attempts) -> None:
+        """Note that an attempt has begun, for the first extension of its lease."""
+        self._began[item.lease] = call, attempts
+
+    def ends(self, end: End) -> None:
+        """Note how an attempt ends; the worker then acknowledges its item, or gives it up."""
+        self._began.pop(end.item.lease, None)
+        self._ends[end.item.lease] = end
+
+    def begin_again(self, item: Item, result_id: str) -> tuple[Attempts, bool]:
+        """Return what is known of the failed attempts at a task, and whether it was aborted.
+
+        Notes the attempts whose workers died in its record.
+        """
+        queue = self.queue_of(item)
+
+        def begin(tr: Transaction) -> tuple[Attempts, bool]:
+            record = self._records.read(tr, result_id)
+            if record is None or not is_pending(record):
+                return attempts_at({}, queue.get(item.id, tr=tr)), False
+            attempts = attempts_at(record, queue.get(item.id, tr=tr))
+            if len(attempts.workers) > len(record.get("workers", ())):
+                more = {"abort": True} if record.get("abort") else {}
+                again = pending(record["queue"], record["item"], attempts, **more)
+                self._records.write(tr, result_id, again)
+            return attempts, bool(record.get("abort"))
+
+        return run(queue.database, begin)
+
+    # The verbs of a queue
+
+    def wait_for_items(self, seconds: float) -> bool:
+        """Wait until there may be a task, at most this many seconds; tell whether so."""
+        return self._queue.wait_for_items(seconds)
+
+    def bury_corrupt(self, error: CorruptItem) -> bool:
+        """Move the item that an error names to the dead letters; tell whether it was there."""
+        return self._queue.bury_corrupt(error)
+
+    def lease_many(
+        self, count: int, *, seconds: float, worker: str, ack: Sequence[Item] = (), **_: Any
+    ) -> list[Item]:
+        """Lease tasks, and end others in the same transaction.
+
+        Raises:
+            LeaseLost: One of those to end is not held any more; nothing was ended or leased.
+        """
+        if isinstance(self._queue, SeveralQueues):
+            return self._queue.lease_many(count, seconds=seconds, worker=worker)
+        ending = [end for end in map(self._end_of, ack) if not end.is_done]
+        for end in [end for end in ending if not _is_plain(end)]:
+            self._commit(end)
+        plain = [end for end in ending if _is_plain(end)]
+        if time.monotonic() >= self._apart_until:
+            with contextlib.suppress(Contended):
+                return self._lease_with(self._queue, count, seconds, worker, plain)
+            self._apart_until = time.monotonic() + _APART_SECONDS
+        for end in plain:
+            self._commit(end)
+        return self._queue.lease_many(count, seconds=seconds, worker=worker)
+
+    def _lease_with(
+        self, queue: Queue, count: int, seconds: float, worker: str, ending: Sequence[End]
+    ) -> list[Item]:
+        writes = [self._writes(end) for end in ending]
+
+        def beside(tr: Transaction) -> None:
+            for write in writes:
+                write(tr)
+
+        consumer = queue.parts.consumer
+        request = consumer.lease_request(
+            "min",
+            count,
+            seconds,
+            None,
+            [end.item for end in ending],
+            worker,
+            beside if ending else None,
+        )
+        try:
+            items = consumer.take(request, None)
+        except Exception as error:
+            for end in ending:
+                end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
+            raise
+        for end in ending:
+            end.is_done = True
+        return items
+
+    def ack(self, item: Item) -> None:
+        """End a task that has succeeded.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+        """
+        self._finish(item)
+
+    def nack(self, item: Item, *, reason: str, **_: Any) -> None:
+        """End an attempt that has failed.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+        """
+        if item.lease in self._ends:
+            self._finish(item)
+        else:  # nothing has run
+            self.queue_of(item).nack(item, reason=reason)
+
+    def extend(self, item: Item, seconds: float) -> None:
+        """Extend the lease of a task; the first time, note when the attempt began."""
+        queue = self.queue_of(item)
+        call, attempts = self._began.get(item.lease, (None, None))
+        if call is None or attempts is None:
+            queue.extend(item, seconds)
+            return
+
+        def extend(tr: Transaction) -> None:
+            queue.extend(item, seconds, tr=tr)
+            record = self._records.read(tr, call.id)
+            if record is not None and is_pending(record):
+                times = {"started": attempts.started, "latest": attempts.latest}
+                noted = {**record, **times, "running": item.attempts}
+                self._records.write(tr, call.id, noted)
+
+        run(queue.database, extend)
+        self._began.pop(item.lease, None)
+
+    def give_back(self, items: Iterable[Item], worker: str) -> int:
+        """Give up tasks that this process abandons, so that others run them at once; count them."""
+        count = 0
+        for item in items:
+            with contextlib.suppress(Exception):  # then its lease expires
+                self.queue_of(item).nack(item, reason=f"The worker {worker} was stopped.")
+                count += 1
+        return count
+
+    # Ends
+
+    def _end_of(self, item: Item) -> End:
+        return self._ends[item.lease]
+
+    def forget(self, item: Item) -> End | None:
+        """Return the end of an item that the worker is done with, and keep nothing of it."""
+        self._began.pop(item.lease, None)
+        return self._ends.pop(item.lease, None)
+
+    def _finish(self, item: Item) -> None:
+        """End a task, again while the engine does not answer and the lease may be held."""
+        end = self._end_of(item)
+        if end.is_done:
+            return
+        for pause in _pauses(self._lease_seconds):
+            try:
+                self._commit(end)
+                return
+            except LeaseLost:
+                if end.is_unsure and self._has_ended(end):
+                    end.is_done = True
+                    return
+                raise
+            except (EngineError, OutcomeUnknown) as error:
+                failed: BaseException = error
+            except Exception as error:
+                if error_code(error) is None:
+                    raise
+                failed = error
+            end.is_unsure = end.is_unsure or not getattr(failed, "outcome_known", False)
+            if pause is None:
+                raise failed
+            facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}
+            logger.warning("the end of a task is tried again", extra=facts)
+            time.sleep(pause)
+
+    def _commit(self, end: End) -> None:
+        """Commit an end in a transaction that has no lease."""
+        queue = self.queue_of(end.item)
+        if _is_plain(end):
+            queue.parts.acks.ack(end.item, None, None, self._writes(end))
+        else:
+            commit = self._succeed if end.is_success else self._fail
+            run(queue.database, lambda tr: commit(tr, queue, end))
+        end.is_done = True
+
+    def _succeed(self, tr: Transaction, queue: Queue, end: End) -> None:
+        queue.ack(end.item, tr=tr)
+        for function in end.at_end:
+            function(tr)
+        self._writes(end)(tr)
+
+    def _fail(self, tr: Transaction, queue: Queue, end: End) -> None:
+        record = self._records.read(tr, end.call.id) or {}
+        if end.is_aborted or record.get("abort"):
+            queue.ack(end.item, tr=tr)
+            self._writes(end)(tr)
+            return
+        seconds = end.retry_seconds
+        retry = seconds is not None
+        queue.nack(end.item, delay=seconds or None, reason=end.reason, retry=retry, tr=tr)
+        noted = pending(queue.name, end.item.id, end.attempts)
+        self._records.write(tr, end.call.id, noted)
+        if not retry:
+            key, value = self._entry(end)
+            tr[key] = value
+
+    def _writes(self, end: End) -> Callable[[Transaction], None]:
+        """Return what writes all that is kept of a task whose item is removed."""
+        if end.is_success and not self._keeps_successful:
+            key = self._records.key(end.call.id)
+            return lambda tr: tr.clear(key)
+        rows = self._rows(end)
+
+        def write(tr: Transaction) -> None:
+            for key, value in rows:
+                tr[key] = value
+
+        return write
+
+    def _rows(self, end: End) -> list[tuple[bytes, bytes]]:
+        record = final_record(
+            end.call,
+            self.queue_of(end.item).name,
+            end.attempts,
+            status=SUCCESSFUL if end.is_success else FAILED,
+            enqueued=microseconds(end.item.pushed_at),
+            ended=end.moment,
+            value=end.value,
+        )
+        return [*self._records.rows(end.call.id, record), self._entry(end)]
+
+    def _entry(self, end: End) -> tuple[bytes, bytes]:
+        status = SUCCESSFUL if end.is_success else FAILED
+        name = self.queue_of(end.item).name
+        entry = Ended(name, status, end.moment, end.call.id, end.call.task)
+        return self._records.ended_row(entry)
+
+    def _has_ended(self, end: End) -> bool:
+        """Tell whether it was this end that took effect, after an outcome that was not known."""
+        database = self.queue_of(end.item).database
+        record = run(database, lambda tr: self._records.read(tr, end.call.id), read_only=True)
+        if record is None:
+            return end.is_success and not self._keeps_successful
+        known = record.get("workers", [])
+        return len(known) >= len(end.attempts.workers) and known[-1:] == [
+            *end.attempts.workers[-1:]
+        ]
+
+
+def _is_plain(end: End) -> bool:
+    """Tell whether an end only removes the item and writes keys of its own."""
+    return end.is_success and not end.at_end
+
+
+def _pauses(seconds: float) -> Iterator[float | None]:
+    """Yield pauses between attempts that take this many seconds in all, and at last None."""
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE_SECONDS
+    while time.monotonic() + pause < deadline:
+        yield pause
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+    yield None
