@@ -131,12 +131,7 @@ def _with_hint(find: Callable[[Catalog], T]) -> T:
 
 
 def add_queues(setting: str, specs: Callable[[], Iterable[QueueSpec]]) -> None:
-    """Add the queues that another app needs to those of the setting.
-
-    Args:
-        setting: The name of the setting that says which; it is read anew after a change.
-        specs: Returns them. They come before the setting's own.
-    """
+    """Add the queues that another app's setting says; they come before those of this one."""
     _added[setting] = specs
     _catalog.clear()
 

@@ -38,8 +38,10 @@ from fdbqueue.service.aio import arun
 from fdbqueue.service.browse import ITEM_STATES
 from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
 from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec, Stored
 from fdbqueue.service.consume.pausing import Pause
+from fdbqueue.service.consume.requests import Contended
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.items import (
@@ -97,6 +99,7 @@ __all__ = [
     "Batcher",
     "Catalog",
     "Codec",
+    "Contended",
     "Counts",
     "DeadReason",
     "Depth",
@@ -132,6 +135,7 @@ __all__ = [
     "ends_of",
     "error_code",
     "histories_of",
+    "now_us",
     "oldest_of",
     "pauses_of",
     "run",

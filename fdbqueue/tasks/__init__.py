@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fdbqueue.tasks.aborting import abort, abort_requested
     from fdbqueue.tasks.backend import FdbQueueBackend
-    from fdbqueue.tasks.current import at_end, enqueue_at_end
+    from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
     from fdbqueue.tasks.definition import task
     from fdbqueue.tasks.exceptions import TaskAborted
 
@@ -28,6 +28,7 @@ __all__ = [
     "abort_requested",
     "at_end",
     "enqueue_at_end",
+    "enqueue_in",
     "task",
 ]
 
@@ -39,6 +40,7 @@ _LAZY = {
     "abort_requested": "fdbqueue.tasks.aborting",
     "at_end": "fdbqueue.tasks.current",
     "enqueue_at_end": "fdbqueue.tasks.current",
+    "enqueue_in": "fdbqueue.tasks.current",
     "task": "fdbqueue.tasks.definition",
 }
 

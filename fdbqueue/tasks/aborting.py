@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.transactions import run
+from fdbqueue.service import now_us, run
 from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,

@@ -19,9 +19,8 @@ from django.db import transaction
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, Push, Queue, QueueSpec
+from fdbqueue.service import Catalog, Push, Queue, QueueSpec, run
 from fdbqueue.service.catalog import NAME, PATTERN
-from fdbqueue.service.transactions import run
 from fdbqueue.tasks import calls
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -97,13 +96,17 @@ class FdbQueueBackend(BaseTaskBackend):
             return result
         return self._push(push, result)
 
-    def get_result(self, result_id: str) -> TaskResult[Any]:
+    def get_result(self, result_id: str, *, tr: Transaction | None = None) -> TaskResult[Any]:
         """Return the result of a task, from one moment of the database.
+
+        Args:
+            result_id: The id of the result.
+            tr: The transaction to read in; None for one of its own.
 
         Raises:
             TaskResultDoesNotExist: There is none with this id, or not any more.
         """
-        found = self.found(result_id)
+        found = self.found(result_id, tr)
         if found is None:
             raise TaskResultDoesNotExist(result_id)
         queue_name = str(found.record["queue"]).removeprefix(self.queue_prefix)

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.tasks.calls import unpacked
 from fdbqueue.tasks.compat import TaskContext, TaskResult, task_backends
+from fdbqueue.tasks.results import new_result
 
 #: A task that asks again and again whether it is aborted reads about once in this time.
 _LOOK_SECONDS = 1.0
@@ -80,10 +82,27 @@ def at_end(function: Callable[[Transaction], Any]) -> None:
     Raises:
         RuntimeError: No task runs here.
     """
-    current = _running.get()
-    if current is None:
-        raise RuntimeError("at_end() can be called only in a task that a tasks_worker runs.")
-    current.at_end.append(function)
+    _here().at_end.append(function)
+
+
+def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskResult[Any]:
+    """Enqueue a task in a transaction of the caller's, who commits it.
+
+    Args:
+        tr: The transaction, of the database that the queues are in.
+        task: The task, of a backend of this kind.
+        args, kwargs: Its arguments.
+
+    Returns:
+        Its result, or that of the task that has its unique key. ``task_enqueued`` is not sent.
+
+    Raises:
+        InvalidTask, TypeError: As for ``enqueue``; nothing was written.
+    """
+    backend, result, push = _prepared(task, args, kwargs)
+    (item,) = push(tr)
+    call = unpacked(item.value) if item.existing else None
+    return result if call is None else backend.get_result(call.id, tr=tr)
 
 
 def enqueue_at_end(task: Any, *args: Any, **kwargs: Any) -> TaskResult[Any]:
@@ -100,10 +119,22 @@ def enqueue_at_end(task: Any, *args: Any, **kwargs: Any) -> TaskResult[Any]:
         RuntimeError: No task runs here.
         InvalidTask, TypeError: As for ``enqueue``.
     """
-    from fdbqueue.tasks.results import new_result
+    current = _here()
+    _, result, push = _prepared(task, args, kwargs)
+    current.at_end.append(push)
+    return result
 
+
+def _here() -> Running:
+    current = _running.get()
+    if current is None:
+        raise RuntimeError("No task runs here: this is for tasks that a tasks_worker runs.")
+    return current
+
+
+def _prepared(task: Any, args: Any, kwargs: Any) -> tuple[Any, TaskResult[Any], Any]:
+    """Return the backend of a task, its result, and what pushes it."""
     backend: Any = task_backends[task.backend]
     backend.validate_task(task)
     result = new_result(task, args, kwargs, task.backend)
-    at_end(backend.prepare(result))
-    return result
+    return backend, result, backend.prepare(result)

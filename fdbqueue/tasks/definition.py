@@ -45,7 +45,13 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]
     unique_while: str = "pending"
 
     def using(self, **changes: Any) -> Any:
-        """Return the task with other values, its own options among them."""
+        """Return the task with other values for a call, its unique key among them.
+
+        Raises:
+            TypeError: ``max_attempts`` and ``backoff`` are the code's to say, not a call's.
+        """
+        if refused := changes.keys() & {"func", "max_attempts", "backoff", "takes_context"}:
+            raise TypeError(f"using() does not take {', '.join(sorted(refused))}.")
         given = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, **given)
 
@@ -63,12 +69,14 @@ def task(
 ) -> Any:
     """Make a task, as Django's decorator does, with the options of :class:`FdbQueueTask` too.
 
-    With a backend of another kind, such as the immediate one in tests, the options that only this
-    one has are left out. Django's own decorator takes them from Django 6.1 on.
+    Other backends, such as the immediate one in tests, run such a task without these options; one
+    that has a class of tasks of its own is given that, without them. Django's own decorator takes
+    them from Django 6.1 on.
     """
 
     def wrap(wrapped: Callable[..., Any]) -> Any:
         kind = task_backends[backend].task_class
+        kind = FdbQueueTask if kind is Task else kind
         names = {field.name for field in dataclasses.fields(kind)}
         known = {name: value for name, value in options.items() if name not in _OURS - names}
         given = {"priority": 0, "queue_name": "default", "run_after": None, **known}

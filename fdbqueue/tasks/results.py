@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import secrets
-import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,14 +12,12 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from fdbqueue.service import Item
-from fdbqueue.service.clock import now_us
+from fdbqueue.service import Item, now_us
 from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus
 from fdbqueue.tasks.exceptions import TaskBuried, TaskUnknown, WorkerDied
 from fdbqueue.tasks.records import NO_ATTEMPTS, Attempts, Failure, attempts_in, stored
 
-_LETTERS = string.ascii_letters + string.digits
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
@@ -37,8 +34,8 @@ class Found(NamedTuple):
 
 
 def new_id() -> str:
-    """Return the id of a new result: 32 letters and digits."""
-    return "".join(secrets.choice(_LETTERS) for _ in range(32))
+    """Return the id of a new result: 32 hexadecimal digits."""
+    return secrets.token_hex(16)
 
 
 def new_result(
@@ -153,14 +150,16 @@ def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
     returned it as if it had never been tried.
     """
     known = attempts_in(record)
+    if item.state == "dead" and record.get("dead") == item.attempts:
+        return known
     if len(known.workers) > item.attempts:
         known = NO_ATTEMPTS
     for attempt in range(len(known.workers) + 1, item.attempts + 1):
         failure = next((one for one in item.failures if one.attempt == attempt), None)
         worker = (None if failure is None else failure.worker) or "unknown"
-        known = known._replace(workers=(*known.workers, worker)).failed(
-            Failure(_path(WorkerDied), f"{WorkerDied(worker=worker)}\n")
-        )
+        reason = "not known any more" if failure is None else failure.reason
+        died = Failure(_path(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
+        known = known._replace(workers=(*known.workers, worker)).failed(died)
     return known
 
 
@@ -229,7 +228,9 @@ def _state(
     return {
         "status": TaskResultStatus.FAILED,
         "attempts": attempts,
-        "finished": microseconds(item.died_at),
+        "finished": record["ended"]
+        if record.get("dead") == item.attempts
+        else microseconds(item.died_at),
     }
 
 

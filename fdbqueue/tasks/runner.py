@@ -17,13 +17,12 @@ from typing import Any
 from django.db import close_old_connections
 
 from fdbqueue.exceptions import message_of
-from fdbqueue.service import Item
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.limits import MAX_SECONDS
+from fdbqueue.service import MAX_SECONDS, Item, now_us
 from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.compat import Task, TaskResultStatus, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.definition import BACKENDS, FdbQueueTask
+from fdbqueue.tasks.ends import AtEndFailed, End
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge, TaskAborted, TaskUnknown, WorkerDied
 from fdbqueue.tasks.options import TaskOptions
 from fdbqueue.tasks.records import NO_ATTEMPTS, Attempts
@@ -35,7 +34,7 @@ from fdbqueue.tasks.results import (
     set_attempts,
     task_at,
 )
-from fdbqueue.tasks.source import End, TaskSource
+from fdbqueue.tasks.source import TaskSource
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +44,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -52,15 +52,27 @@ class Loop:
         with self._mutex:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                run = self._loop.run_forever
-                threading.Thread(target=run, name="fdbqueue-tasks-loop", daemon=True).start()
+                self._thread = threading.Thread(
+                    target=_serve, args=[self._loop], name="fdbqueue-tasks-loop", daemon=True
+                )
+                self._thread.start()
         future = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop)
         return future.result()
 
     def close(self) -> None:
-        """End the loop, whose tasks have all ended."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        """End the loop; tasks that still run in it are abandoned."""
+        with self._mutex:
+            loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 class TaskRunner:
@@ -119,6 +131,17 @@ class TaskRunner:
             self._source.ends(self._failed(attempt, error, seconds))
             raise
         self._source.ends(attempt.end(value=value, at_end=running.at_end))
+        if running.at_end:
+            self._finish(task, attempt)
+
+    def _finish(self, task: Task[Any, Any], attempt: Attempt) -> None:
+        """End a task that has functions for its end; where one of them fails, it has failed."""
+        try:
+            self._source.finish(attempt.item)
+        except AtEndFailed as failed:
+            error = failed.__cause__ or failed
+            self._source.ends(self._failed(attempt, error, self._pause(task, error, attempt)))
+            raise error from None
 
     def _called(self, task: Task[Any, Any], running: Running) -> Any:
         """Call the function of a task, and return its result as JSON has it."""

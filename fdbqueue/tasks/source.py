@@ -37,70 +37,24 @@ at most one ends it, and there is one result. What is left behind by
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
-from fdbqueue.service import Item, Queue, SeveralQueues
-from fdbqueue.service.consume.requests import Contended
-from fdbqueue.service.transactions import error_code, run
+from fdbqueue.service import Contended, Item, Queue, SeveralQueues, error_code, run
 from fdbqueue.tasks.calls import Call
-from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.records import Attempts, Ended, Failure, Records, is_pending, pending
-from fdbqueue.tasks.results import attempts_at, final_record, microseconds
+from fdbqueue.tasks.ends import End, Ends
+from fdbqueue.tasks.records import Attempts, Records, is_pending, pending
+from fdbqueue.tasks.results import attempts_at
 
 logger = logging.getLogger(__name__)
 
 #: For how long acks and leases go apart after other processes were in the way.
 _APART_SECONDS = 0.25
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
-
-SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
-FAILED = TaskResultStatus.FAILED.value
-
-
-@dataclasses.dataclass(slots=True)
-class End:
-    """How an attempt ends.
-
-    Attributes:
-        call: What was called.
-        item: Its item.
-        attempts: The attempts, this one and its error included.
-        moment: When it ended, in microseconds.
-        result: The task's result, as it is then.
-        value: The return value, normalised.
-        failure: How it failed, None where it did not.
-        reason: Why, for the dead letter.
-        retry_seconds: When the task runs again after a failure, None for never.
-        at_end: What else is to be done in the transaction of a success.
-        is_aborted: Whether it ends because it was aborted.
-        is_done: Whether it has been committed.
-        is_unsure: Whether it may have been: the outcome of a commit is not known.
-    """
-
-    call: Call
-    item: Item
-    attempts: Attempts
-    moment: int
-    result: Any
-    value: Any = None
-    failure: Failure | None = None
-    reason: str = ""
-    retry_seconds: float | None = None
-    at_end: Sequence[Callable[[Transaction], Any]] = ()
-    is_aborted: bool = False
-    is_done: bool = False
-    is_unsure: bool = False
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the task has ended as it should."""
-        return self.failure is None
 
 
 class TaskSource:
@@ -126,8 +80,9 @@ class TaskSource:
         self._queue = queue
         self._records = records
         self._lease_seconds = lease_seconds
-        self._keeps_successful = keeps_successful
-        self._ends: dict[str | None, End] = {}
+        self._ends = Ends(records, keeps_successful=keeps_successful)
+        #: How attempts end that the worker is not done with.
+        self._noted: dict[str | None, End] = {}
         #: When the attempts began whose leases were not extended yet.
         self._began: dict[str | None, tuple[Call, Attempts]] = {}
         self._apart_until = 0.0
@@ -147,7 +102,7 @@ class TaskSource:
     def ends(self, end: End) -> None:
         """Note how an attempt ends; the worker then acknowledges its item, or gives it up."""
         self._began.pop(end.item.lease, None)
-        self._ends[end.item.lease] = end
+        self._noted[end.item.lease] = end
 
     def begin_again(self, item: Item, result_id: str) -> tuple[Attempts, bool]:
         """Return what is known of the failed attempts at a task, and whether it was aborted.
@@ -190,21 +145,18 @@ class TaskSource:
         if isinstance(self._queue, SeveralQueues):
             return self._queue.lease_many(count, seconds=seconds, worker=worker)
         ending = [end for end in map(self._end_of, ack) if not end.is_done]
-        for end in [end for end in ending if not _is_plain(end)]:
-            self._commit(end)
-        plain = [end for end in ending if _is_plain(end)]
         if time.monotonic() >= self._apart_until:
             with contextlib.suppress(Contended):
-                return self._lease_with(self._queue, count, seconds, worker, plain)
+                return self._lease_with(self._queue, count, seconds, worker, ending)
             self._apart_until = time.monotonic() + _APART_SECONDS
-        for end in plain:
-            self._commit(end)
+        for end in ending:
+            self._ends.commit(end, self._queue)
         return self._queue.lease_many(count, seconds=seconds, worker=worker)
 
     def _lease_with(
         self, queue: Queue, count: int, seconds: float, worker: str, ending: Sequence[End]
     ) -> list[Item]:
-        writes = [self._writes(end) for end in ending]
+        writes = [self._ends.writes(end) for end in ending]
 
         def beside(tr: Transaction) -> None:
             for write in writes:
@@ -231,21 +183,13 @@ class TaskSource:
         return items
 
     def ack(self, item: Item) -> None:
-        """End a task that has succeeded.
-
-        Raises:
-            LeaseLost: Its lease is not held any more.
-        """
-        self._finish(item)
+        """End a task that has succeeded, as :meth:`finish` does."""
+        self.finish(item)
 
     def nack(self, item: Item, *, reason: str, **_: Any) -> None:
-        """End an attempt that has failed.
-
-        Raises:
-            LeaseLost: Its lease is not held any more.
-        """
-        if item.lease in self._ends:
-            self._finish(item)
+        """End an attempt that has failed, as :meth:`finish` does."""
+        if item.lease in self._noted:
+            self.finish(item)
         else:  # nothing has run
             self.queue_of(item).nack(item, reason=reason)
 
@@ -280,24 +224,29 @@ class TaskSource:
     # Ends
 
     def _end_of(self, item: Item) -> End:
-        return self._ends[item.lease]
+        return self._noted[item.lease]
 
     def forget(self, item: Item) -> End | None:
         """Return the end of an item that the worker is done with, and keep nothing of it."""
         self._began.pop(item.lease, None)
-        return self._ends.pop(item.lease, None)
+        return self._noted.pop(item.lease, None)
 
-    def _finish(self, item: Item) -> None:
-        """End a task, again while the engine does not answer and the lease may be held."""
-        end = self._end_of(item)
+    def finish(self, item: Item) -> None:
+        """End an attempt, again while the engine does not answer and the lease may be held.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+            AtEndFailed: A function that the task gave to ``at_end`` has failed.
+        """
+        end, queue = self._end_of(item), self.queue_of(item)
         if end.is_done:
             return
         for pause in _pauses(self._lease_seconds):
             try:
-                self._commit(end)
+                self._ends.commit(end, queue)
                 return
             except LeaseLost:
-                if end.is_unsure and self._has_ended(end):
+                if end.is_unsure and self._ends.has_taken_effect(end, queue):
                     end.is_done = True
                     return
                 raise
@@ -313,84 +262,6 @@ class TaskSource:
             facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}
             logger.warning("the end of a task is tried again", extra=facts)
             time.sleep(pause)
-
-    def _commit(self, end: End) -> None:
-        """Commit an end in a transaction that has no lease."""
-        queue = self.queue_of(end.item)
-        if _is_plain(end):
-            queue.parts.acks.ack(end.item, None, None, self._writes(end))
-        else:
-            commit = self._succeed if end.is_success else self._fail
-            run(queue.database, lambda tr: commit(tr, queue, end))
-        end.is_done = True
-
-    def _succeed(self, tr: Transaction, queue: Queue, end: End) -> None:
-        queue.ack(end.item, tr=tr)
-        for function in end.at_end:
-            function(tr)
-        self._writes(end)(tr)
-
-    def _fail(self, tr: Transaction, queue: Queue, end: End) -> None:
-        record = self._records.read(tr, end.call.id) or {}
-        if end.is_aborted or record.get("abort"):
-            queue.ack(end.item, tr=tr)
-            self._writes(end)(tr)
-            return
-        seconds = end.retry_seconds
-        retry = seconds is not None
-        queue.nack(end.item, delay=seconds or None, reason=end.reason, retry=retry, tr=tr)
-        noted = pending(queue.name, end.item.id, end.attempts)
-        self._records.write(tr, end.call.id, noted)
-        if not retry:
-            key, value = self._entry(end)
-            tr[key] = value
-
-    def _writes(self, end: End) -> Callable[[Transaction], None]:
-        """Return what writes all that is kept of a task whose item is removed."""
-        if end.is_success and not self._keeps_successful:
-            key = self._records.key(end.call.id)
-            return lambda tr: tr.clear(key)
-        rows = self._rows(end)
-
-        def write(tr: Transaction) -> None:
-            for key, value in rows:
-                tr[key] = value
-
-        return write
-
-    def _rows(self, end: End) -> list[tuple[bytes, bytes]]:
-        record = final_record(
-            end.call,
-            self.queue_of(end.item).name,
-            end.attempts,
-            status=SUCCESSFUL if end.is_success else FAILED,
-            enqueued=microseconds(end.item.pushed_at),
-            ended=end.moment,
-            value=end.value,
-        )
-        return [*self._records.rows(end.call.id, record), self._entry(end)]
-
-    def _entry(self, end: End) -> tuple[bytes, bytes]:
-        status = SUCCESSFUL if end.is_success else FAILED
-        name = self.queue_of(end.item).name
-        entry = Ended(name, status, end.moment, end.call.id, end.call.task)
-        return self._records.ended_row(entry)
-
-    def _has_ended(self, end: End) -> bool:
-        """Tell whether it was this end that took effect, after an outcome that was not known."""
-        database = self.queue_of(end.item).database
-        record = run(database, lambda tr: self._records.read(tr, end.call.id), read_only=True)
-        if record is None:
-            return end.is_success and not self._keeps_successful
-        known = record.get("workers", [])
-        return len(known) >= len(end.attempts.workers) and known[-1:] == [
-            *end.attempts.workers[-1:]
-        ]
-
-
-def _is_plain(end: End) -> bool:
-    """Tell whether an end only removes the item and writes keys of its own."""
-    return end.is_success and not end.at_end
 
 
 def _pauses(seconds: float) -> Iterator[float | None]:

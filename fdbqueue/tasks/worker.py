@@ -15,17 +15,20 @@ from typing import Any, NamedTuple
 
 from django.db import close_old_connections
 
-from fdbqueue.exceptions import EngineError, LeaseLost
-from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker
-from fdbqueue.service.transactions import error_code
+from fdbqueue.exceptions import EngineError, LeaseLost, text_of_error
+from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker, error_code
 from fdbqueue.tasks.compat import task_finished
+from fdbqueue.tasks.ends import End
 from fdbqueue.tasks.runner import TaskRunner
-from fdbqueue.tasks.source import End, TaskSource
+from fdbqueue.tasks.source import TaskSource
 
 logger = logging.getLogger(__name__)
 
-#: How long a worker pauses after the engine has failed.
-_AWAY_SECONDS = 1.0
+#: How long a worker pauses after the engine has failed, at first and at most.
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
+_BEAT_SECONDS = 0.5
+#: How long a worker that ends waits for the receivers of ``task_finished``.
+_TELLING_SECONDS = 60.0
 
 
 class TaskWorker:
@@ -33,7 +36,7 @@ class TaskWorker:
 
     Tasks are taken as their priorities say; those of several queues, from the first queue that has
     any. A worker waits without polling. It extends the leases of its tasks while they run. Where
-    the engine fails, it finishes what runs, pauses for a second, and continues.
+    the engine fails, it finishes what runs, pauses, and tries again, unless it is not to wait.
 
     Args:
         backend: The backend.
@@ -88,6 +91,8 @@ class TaskWorker:
         self._telling = _Telling(type(backend))
         self._working: Worker | None = None
         self._is_stopped = False
+        #: How many times in a row the engine has failed.
+        self._failures = 0
         #: How many attempts succeeded, failed, or had lost their lease at the end.
         self.succeeded = self.failed = self.lost = 0
 
@@ -103,7 +108,7 @@ class TaskWorker:
                 if self._work():
                     return
         except BaseException:
-            running = [] if self._working is None else self._working.running
+            running = [] if self._working is None else self._working.running()
             if self._source.give_back(running, self.worker):
                 logger.warning("running tasks were given back", extra={"tasks": len(running)})
             raise
@@ -143,14 +148,25 @@ class TaskWorker:
         try:
             working.run()
         except Exception as error:
-            if not isinstance(error, EngineError) and error_code(error) is None:
+            is_away = isinstance(error, EngineError) or error_code(error) is not None
+            if not (is_away and self._follow):
                 raise
-            facts = {"worker": self.worker, "error": type(error).__name__}
-            logger.warning("the engine has failed; the worker continues", extra=facts)
-            with self._let_in():
-                time.sleep(_AWAY_SECONDS)
+            self._pause(error)
             return False
+        self._failures = 0
         return True
+
+    def _pause(self, error: Exception) -> None:
+        """Pause after the engine has failed, each time for longer."""
+        seconds = min(_FIRST_PAUSE_SECONDS * 2**self._failures, _MAX_PAUSE_SECONDS)
+        self._failures += 1
+        facts = {"worker": self.worker, "error": text_of_error(error), "seconds": seconds}
+        logger.warning("the engine has failed; the worker will try again", extra=facts)
+        deadline = time.monotonic() + seconds
+        while self._goes_on() and time.monotonic() < deadline:
+            self._on_beat()
+            with self._let_in():
+                time.sleep(_BEAT_SECONDS)
 
     def _ended(self, item: Item, error: BaseException | None) -> None:
         """Count an attempt that has ended, and tell the receivers."""
@@ -161,6 +177,7 @@ class TaskWorker:
             self.failed += not isinstance(error, LeaseLost)
         elif end.is_success:
             self.succeeded += 1
+            self._failures = 0
         else:
             self.failed += 1
         if end is not None and (end.is_success or end.retry_seconds is None):
@@ -179,7 +196,7 @@ class _Telling:
     """Send ``task_finished`` once the end of a task is committed, in a thread of its own.
 
     So receivers that take their time hold up no worker; they are called one at a time, and all of
-    them before the process ends.
+    them before the worker ends, which waits for a minute at most.
 
     Args:
         sender: The class of the backend.
@@ -201,7 +218,7 @@ class _Telling:
     def stop(self) -> None:
         self._told.put(None)
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_TELLING_SECONDS)
 
     def _send_all(self) -> None:
         while (told := self._told.get()) is not None:

@@ -145,13 +145,13 @@ CIRCLES: set[frozenset[str]] = set()
 #: What the rest of the package imports from below the face of the service, and where: to become
 #: shorter. What several rooms need belongs on the face, ``fdbqueue/service/__init__.py``.
 BELOW_THE_FACE = {
-    "catalog": {"conf"},
+    "catalog": {"conf", "tasks"},
     "clock": {"metrics", "testing"},
     "entries": {"management"},
     "idempotency": {"conf"},
     "instrumentation": {"metrics"},
     "items": {"commits", "metrics"},
-    "options": {"api", "conf", "pages"},
+    "options": {"api", "conf", "pages", "tasks"},
     "push": {"commits"},
     "receipts": {"management", "testing"},
     "storage.item_keys": {"api"},

@@ -21,12 +21,13 @@ import queue as queues
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End
+from fdbqueue.service.tools.source import Source
 
 logger = logging.getLogger(__name__)
 
@@ -40,34 +41,6 @@ _SIGNAL_SECONDS = 0.5
 #: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
-
-
-class Source(Protocol):
-    """What a worker asks of a queue, of several, or of what stands before them.
-
-    Attributes:
-        acks_with_leases: Whether ``lease_many`` takes ``ack``, items that are done.
-    """
-
-    acks_with_leases: bool
-
-    def lease_many(self, *args: Any, **options: Any) -> list[Item]:
-        """Lease items, and acknowledge others in the same transaction."""
-
-    def ack(self, *args: Any, **options: Any) -> None:
-        """Remove an item for good."""
-
-    def nack(self, *args: Any, **options: Any) -> None:
-        """Give an item up."""
-
-    def extend(self, *args: Any, **options: Any) -> Any:
-        """Extend the lease of an item."""
-
-    def bury_corrupt(self, error: CorruptItem) -> bool:
-        """Move the item that an error names to the dead letters; tell whether it was there."""
-
-    def wait_for_items(self, seconds: float) -> bool:
-        """Wait until there may be an item to take; tell whether so."""
 
 
 class _Collect:
@@ -98,10 +71,8 @@ class Worker:
         let_in: A context in which the caller's thread may be interrupted, because it only
             waits and has no transaction under way.
         on_end: Called with each item, and its error or None, one call at a time.
-        on_stop: Called when an interrupt or an error ends the work early, with the number of
-            items that are still running.
-        on_beat: Called by the caller's thread at least every two seconds, as long as it is not
-            held up by the engine.
+        on_stop: Called with the number of running items where something ends the work early.
+        on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
     """
 
     def __init__(
@@ -197,9 +168,8 @@ class Worker:
             self._stops = True
             self._changed.notify_all()
 
-    @property
     def running(self) -> list[Item]:
-        """The items that are running."""
+        """Return the items that are running."""
         with self._changed:
             return [*self._running.values()]
 
@@ -306,10 +276,9 @@ class Worker:
 
     def _wait(self, is_so: Callable[[], Any]) -> None:
         with self._changed:
-            self._on_beat()
             while not is_so():
-                self._changed.wait(_SIGNAL_SECONDS)
                 self._on_beat()
+                self._changed.wait(_SIGNAL_SECONDS)
 
     # In the other threads
 

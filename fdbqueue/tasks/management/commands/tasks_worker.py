@@ -16,7 +16,7 @@ from fdbqueue.management.formats import clipped
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
-from fdbqueue.tasks.source import End
+from fdbqueue.tasks.ends import End
 from fdbqueue.tasks.worker import TaskWorker
 
 _MAX_THREADS = 256

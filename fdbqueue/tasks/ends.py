@@ -1,0 +1,156 @@
+"""How an attempt at a task ends, and the commit that ends it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import EngineError
+from fdbqueue.service import Item, Queue, error_code, run
+from fdbqueue.tasks.calls import Call
+from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.records import Attempts, Ended, Failure, Records, pending
+from fdbqueue.tasks.results import final_record, microseconds
+
+SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
+FAILED = TaskResultStatus.FAILED.value
+
+
+@dataclasses.dataclass(slots=True)
+class End:
+    """How an attempt ends.
+
+    Attributes:
+        call: What was called.
+        item: Its item.
+        attempts: The attempts, this one and its error included.
+        moment: When it ended, in microseconds.
+        result: The task's result, as it is then.
+        value: The return value, normalised.
+        failure: How it failed, None where it did not.
+        reason: Why, for the dead letter.
+        retry_seconds: When the task runs again after a failure, None for never.
+        at_end: What else is to be done in the transaction of a success.
+        is_aborted: Whether it ends because it was aborted.
+        is_done: Whether it has been committed.
+        is_unsure: Whether it may have been: the outcome of a commit is not known.
+    """
+
+    call: Call
+    item: Item
+    attempts: Attempts
+    moment: int
+    result: Any
+    value: Any = None
+    failure: Failure | None = None
+    reason: str = ""
+    retry_seconds: float | None = None
+    at_end: Sequence[Callable[[Transaction], Any]] = ()
+    is_aborted: bool = False
+    is_done: bool = False
+    is_unsure: bool = False
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the task has ended as it should."""
+        return self.failure is None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it only removes the item, and writes keys that nobody else writes."""
+        return self.failure is None and not self.at_end
+
+
+class AtEndFailed(Exception):
+    """A function that a task gave to ``at_end`` has raised the cause; nothing was written."""
+
+
+class Ends:
+    """Commit the ends of attempts; each needs the lease of its item.
+
+    Args:
+        records: The records of tasks.
+        keeps_successful: Whether the results of successful tasks are kept.
+    """
+
+    def __init__(self, records: Records, *, keeps_successful: bool) -> None:
+        self._records = records
+        self._keeps_successful = keeps_successful
+
+    def commit(self, end: End, queue: Queue) -> None:
+        """Commit an end by itself.
+
+        Raises:
+            LeaseLost: The lease is not held any more; nothing was written.
+            AtEndFailed: The task's own function failed; nothing was written.
+        """
+        if end.is_plain:
+            queue.parts.acks.ack(end.item, None, None, self.writes(end))
+        else:
+            commit = self._succeed if end.is_success else self._fail
+            run(queue.database, lambda tr: commit(tr, queue, end))
+        end.is_done = True
+
+    def writes(self, end: End) -> Callable[[Transaction], None]:
+        """Return what writes all that is kept of a task whose item is removed."""
+        if end.is_success and not self._keeps_successful:
+            key = self._records.key(end.call.id)
+            return lambda tr: tr.clear(key)
+        record = final_record(
+            end.call,
+            end.item.queue,
+            end.attempts,
+            status=SUCCESSFUL if end.is_success else FAILED,
+            enqueued=microseconds(end.item.pushed_at),
+            ended=end.moment,
+            value=end.value,
+        )
+        rows = [*self._records.rows(end.call.id, record), self._entry(end)]
+
+        def write(tr: Transaction) -> None:
+            for key, value in rows:
+                tr[key] = value
+
+        return write
+
+    def has_taken_effect(self, end: End, queue: Queue) -> bool:
+        """Tell whether it was this end that took effect, after an outcome that was not known."""
+        record = run(queue.database, lambda tr: self._records.read(tr, end.call.id), read_only=True)
+        if record is None:
+            return end.is_success and not self._keeps_successful
+        workers = tuple(record.get("workers", ()))
+        return workers[: len(end.attempts.workers)] == end.attempts.workers
+
+    def _succeed(self, tr: Transaction, queue: Queue, end: End) -> None:
+        queue.ack(end.item, tr=tr)
+        for function in end.at_end:
+            try:
+                function(tr)
+            except Exception as error:
+                if isinstance(error, EngineError) or error_code(error) is not None:
+                    raise
+                raise AtEndFailed from error
+        self.writes(end)(tr)
+
+    def _fail(self, tr: Transaction, queue: Queue, end: End) -> None:
+        record = self._records.read(tr, end.call.id) or {}
+        if end.is_aborted or record.get("abort"):
+            queue.ack(end.item, tr=tr)
+            self.writes(end)(tr)
+            return
+        seconds = end.retry_seconds
+        retry = seconds is not None
+        queue.nack(end.item, delay=seconds or None, reason=end.reason, retry=retry, tr=tr)
+        more = {} if retry else {"dead": end.item.attempts + 1, "ended": end.moment}
+        noted = pending(queue.name, end.item.id, end.attempts, **more)
+        self._records.write(tr, end.call.id, noted)
+        if not retry:
+            key, value = self._entry(end)
+            tr[key] = value
+
+    def _entry(self, end: End) -> tuple[bytes, bytes]:
+        status = SUCCESSFUL if end.is_success else FAILED
+        entry = Ended(end.item.queue, status, end.moment, end.call.id, end.call.task)
+        return self._records.ended_row(entry)

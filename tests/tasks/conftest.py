@@ -1,0 +1,79 @@
+"""A project whose tasks are in queues of the test's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fdb.tuple
+import pytest
+from django.conf import settings
+from django.test import override_settings
+
+from fdbqueue.tasks.compat import task_backends
+from fdbqueue.tasks.worker import TaskWorker
+from tests.tasks import jobs
+from tests.tasks.engines import engine_setting
+
+APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
+
+
+@pytest.fixture
+def configure(engine: Any, embedded_path: str, subspace: Any) -> Iterator[Callable[..., Any]]:
+    """Set the backend's OPTIONS, and return the backend."""
+    prefix = fdb.tuple.unpack(subspace.key())
+    setting = {**engine_setting(engine.name, embedded_path), "PREFIX": prefix, "QUEUES": {}}
+    overridden: list[override_settings] = []
+
+    def configure(*, queues: Any = ("default", "other"), **options: Any) -> Any:
+        backend = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": [*queues]}
+        one = override_settings(
+            INSTALLED_APPS=APPS,
+            FDBQUEUE=setting,
+            TASKS={"default": {**backend, "OPTIONS": options}},
+        )
+        one.enable()
+        overridden.append(one)
+        return task_backends["default"]
+
+    yield configure
+    for one in reversed(overridden):
+        one.disable()
+
+
+@pytest.fixture
+def backend(configure: Any) -> Any:
+    """The backend with its default options, but for a short pause between attempts."""
+    return configure()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> Iterator[None]:
+    jobs.done.clear()
+    jobs.begun.clear()
+    jobs.gate.clear()
+    yield
+    jobs.gate.set()
+
+
+@pytest.fixture
+def work() -> Callable[..., TaskWorker]:
+    """Run what is ready in this process, and return the worker that did."""
+
+    def work(names: Any = (), **options: Any) -> TaskWorker:
+        worker = TaskWorker(task_backends["default"], names, **{"follow": False, **options})
+        worker.run()
+        return worker
+
+    return work
+
+
+@pytest.fixture
+def environment(engine: Any, embedded_path: str, subspace: Any) -> dict[str, str]:
+    """Return the environment of a process with the settings of ``tests.tasks.process_settings``."""
+    found = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.tasks.process_settings"}
+    found |= {"FDBQUEUE_PATH": embedded_path, "FDBQUEUE_TEST_PREFIX": subspace.key().hex()}
+    if engine.name == "embedded":
+        found.pop("FDB_CLUSTER_FILE", None)
+    return found

@@ -1,0 +1,138 @@
+"""The tasks of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from typing import Any
+
+from fdbqueue.tasks import TaskAborted, abort_requested, at_end, enqueue_at_end, task
+
+#: What tasks have done here, for tests whose workers run in this process.
+done: list[Any] = []
+#: Opened by tests for tasks that wait for it.
+gate = threading.Event()
+#: Set by tasks that have begun.
+begun = threading.Event()
+
+
+def at_once(_exception: Any, _result: Any) -> float:
+    """Run again without a pause."""
+    return 0.0
+
+
+def never(_exception: Any, _result: Any) -> None:
+    """Run no second time."""
+
+
+@task
+def note(value: Any) -> Any:
+    done.append(value)
+    return value
+
+
+@task(takes_context=True)
+def tell(context: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"attempt": context.attempt, "id": context.task_result.id, "args": args, **kwargs}
+
+
+@task(max_attempts=3, backoff=at_once)
+def fail(text: str) -> None:
+    done.append(text)
+    raise LookupError(text)
+
+
+@task(max_attempts=3, backoff=at_once, takes_context=True)
+def fail_at_first(context: Any) -> int:
+    if context.attempt < 2:
+        raise LookupError("at first")
+    return context.attempt
+
+
+@task(backoff="tests.tasks.jobs.at_once", max_attempts=2)
+def leave() -> None:
+    raise SystemExit(3)
+
+
+@task
+def no_json() -> object:
+    return object()
+
+
+@task
+def nan() -> float:
+    return float("nan")
+
+
+@task
+def long(size: int) -> str:
+    return "x" * size
+
+
+@task
+async def double(value: int) -> int:
+    await asyncio.sleep(0)
+    done.append(threading.current_thread().name)
+    return 2 * value
+
+
+@task(unique_key=lambda user, **_: None if user is None else f"user:{user}")
+def unique(user: str | None) -> str | None:
+    done.append(user)
+    return user
+
+
+@task(unique_key="one", unique_while="ready")
+def unique_while_ready() -> None:
+    enqueued = unique_while_ready.enqueue().id if not done else None
+    done.append(enqueued)
+
+
+@task
+def chain(left: int) -> int:
+    done.append(left)
+    if left:
+        enqueue_at_end(chain, left - 1)
+    return left
+
+
+@task(max_attempts=2, backoff=at_once)
+def chain_and_fail(first: bool = True) -> None:
+    enqueue_at_end(note, "never")
+    raise LookupError("chained")
+
+
+@task(max_attempts=2, backoff=at_once)
+def fail_at_the_end(text: str) -> None:
+    def refuse(_tr: Any) -> None:
+        raise LookupError(text)
+
+    at_end(refuse)
+
+
+@task
+def wait() -> str:
+    begun.set()
+    assert gate.wait(60)
+    return "waited"
+
+
+@task(max_attempts=5, backoff=at_once)
+def wait_for_abort() -> None:
+    begun.set()
+    while not abort_requested():
+        assert not gate.wait(0.01)
+    raise TaskAborted(reason="as asked")
+
+
+@task(max_attempts=3, backoff=at_once)
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task
+def say(word: str) -> str:
+    os.write(1, f"{word}\n".encode())
+    return word

@@ -1,0 +1,82 @@
+"""Workers that are killed while they run tasks: a workload for tests."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fdbqueue.tasks.compat import TaskResultStatus
+from tests.engines.children import wait_until
+from tests.tasks import jobs
+
+ROOT = Path(__file__).parents[2]
+_DEADLINE_SECONDS = 600
+
+
+class Workers:
+    """Some processes of ``tasks_worker``, which are replaced when they are killed.
+
+    Args:
+        environment: Theirs.
+        count: How many.
+        arguments: Of each.
+    """
+
+    def __init__(self, environment: dict[str, str], count: int, *arguments: str) -> None:
+        self._environment = environment
+        self._arguments = arguments
+        self.processes = [self._started() for _ in range(count)]
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "manage.py", "tasks_worker", *self._arguments]
+        return subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL)
+
+    def kill_one(self, dice: random.Random) -> None:
+        """Kill one by SIGKILL, and start another in its place."""
+        at = dice.randrange(len(self.processes))
+        self.processes[at].kill()
+        self.processes[at].wait()
+        self.processes[at] = self._started()
+
+    def stop(self) -> list[int]:
+        """End all by SIGTERM, and return their exit codes."""
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+        return [process.wait(60) for process in self.processes]
+
+
+def survive_kills(
+    backend: Any, environment: dict[str, str], *, tasks: int, kills: int, threads: int
+) -> None:
+    """Kill workers again and again, and check that each task has one result."""
+    dice = random.Random(tasks)
+    results = [jobs.note.enqueue(number) for number in range(tasks)]
+    queue = backend.queue("default")
+    workers = Workers(environment, 3, "--threads", str(threads))
+
+    def left() -> int:
+        counts = queue.counts()
+        return int(counts.ready + counts.leased + counts.delayed)
+
+    def has_gone_on(goal: int) -> Callable[[], bool]:
+        return lambda: left() <= goal
+
+    try:
+        for kill in range(kills):
+            goal = tasks - tasks * (kill + 1) // (kills + 1)
+            wait_until(has_gone_on(goal), _DEADLINE_SECONDS)
+            workers.kill_one(dice)
+        wait_until(lambda: left() == 0, _DEADLINE_SECONDS)
+    finally:
+        codes = workers.stop()
+    assert {*codes} <= {0, -signal.SIGTERM}  # one that was just started has no handler yet
+    found = [backend.get_result(result.id) for result in results]
+    assert {result.status for result in found} == {TaskResultStatus.SUCCESSFUL}
+    assert [result.return_value for result in found] == list(range(tasks))
+    assert queue.counts().dead == 0
+    assert max(result.attempts for result in found) <= 5

@@ -1,0 +1,26 @@
+"""The demo project's settings, with the tasks of the test that started the process."""
+
+import os
+
+import fdb.tuple
+
+from project import settings
+from project.settings import *
+from tests.tasks.engines import engine_setting
+
+INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
+FDBQUEUE = {
+    **engine_setting(
+        "foundationdb" if os.environ.get("FDB_CLUSTER_FILE") else "embedded",
+        os.environ["FDBQUEUE_PATH"],
+    ),
+    "PREFIX": fdb.tuple.unpack(bytes.fromhex(os.environ["FDBQUEUE_TEST_PREFIX"])),
+    "QUEUES": {},
+}
+TASKS = {
+    "default": {
+        "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
+        "QUEUES": ["default", "other"],
+        "OPTIONS": {"lease_seconds": 1},
+    },
+}

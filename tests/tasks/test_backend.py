@@ -1,0 +1,335 @@
+"""The backend: what it enqueues, what it refuses, and what it says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import subprocess
+import sys
+
+import pytest
+from django.core import checks
+from django.db import transaction
+from django.test import override_settings
+
+import fdbqueue
+from fdbqueue import conf
+from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.service.storage.counts import Counts
+from fdbqueue.service.transactions import run
+from fdbqueue.tasks import compat, enqueue_in, task
+from fdbqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.tasks.options import Retention
+from tests.tasks import jobs
+
+NOW = datetime.datetime.now(datetime.timezone.utc)
+
+
+def test_a_task_is_an_item_of_its_queue(backend):
+    """The value says what to call, and the result's id is in it."""
+    result = jobs.tell.using(priority=7).enqueue(1, [2], three={"4": 5})
+    item = backend.queue("default").peek()
+    assert item.value == {
+        "id": result.id,
+        "task": "tests.tasks.jobs.tell",
+        "args": [1, [2]],
+        "kwargs": {"three": {"4": 5}},
+        "backend": "default",
+        "priority": 7,
+    }
+    assert fdbqueue.queue("tasks-default").size() == 1
+
+
+def test_the_result_of_a_new_task(backend):
+    """What enqueue returns, and what is stored."""
+    result = jobs.note.enqueue(1)
+    assert result.status is TaskResultStatus.READY
+    assert result.enqueued_at is not None
+    assert (result.started_at, result.finished_at, result.last_attempted_at) == (None, None, None)
+    assert (result.attempts, result.errors, result.worker_ids) == (0, [], [])
+    assert 1 <= len(result.id) <= 64
+    again = backend.get_result(result.id)
+    assert again == result
+    assert again.task == jobs.note
+
+
+def test_results_can_be_awaited(backend):
+    """The await forms do the same."""
+
+    async def both():
+        result = await jobs.note.aenqueue(1)
+        return result, await jobs.note.aget_result(result.id)
+
+    result, again = asyncio.run(both())
+    assert result == again
+
+
+@pytest.mark.parametrize("wrong", [object(), {1, 2}, b"\xff", NOW])
+def test_arguments_that_are_no_json_are_refused(backend, wrong):
+    """By the API's own errors, and nothing is enqueued."""
+    with pytest.raises((TypeError, ValueError)):
+        jobs.note.enqueue(wrong)
+    assert backend.queue("default").size() == 0
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "\ud800", "x" * 1_000_001])
+def test_arguments_that_the_queue_cannot_hold_are_refused(backend, wrong):
+    """By the queue's errors, and nothing is enqueued."""
+    with pytest.raises(FdbQueueError):
+        jobs.note.enqueue(wrong)
+    assert backend.queue("default").counts() == Counts(0, 0, 0, 0)
+
+
+def test_a_queue_that_the_setting_does_not_list_is_refused(backend):
+    """When the task is made, and when it is enqueued."""
+    with pytest.raises(InvalidTask):
+        jobs.note.using(queue_name="nope")
+    other = jobs.note.using(queue_name="other")
+    object.__setattr__(other, "queue_name", "nope")
+    with pytest.raises(InvalidTask):
+        other.enqueue(1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_attempts": 0}, {"max_attempts": True}, {"unique_while": "always"}]
+)
+def test_wrong_options_of_a_task_are_refused(backend, wrong):
+    """When it is made."""
+    with pytest.raises(InvalidTask):
+        task(**wrong)(jobs.note.func)
+
+
+@pytest.mark.parametrize("wrong", ["max_attempts", "backoff", "takes_context"])
+def test_what_a_call_cannot_change_is_refused(backend, wrong):
+    """The code of the task says it."""
+    with pytest.raises(TypeError):
+        jobs.note.using(**{wrong: 1})
+
+
+@pytest.mark.parametrize(
+    "result_id", ["", "nope", "x" * 65, "\x00", "ä" * 64, "\ud800", None, 7, b"x", "../x"]
+)
+def test_an_id_that_is_none_names_no_result(backend, result_id):
+    """Whatever it is."""
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(result_id)
+
+
+def test_an_item_that_was_removed_by_hand_has_no_result(backend):
+    """Whoever clears a queue of tasks has removed them."""
+    result = jobs.note.enqueue(1)
+    backend.queue("default").clear()
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(result.id)
+
+
+def test_without_queues_any_name_is_taken(configure):
+    """The queues are those of a pattern."""
+    backend = configure(queues=[])
+    jobs.note.using(queue_name="anything").enqueue(1)
+    assert "tasks-anything" in conf.catalog().names()
+    assert backend.queue("anything").size() == 1
+
+
+def test_the_order_of_tasks(backend, work):
+    """Higher priority first, then run_after, then the order of enqueueing."""
+    past = [NOW - datetime.timedelta(hours=hours) for hours in (3, 2, 1)]
+    for value, options in [
+        ("plain 1", {}),
+        ("low", {"priority": -100}),
+        ("due 2", {"run_after": past[1]}),
+        ("due 3", {"run_after": past[2]}),
+        ("high", {"priority": 100}),
+        ("due 1", {"run_after": past[0]}),
+        ("high due", {"priority": 100, "run_after": past[2]}),
+        ("plain 2", {}),
+    ]:
+        jobs.note.using(**options).enqueue(value)
+    work()
+    assert jobs.done == [
+        *("high due", "high"),
+        *("due 1", "due 2", "due 3"),
+        *("plain 1", "plain 2", "low"),
+    ]
+
+
+def test_a_task_does_not_run_before_its_time(backend, work):
+    """It is hidden until then."""
+    result = jobs.note.using(run_after=NOW + datetime.timedelta(hours=1)).enqueue(1)
+    work()
+    assert jobs.done == []
+    assert backend.queue("default").counts().delayed == 1
+    result.refresh()
+    assert result.status is TaskResultStatus.READY
+    assert result.task.run_after == NOW + datetime.timedelta(hours=1)
+
+
+# Unique tasks
+
+
+def test_a_second_task_with_a_key_is_the_first(backend, work):
+    """Its result is returned, and nothing is enqueued, until it has ended."""
+    first, second = jobs.unique.enqueue("anna"), jobs.unique.enqueue("anna")
+    other, without = jobs.unique.enqueue("bert"), jobs.unique.enqueue(None)
+    assert first.id == second.id
+    assert len({first.id, other.id, without.id, jobs.unique.enqueue(None).id}) == 4
+    work()
+    assert sorted(map(str, jobs.done)) == ["None", "None", "anna", "bert"]
+    assert jobs.unique.enqueue("anna").id != first.id
+
+
+def test_a_key_while_ready_is_free_once_the_task_runs(backend, work):
+    """So that the task can enqueue itself."""
+    result = jobs.unique_while_ready.enqueue()
+    assert jobs.unique_while_ready.enqueue().id == result.id
+    work()
+    assert len(jobs.done) == 2
+    assert jobs.done[0] not in {None, result.id}
+
+
+def test_a_key_is_of_one_function(backend):
+    """Two functions may use the same text."""
+    one = jobs.note.using(unique_key="k").enqueue(1)
+    other = jobs.long.using(unique_key="k").enqueue(1)
+    assert one.id != other.id
+
+
+# Transactions
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tasks_are_enqueued_when_the_orm_commits(configure):
+    """And not after a rollback."""
+    backend = configure(enqueue_on_commit=True)
+    with transaction.atomic():
+        result = jobs.note.enqueue(1)
+        assert result.enqueued_at is None
+        with pytest.raises(TaskResultDoesNotExist):
+            backend.get_result(result.id)
+    result.refresh()
+    assert result.enqueued_at is not None
+    with transaction.atomic():
+        lost = jobs.note.enqueue(2)
+        transaction.set_rollback(True)
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(lost.id)
+    assert backend.queue("default").size() == 1
+
+
+def test_tasks_are_enqueued_in_a_transaction_of_the_callers(backend):
+    """Several, or none."""
+
+    def enqueue_two(tr):
+        return [enqueue_in(tr, jobs.note, value) for value in (1, 2)]
+
+    results = run(backend.catalog.database, enqueue_two)
+    assert [backend.get_result(result.id).args for result in results] == [[1], [2]]
+
+    def enqueue_and_fail(tr):
+        enqueue_in(tr, jobs.note, 3)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        run(backend.catalog.database, enqueue_and_fail)
+    assert backend.queue("default").size() == 2
+
+
+# Signals and checks
+
+
+def test_the_signal_has_the_class_as_its_sender(backend):
+    """Once for each task that was enqueued."""
+    received = []
+
+    def receive(sender, task_result, **_):
+        received.append((sender, task_result.id, task_result.status))
+
+    compat.task_enqueued.connect(receive)
+    try:
+        result = jobs.unique.enqueue("anna")
+        jobs.unique.enqueue("anna")
+    finally:
+        compat.task_enqueued.disconnect(receive)
+    assert received == [(type(backend), result.id, TaskResultStatus.READY)]
+
+
+def ids(**options):
+    """Return the ids of the checks' messages."""
+    return [message.id for message in checks.run_checks() if "tasks" in message.id]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nope": 1},
+        {"lease_seconds": 0},
+        {"max_attempts": "3"},
+        {"max_result_bytes": 0},
+        {"enqueue_on_commit": "yes"},
+        {"queue_prefix": 7},
+        {"backoff": "tests.nope"},
+        {"backoff": 7},
+        {"retention": 7},
+        {"retention": {"ready": 7}},
+        {"retention": {"failed": -1}},
+    ],
+)
+def test_wrong_options_are_found_by_a_check(configure, options):
+    """And the backend works with its defaults."""
+    backend = configure(**options)
+    assert ids() == ["fdbqueue.tasks.E002"]
+    assert backend.settings == type(backend.settings)()
+
+
+def test_right_options_pass_the_checks(configure):
+    """In all the forms that they may have."""
+    backend = configure(
+        lease_seconds=5,
+        max_attempts=1,
+        backoff="tests.tasks.jobs.never",
+        retention={"successful": None, "failed": datetime.timedelta(days=1)},
+        queue_prefix="work.",
+        enqueue_on_commit=True,
+    )
+    assert ids() == []
+    assert backend.settings.backoff is jobs.never
+    assert backend.settings.retention == Retention(None, 86_400)
+    assert backend.names() == ["work.default", "work.other"]
+
+
+def test_a_queue_name_that_fits_nothing_is_found_by_a_check(configure):
+    """The API allows any text, fdbqueue does not."""
+    configure(queues=["default", "a b"])
+    assert ids() == ["fdbqueue.tasks.E003"]
+
+
+def test_backends_that_share_queues_are_found_by_a_check(backend):
+    """Their workers would take each other's tasks."""
+    one = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "OPTIONS": {"queue_prefix": "p-"}}
+    with override_settings(TASKS={"default": one, "second": one}):
+        assert ids() == ["fdbqueue.tasks.E004"]
+
+
+def test_a_queue_of_the_setting_that_is_one_of_tasks_is_found_by_a_check(backend):
+    """Its options would not be those that tasks need."""
+    setting = {**backend_setting(), "QUEUES": {"tasks-other": {"kind": "fifo"}}}
+    with override_settings(FDBQUEUE=setting):
+        assert ids() == ["fdbqueue.tasks.E005"]
+        assert conf.catalog().queue("tasks-other").kind == "priority"
+
+
+def backend_setting():
+    """Return the setting of the test."""
+    from django.conf import settings
+
+    return settings.FDBQUEUE
+
+
+def test_the_package_needs_no_tasks_api_to_be_imported():
+    """A project without Django's Tasks has fdbqueue as before."""
+    script = (
+        "import sys; sys.modules['django_tasks'] = None; sys.modules['django.tasks'] = None\n"
+        "import fdbqueue, fdbqueue.tasks, fdbqueue.conf, fdbqueue.management.base\n"
+        "assert not [name for name in sys.modules if name.startswith('fdbqueue.tasks.')]\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -1,0 +1,197 @@
+"""Commits that fail, outcomes that are not known, and an engine that is away."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+from django.dispatch import Signal
+
+from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.service import run
+from fdbqueue.tasks.compat import TaskResultStatus, task_backends, task_finished, task_started
+from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
+from tests.concurrency.clients import together
+from tests.concurrency.preemption import preempted
+from tests.engines.children import wait_until
+from tests.faults.conftest import clock, faulty
+from tests.faults.faulty import AFTER, BEFORE, LATE
+from tests.tasks import jobs
+
+__all__ = ["clock", "faulty"]
+
+TASKS = 40
+
+
+def results_of(backend, results):
+    """Return what is stored of results, after checking that nothing else is."""
+    found = [backend.get_result(result.id) for result in results]
+    queue = backend.queue("default")
+    counts = queue.counts()
+    assert (counts.ready, counts.leased, counts.delayed) == (0, 0, 0)
+
+    def entries(tr):
+        return [
+            entry.id
+            for status in ("SUCCESSFUL", "FAILED")
+            for entry in backend.records.ended(tr, queue.name, status, limit=10_000)
+        ]
+
+    ended = Counter(run(queue.database, entries))
+    assert ended == {result.id: 1 for result in results}
+    return found
+
+
+def received(signal: Signal):
+    """Collect the ids that a signal tells of."""
+    ids: list[str] = []
+
+    def receive(task_result, **_):
+        ids.append(task_result.id)
+
+    signal.connect(receive, weak=False)
+    return ids, lambda: signal.disconnect(receive)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_task_ends_once_whatever_commits_do(backend, engine, faulty, seed):
+    """No result is lost or written twice, none is told of twice."""
+    database = faulty(seed=seed, faults=[*BEFORE, *AFTER, *LATE])
+    ids, disconnect = received(task_finished)
+    results = [jobs.note.enqueue(number) for number in range(TASKS)]
+    results += [jobs.chain.enqueue(2), jobs.fail.enqueue("x")]
+    worker = TaskWorker(
+        backend, ["default"], follow=False, threads=3, catalog=backend.catalog.over(database)
+    )
+    try:
+        worker.run()
+    finally:
+        disconnect()
+    assert sum(database.happened.values()) > 5
+    chained = [one for one in ids if one not in {result.id for result in results}]
+    found = results_of(backend, [*results, *map(backend.get_result, chained)])
+    assert [one.status for one in found].count(TaskResultStatus.FAILED) == 1
+    assert len(found) == TASKS + 4
+    assert Counter(ids) == {one.id: 1 for one in found}
+
+
+def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine):
+    """The task does not run again where its end has taken effect.
+
+    The next one, which was leased in the same transaction, runs once that lease has expired.
+    """
+    backend = configure(lease_seconds=2)
+    database = FaultyDatabase(backend.catalog.database)
+    results = [jobs.note.enqueue(number) for number in range(3)]
+    begun = threading.Event()
+
+    def break_once(task_result, **_):
+        if not begun.is_set():
+            begun.set()
+            database.fail_commits(code=TIMED_OUT, took_effect=True)
+
+    task_started.connect(break_once)
+    worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_until(lambda: all(backend.get_result(one.id).is_finished for one in results))
+    finally:
+        task_started.disconnect(break_once)
+        worker.stop()
+        thread.join(60)
+    assert database.happened == 1
+    assert sorted(jobs.done) == [0, 1, 2]
+    assert [one.attempts for one in results_of(backend, results)] == [1, 2, 1]
+
+
+def test_an_engine_that_is_away_loses_nothing(backend, engine):
+    """A task that ended meanwhile does not run again."""
+    database = FaultyDatabase(backend.catalog.database)
+    result = jobs.wait.enqueue()
+    worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        assert jobs.begun.wait(60)
+        database.is_available = False
+        jobs.gate.set()
+        tries = threading.Event()
+        tries.wait(0.5)  # some of its attempts to end the task fail
+        assert backend.get_result(result.id).status is TaskResultStatus.RUNNING
+        database.is_available = True
+        wait_until(lambda: backend.get_result(result.id).is_finished)
+        after = jobs.note.enqueue("after")
+        wait_until(lambda: backend.get_result(after.id).is_finished)
+    finally:
+        worker.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert [one.attempts for one in results_of(backend, [result, after])] == [1, 1]
+
+
+def test_an_enqueue_whose_outcome_is_unknown_says_so(backend):
+    """The caller learns that the task may have been enqueued."""
+    database = FaultyDatabase(backend.catalog.database)
+    queue = backend.catalog.over(database).queue("tasks-default")
+    database.fail_commits(code=TIMED_OUT, took_effect=True)
+    with pytest.raises(OutcomeUnknown):
+        queue.push({"x": 1})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_whose_threads_are_held_up_at_random_lines(configure, seed):
+    """Each task is run and told of once; leases are long."""
+    backend = configure(lease_seconds=600)
+    ids, disconnect = received(task_finished)
+    results = []
+    enqueued = threading.Lock()
+    workers = [TaskWorker(task_backends["default"], ["default"], threads=3) for _ in range(2)]
+
+    def toil(number):
+        if number < len(workers):
+            workers[number].run()
+            return
+        for turn in range(10):
+            result = jobs.note.enqueue([number, turn])
+            with enqueued:
+                results.append(result)
+        if number == 4:
+            wait_until(lambda: len(results) == 30, 120)
+            wait_until(lambda: len(ids) >= 30, 120)
+            for worker in workers:
+                worker.stop()
+
+    try:
+        with preempted(seed, 0.004), preempted(seed, 0.01, "tasks"):
+            together(5, toil, deadline_seconds=240)
+    finally:
+        disconnect()
+    assert Counter(ids) == {result.id: 1 for result in results}
+    assert len(jobs.done) == 30
+    assert all(one.attempts == 1 for one in results_of(backend, results))
+
+
+def test_of_two_workers_one_ends_a_task(configure, clock):
+    """One whose lease has expired writes nothing, whatever its clock says."""
+    backend = configure(lease_seconds=60)
+    result = jobs.wait.enqueue()
+    slow = TaskWorker(backend, ["default"], worker="slow", limit=1)
+    slow_thread = threading.Thread(target=slow.run)
+    slow_thread.start()
+    assert jobs.begun.wait(60)
+    clock.advance(3_600)
+    jobs.begun.clear()
+    quick = TaskWorker(backend, ["default"], worker="quick", limit=1)
+    quick_thread = threading.Thread(target=quick.run)
+    quick_thread.start()
+    assert jobs.begun.wait(60)
+    jobs.gate.set()
+    quick_thread.join(60)
+    slow_thread.join(60)
+    (found,) = results_of(backend, [result])
+    assert found.status is TaskResultStatus.SUCCESSFUL
+    assert found.worker_ids == ["slow", "quick"]
+    assert (quick.succeeded, slow.succeeded, slow.lost) == (1, 0, 1)

@@ -1,0 +1,41 @@
+"""Workers that are killed: no task is lost, and none is left running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from fdbqueue.tasks.compat import TaskResultStatus
+from tests.tasks import jobs
+from tests.tasks.killing import ROOT, survive_kills
+
+
+def test_killed_workers_lose_nothing(configure, environment):
+    """Each task has one result."""
+    survive_kills(configure(lease_seconds=1), environment, tasks=300, kills=4, threads=2)
+
+
+def test_a_task_that_kills_its_process_every_time_fails(configure, environment):
+    """After its attempts, with the workers that died."""
+    backend = configure(lease_seconds=1)
+    result = jobs.die.enqueue()
+    deadly = 3
+    for _ in range(deadly):
+        command = [sys.executable, "manage.py", "tasks_worker", "--max-tasks", "1"]
+        ended = subprocess.run(
+            command, cwd=ROOT, env=environment, timeout=60, check=False, capture_output=True
+        )
+        assert ended.returncode == -9
+    after = jobs.note.enqueue("after")
+    command = [sys.executable, "manage.py", "tasks_worker", "--max-tasks", "2"]
+    subprocess.run(command, cwd=ROOT, env=environment, timeout=60, check=False, capture_output=True)
+    failed = backend.get_result(result.id)
+    assert failed.status is TaskResultStatus.FAILED
+    assert len(failed.worker_ids) == failed.attempts == deadly
+    assert len({*failed.worker_ids}) == deadly
+    kinds = {error.exception_class_path for error in failed.errors}
+    assert kinds == {"fdbqueue.tasks.exceptions.WorkerDied"}
+    assert len(failed.errors) == deadly
+    assert backend.get_result(after.id).status is TaskResultStatus.SUCCESSFUL
+    (reason,) = backend.queue("default").dead_by_reason()
+    assert reason.reason == "fdbqueue.tasks.exceptions.WorkerDied"

@@ -1,0 +1,390 @@
+"""The worker: how tasks run and end, and what their results say."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.transactions import run
+from fdbqueue.tasks import abort, at_end, compat, enqueue_at_end
+from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.worker import TaskWorker
+from tests.engines.children import wait_until
+from tests.tasks import jobs
+
+READY, RUNNING = TaskResultStatus.READY, TaskResultStatus.RUNNING
+FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
+
+
+@pytest.fixture
+def at_work():
+    """Start a worker in a thread that waits for tasks."""
+    started = []
+
+    def start(**options):
+        worker = TaskWorker(task_backends["default"], **options)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        started.append((worker, thread))
+        return worker
+
+    yield start
+    jobs.gate.set()
+    for worker, _ in started:
+        worker.stop()
+    for _, thread in started:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_successful_task(backend, work):
+    """Its result says what it returned, when, and where."""
+    result = jobs.tell.enqueue(1, "two", three=[3])
+    work(worker="anna")
+    result.refresh()
+    value = {"attempt": 1, "id": result.id, "args": [1, "two"], "three": [3]}
+    assert result.return_value == value
+    assert result.status is SUCCESSFUL
+    assert result.worker_ids == ["anna"]
+    assert result.errors == []
+    times = [result.enqueued_at, result.started_at, result.finished_at]
+    assert times == sorted(times)
+    assert result.last_attempted_at == result.started_at
+    queue = backend.queue("default")
+    assert queue.counts().ready == queue.counts().leased == queue.counts().dead == 0
+
+
+def test_many_tasks_in_threads(backend, work):
+    """Each runs once."""
+    results = [jobs.note.enqueue(number) for number in range(100)]
+    worker = work(threads=4)
+    assert sorted(jobs.done) == list(range(100))
+    assert (worker.succeeded, worker.failed, worker.lost) == (100, 0, 0)
+    assert [backend.get_result(one.id).return_value for one in results] == list(range(100))
+
+
+def test_a_task_that_fails_again_and_again(backend, work, caplog):
+    """It ends FAILED after its attempts, with an error for each, and is a dead letter."""
+    result = jobs.fail.enqueue("badly")
+    worker = work(worker="anna")
+    result.refresh()
+    assert result.status is FAILED
+    assert jobs.done == ["badly"] * 3
+    assert result.worker_ids == ["anna"] * 3
+    assert [error.exception_class for error in result.errors] == [LookupError] * 3
+    assert "in fail\n" in result.errors[0].traceback
+    assert "fdbqueue/tasks/runner.py" not in result.errors[0].traceback
+    assert result.finished_at is not None
+    assert worker.failed == 3
+    (dead,) = backend.queue("default").page(state="dead").items
+    assert dead.reason == "builtins.LookupError\nbadly"
+    (reason,) = backend.queue("default").dead_by_reason()
+    assert reason.reason == "builtins.LookupError"
+
+
+def test_a_redriven_task_runs_as_if_it_had_never_failed(backend, work):
+    """The attempts begin anew."""
+    result = jobs.fail.enqueue("badly")
+    work()
+    assert backend.queue("default").redrive() == 1
+    result.refresh()
+    assert result.status is READY
+    assert (result.errors, result.worker_ids, result.finished_at) == ([], [], None)
+    work()
+    result.refresh()
+    assert result.status is FAILED
+    assert len(result.errors) == 3
+
+
+def test_a_task_that_succeeds_at_the_second_attempt(backend, work):
+    """Its result has the error of the first."""
+    result = jobs.fail_at_first.enqueue()
+    work()
+    result.refresh()
+    assert result.return_value == 2
+    assert len(result.errors) == 1
+    assert result.attempts == 2
+    assert result.started_at < result.last_attempted_at < result.finished_at
+
+
+def test_between_attempts_a_task_is_ready_and_its_error_is_known(configure, work):
+    """It waits as the backoff says."""
+    backend = configure(backoff=lambda error, result: 60 * result.attempts)
+    waiting = jobs.no_json.enqueue()
+    work()
+    waiting.refresh()
+    assert waiting.status is READY
+    assert len(waiting.errors) == waiting.attempts == 1
+    assert backend.queue("default").counts().delayed == 1
+
+
+@pytest.mark.parametrize("task", [jobs.leave, jobs.no_json, jobs.nan])
+def test_whatever_ends_a_task_does_not_end_the_worker(configure, work, task):
+    """An exit, a return value that is no JSON: the task has failed."""
+    configure(backoff=jobs.never)
+    result = task.enqueue()
+    after = jobs.note.enqueue("after")
+    work()
+    result.refresh()
+    assert result.status is FAILED
+    assert backend_result(after).status is SUCCESSFUL
+
+
+def backend_result(result):
+    """Return what is stored of a result."""
+    return task_backends["default"].get_result(result.id)
+
+
+def test_a_result_of_any_length_up_to_the_limit(configure, work):
+    """Longer than FoundationDB's values; and one that is too long fails, and says so."""
+    configure(backoff=jobs.never)
+    short, long = jobs.long.enqueue(250_000), jobs.long.enqueue(1_000_001)
+    work()
+    assert backend_result(short).return_value == "x" * 250_000
+    (error,) = backend_result(long).errors
+    assert error.exception_class_path == "fdbqueue.tasks.exceptions.ReturnValueTooLarge"
+
+
+def test_async_tasks_run_in_one_loop(backend, work):
+    """All in one thread, whatever thread leased them."""
+    results = [jobs.double.enqueue(number) for number in range(20)]
+    work(threads=4)
+    assert [backend_result(one).return_value for one in results] == [*range(0, 40, 2)]
+    assert {*jobs.done} == {"fdbqueue-tasks-loop"}
+
+
+def test_a_task_whose_code_is_gone_fails_and_is_shown(backend, work):
+    """At once, and its result can be read."""
+    result = jobs.note.enqueue(1)
+    item = backend.queue("default").pop()
+    backend.queue("default").push({**item.value, "task": "tests.tasks.jobs.gone"})
+    old = {**item.value, "id": "of-an-earlier-life", "task": "no.such.module"}
+    backend.queue("default").push(old)
+    worker = work()
+    assert worker.failed == 2
+    reasons = {item.reason for item in backend.queue("default").page(state="dead").items}
+    assert {reason.partition("\n")[0] for reason in reasons} == {
+        "fdbqueue.tasks.exceptions.TaskUnknown"
+    }
+    gone = backend.get_result(result.id) if backend.found(result.id) else None
+    assert gone is None or gone.task.name == "gone"
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, "x", [], {}, {"id": 7}, {"id": "x", "task": "y", "args": 1, "kwargs": {}}]
+)
+def test_an_item_that_is_no_task_fails(backend, work, value):
+    """It does not go round for ever."""
+    backend.queue("default").push(value)
+    assert work().failed == 1
+    assert backend.queue("default").counts().dead == 1
+
+
+def test_an_item_that_cannot_be_decoded_fails(backend, work):
+    """The other tasks run."""
+    queue = backend.queue("default")
+    result, after = jobs.note.enqueue(1), jobs.note.enqueue(2)
+    place = queue.parts.store.keys.place_named(queue.peek().id)
+
+    def spoil(tr):
+        tr[queue.parts.store.keys.key(place)] = b"spoilt"
+
+    run(queue.database, spoil)
+    with pytest.raises(CorruptItem):
+        queue.peek()
+    work()
+    assert backend_result(after).status is SUCCESSFUL
+    spoilt = backend_result(result)
+    assert spoilt.status is FAILED
+    assert spoilt.errors[0].exception_class_path == "fdbqueue.tasks.exceptions.TaskBuried"
+
+
+# What a running task sees and does
+
+
+def test_a_running_task(backend, at_work):
+    """Its status, its worker, and when it began."""
+    at_work(worker="anna")
+    result = jobs.wait.enqueue()
+    assert jobs.begun.wait(60)
+    result.refresh()
+    assert result.status is RUNNING
+    assert result.worker_ids == ["anna"]
+    assert result.enqueued_at <= result.started_at == result.last_attempted_at
+    jobs.gate.set()
+    wait_until(lambda: backend_result(result).is_finished)
+    assert backend_result(result).return_value == "waited"
+
+
+def test_the_lease_of_a_long_task_is_extended(configure, at_work):
+    """It is not taken for dead, and the result still says when it began."""
+    backend = configure(lease_seconds=1)
+    at_work()
+    result = jobs.wait.enqueue()
+    assert jobs.begun.wait(60)
+    first = backend_result(result).started_at
+    (item,) = backend.queue("default").page(state="leased").items
+
+    def is_extended():
+        (now,) = backend.queue("default").page(state="leased").items
+        return (now.until - item.until).total_seconds() > 1.5
+
+    wait_until(is_extended)
+    again = backend_result(result)
+    assert again.status is RUNNING
+    assert abs((again.started_at - first).total_seconds()) < 1
+    jobs.gate.set()
+    wait_until(lambda: backend_result(result).is_finished)
+    assert backend_result(result).attempts == 1
+
+
+def test_what_a_task_enqueues_at_its_end_is_enqueued_once(backend, work):
+    """With its end, or not at all."""
+    result = jobs.chain.enqueue(3)
+    work()
+    assert jobs.done == [3, 2, 1, 0]
+    assert backend_result(result).status is SUCCESSFUL
+    jobs.done.clear()
+    failed = jobs.chain_and_fail.enqueue()
+    work()
+    assert jobs.done == []
+    assert backend_result(failed).status is FAILED
+
+
+def test_a_function_for_the_end_that_fails_makes_the_task_fail(backend, work):
+    """With its own error, after its attempts."""
+    result = jobs.fail_at_the_end.enqueue("at the end")
+    work()
+    failed = backend_result(result)
+    assert failed.status is FAILED
+    assert [error.exception_class for error in failed.errors] == [LookupError] * 2
+
+
+def test_outside_of_a_task_there_is_no_end():
+    """The functions say so."""
+    with pytest.raises(RuntimeError):
+        at_end(lambda tr: None)
+    with pytest.raises(RuntimeError):
+        enqueue_at_end(jobs.note, 1)
+
+
+def test_a_task_that_waits_is_aborted_at_once(backend, work):
+    """It has failed, and does not run."""
+    result = jobs.note.enqueue(1)
+    assert abort(result.id) == "aborted"
+    assert abort(result.id) == "ended"
+    work()
+    assert jobs.done == []
+    aborted = backend_result(result)
+    assert aborted.status is FAILED
+    assert aborted.finished_at is not None
+    assert aborted.errors[0].exception_class_path == "fdbqueue.tasks.exceptions.TaskAborted"
+    counts = backend.queue("default").counts()
+    assert (counts.ready, counts.dead) == (0, 0)
+    with pytest.raises(compat.TaskResultDoesNotExist):
+        abort("nope")
+
+
+def test_a_running_task_sees_that_it_is_to_end(backend, at_work):
+    """It is not run again."""
+    at_work()
+    result = jobs.wait_for_abort.enqueue()
+    assert jobs.begun.wait(60)
+    assert abort(result.id) == "asked"
+    wait_until(lambda: backend_result(result).is_finished)
+    aborted = backend_result(result)
+    assert aborted.status is FAILED
+    assert aborted.attempts == 1
+
+
+# The signals
+
+
+def test_the_signals_of_a_task(backend, work):
+    """Started before, finished once it is committed; the class is the sender."""
+    received = []
+
+    def start(sender, task_result, **_):
+        received.append(("started", sender, task_result.id, task_result.status))
+
+    def finish(sender, task_result, **_):
+        assert backend.get_result(task_result.id) == task_result
+        received.append(("finished", sender, task_result.id, task_result.status))
+
+    compat.task_started.connect(start)
+    compat.task_finished.connect(finish)
+    try:
+        done, failed = jobs.note.enqueue(1), jobs.fail.enqueue("x")
+        work()
+    finally:
+        compat.task_started.disconnect(start)
+        compat.task_finished.disconnect(finish)
+    kind = type(backend)
+    assert sorted(received) == sorted(
+        [
+            ("started", kind, done.id, RUNNING),
+            ("finished", kind, done.id, SUCCESSFUL),
+            *[("started", kind, failed.id, RUNNING)] * 3,
+            ("finished", kind, failed.id, FAILED),
+        ]
+    )
+
+
+def test_a_receiver_that_fails_is_logged(backend, work, caplog):
+    """The worker goes on."""
+
+    def refuse(**_):
+        raise LookupError("refused")
+
+    compat.task_finished.connect(refuse)
+    try:
+        results = [jobs.note.enqueue(number) for number in range(3)]
+        with caplog.at_level(logging.ERROR, "fdbqueue.tasks.worker"):
+            work()
+    finally:
+        compat.task_finished.disconnect(refuse)
+    assert all(backend_result(one).status is SUCCESSFUL for one in results)
+    assert len([one for one in caplog.records if one.name == "fdbqueue.tasks.worker"]) == 3
+
+
+# Which tasks
+
+
+def test_a_worker_of_some_queues(backend, work):
+    """By name, in their order, and without those that are left out."""
+    for name in ("default", "other"):
+        jobs.note.using(queue_name=name).enqueue(name)
+    work(["other"])
+    assert jobs.done == ["other"]
+    jobs.note.using(queue_name="other").enqueue("other again")
+    work(excluded=["default"])
+    assert jobs.done == ["other", "other again"]
+    jobs.note.using(queue_name="other").enqueue("last")
+    work(["other", "default"])
+    assert jobs.done == ["other", "other again", "last", "default"]
+
+
+def test_a_worker_with_a_limit(backend, work):
+    """It runs as many tasks."""
+    for number in range(5):
+        jobs.note.enqueue(number)
+    work(limit=3)
+    assert jobs.done == [0, 1, 2]
+
+
+def test_without_results_nothing_is_kept_of_successful_tasks(configure, work):
+    """A retention of 0."""
+    backend = configure(retention={"successful": 0})
+    result = jobs.note.enqueue(1)
+    work()
+    assert jobs.done == [1]
+    with pytest.raises(compat.TaskResultDoesNotExist):
+        result.refresh()
+
+    def rows(tr):
+        return [row.key for row in tr[backend.records._results.range()]]
+
+    assert run(backend.catalog.database, rows) == []
