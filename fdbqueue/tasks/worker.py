@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from django.db import close_old_connections
 
-from fdbqueue.exceptions import EngineError, LeaseLost, text_of_error
+from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
 from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker, error_code
 from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.ends import End
@@ -148,7 +148,9 @@ class TaskWorker:
         try:
             working.run()
         except Exception as error:
-            is_away = isinstance(error, EngineError) or error_code(error) is not None
+            is_away = (
+                isinstance(error, (EngineError, OutcomeUnknown)) or error_code(error) is not None
+            )
             if not (is_away and self._follow):
                 raise
             self._pause(error)
