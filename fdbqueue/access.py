@@ -25,6 +25,9 @@ POP = "fdbqueue.pop_queue"
 LEASE = "fdbqueue.lease_queue"
 #: Bury, redrive, remove and purge: what operators do, and workers need not.
 MANAGE = "fdbqueue.manage_queue"
+#: What nobody may do to a queue that another app has, such as those of tasks: who can push to it
+#: can have any task run.
+_ITEMS = frozenset({PUSH, POP, LEASE})
 
 
 def may(user: Any, permission: str, name: str) -> bool:
@@ -38,7 +41,7 @@ def may(user: Any, permission: str, name: str) -> bool:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    if not _is_active(user):
+    if not _is_active(user) or (permission in _ITEMS and conf.catalog().owner(name)):
         return False
     authorizer = conf.api().authorizer
     if authorizer is not None:
@@ -47,12 +50,14 @@ def may(user: Any, permission: str, name: str) -> bool:
 
 
 def may_in_general(user: Any, permission: str) -> bool:
-    """Tell whether a user may do something to every queue.
+    """Tell whether a user may do something to every queue; False where there is an exception.
 
     Raises:
         ConfigurationError: The setting is wrong.
     """
     if not _is_active(user) or conf.api().authorizer is not None:
+        return False
+    if permission in _ITEMS and conf.catalog().has_owned:
         return False
     return _has(user, permission)
 

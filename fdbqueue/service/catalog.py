@@ -55,6 +55,7 @@ class QueueSpec:
         name: The queue's name, or a pattern with ``*``.
         kind: One of :data:`KINDS`.
         subspace: The tuple of its subspace where that is not under the catalog's prefix.
+        owner: The app that alone pushes and takes its items; None for the project.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
 
     Raises:
@@ -62,13 +63,20 @@ class QueueSpec:
     """
 
     def __init__(
-        self, name: str, kind: str, *, subspace: tuple[Any, ...] | None = None, **options: Any
+        self,
+        name: str,
+        kind: str,
+        *,
+        subspace: tuple[Any, ...] | None = None,
+        owner: str | None = None,
+        **options: Any,
     ) -> None:
         if kind not in KINDS:
             raise ConfigurationError(queue=name, kind=kind, allowed=", ".join(KINDS))
         self.name = name
         self.kind = kind
         self.subspace = subspace
+        self.owner = owner
         self.options = options
 
     @property
@@ -93,6 +101,9 @@ class Catalog:
         database: Where the queues are.
         prefix: The tuple their subspaces start with.
         specs: The queues and patterns there may be.
+
+    Attributes:
+        has_owned: Whether an app has queues of its own.
     """
 
     def __init__(
@@ -104,6 +115,7 @@ class Catalog:
         self._prefix = Subspace(prefix)
         self._subspace = self._prefix["queue"]
         specs = list(specs)
+        self.has_owned = any(spec.owner is not None for spec in specs)
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
         self._patterns = [spec for spec in specs if spec.is_pattern]
         self._opened: dict[str, Queue] = {}
@@ -261,6 +273,13 @@ class Catalog:
                 if fnmatch.fnmatchcase(name, spec.name):
                     return spec
         raise QueueNotFound(name=name)
+
+    def owner(self, name: str) -> str | None:
+        """Return the app that alone pushes to a queue and takes from it, None where none does."""
+        try:
+            return self.spec(name).owner if self.has_owned else None
+        except QueueNotFound:
+            return None
 
     def _check_name(self, name: str) -> None:
         """Check that there may be a queue with a name, or one that fits a pattern.

@@ -158,7 +158,7 @@ class FdbQueueBackend(BaseTaskBackend):
         """Yield how its queues are stored, but for those whose name is not valid."""
         for name in self.names():
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
-                yield QueueSpec(name, "priority", max_attempts=None)
+                yield QueueSpec(name, "priority", owner="fdbqueue.tasks", max_attempts=None)
 
     def prepare(self, result: TaskResult[Any]) -> Any:
         """Return a function that pushes a task: in the transaction it is given, or one of its own.
