@@ -1,0 +1,1 @@
+"""Django Tasks on fdbqueue."""
