@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from fdbqueue.tasks.compat import TaskContext
+from django.utils.module_loading import import_string
+
+from fdbqueue.tasks.compat import Task, TaskContext
 from fdbqueue.tasks.testing import journal
 
 #: The module that the functions' Tasks are found in.
@@ -171,9 +173,8 @@ def look_at_result(context: Context) -> dict[str, Any]:
 @_function_of_a_task
 def enqueue_another(name: str) -> str:
     """Enqueue a task, and return its id."""
-    from fdbqueue.tasks.testing import tasks
-
-    return tasks.task_of("mark").enqueue(name).id
+    task: Task[..., Any] = import_string(f"{TASKS_MODULE}.mark")
+    return task.enqueue(name).id
 
 
 @_function_of_a_task

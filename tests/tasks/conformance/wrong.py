@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
+from traceback import format_exception
 from types import SimpleNamespace
 from typing import Any
 
 from django.utils import timezone
 
 from fdbqueue.tasks.compat import (
+    InvalidTask,
+    TaskContext,
+    TaskResultDoesNotExist,
     TaskResultStatus,
     normalize_json,
     task_enqueued,
     task_finished,
     task_started,
 )
+from fdbqueue.tasks.testing import tasks
 from tests.tasks.conformance.memory import MemoryBackend, copied
 
 #: The class of a wrong backend, and the names of the tests that it fails.
@@ -438,3 +444,197 @@ class WrongChecks(MemoryBackend):
 
     def check(self, **kwargs):
         return ["all is well"]
+
+
+# More of what is kept, and of how a task ends
+
+
+@fails("test_the_sender_of_task_finished", "test_the_sender_of_task_finished_of_a_failure")
+class InstanceSendsFinished(MemoryBackend):
+    """Sends task_finished with the backend object as its sender."""
+
+    def send(self, signal, result):
+        sender = self if signal is task_finished else type(self)
+        signal.send(sender=sender, task_result=copied(result))
+
+
+@fails("test_a_result_of_another_thread")
+class ResultsOfOneThread(MemoryBackend):
+    """Keeps results for the thread that enqueued them."""
+
+    def store(self, result):
+        self.thread = threading.get_ident()
+        super().store(result)
+
+    def find(self, result_id):
+        if getattr(self, "thread", None) != threading.get_ident():
+            raise TaskResultDoesNotExist(result_id)
+        return super().find(result_id)
+
+
+@fails(
+    "test_a_result_has_the_task_as_it_was_enqueued",
+    "test_priorities_are_kept",
+    "test_run_after_is_kept",
+)
+class KeepsTheDecoratorsTask(MemoryBackend):
+    """Shows the task as it was defined, not as it was enqueued."""
+
+    def get_result(self, result_id):
+        result = super().get_result(result_id)
+        self.change(result, task=tasks.task_of(result.task.name))
+        return result
+
+
+@fails(
+    "test_a_task_that_fails_twice_succeeds",
+    "test_a_task_that_runs_is_running",
+    "test_attempts_end",
+    "test_failure",
+    "test_the_context",
+    "test_workers_have_ids",
+)
+class NamesNoWorkers(MemoryBackend):
+    """Does not say who ran a task."""
+
+    def get_result(self, result_id):
+        result = super().get_result(result_id)
+        result.worker_ids.clear()
+        return result
+
+
+@fails("test_a_return_value_of_none")
+class TakesNoneForAFailure(MemoryBackend):
+    """Expects a value."""
+
+    def value(self, returned):
+        if returned is None:
+            raise LookupError("no value")
+        return super().value(returned)
+
+
+@fails(
+    "test_a_result_by_its_id",
+    "test_a_result_has_the_task_as_it_was_enqueued",
+    "test_a_task_does_not_run_before_its_time",
+    "test_aenqueue_returns_a_result",
+    "test_an_awaited_result_by_its_id",
+    "test_enqueue_returns_a_result",
+)
+class StartsAsRunning(MemoryBackend):
+    """Says of a new task that it runs."""
+
+    def enqueue(self, task, args, kwargs):
+        result = super().enqueue(task, args, kwargs)
+        self.change(result, status=TaskResultStatus.RUNNING)
+        return result
+
+
+@fails("test_a_task_that_runs_is_running", "test_the_context")
+class RunsWhatIsReady(MemoryBackend):
+    """Does not mark a task as running in the store."""
+
+    def call(self, result):
+        self.change(self.results[result.id], status=TaskResultStatus.READY)
+        return super().call(result)
+
+
+@fails("test_a_task_whose_code_is_gone_fails")
+class DiesOfMissingCode(MemoryBackend):
+    """Leaves a task that it cannot import where it is."""
+
+    def fail(self, result, error):
+        if isinstance(error, AttributeError):
+            self.change(result, status=TaskResultStatus.READY)
+            result.worker_ids.clear()
+            self.results[result.id] = self.results.pop(result.id)
+            raise TypeError("no such task") from error
+        super().fail(result, error)
+
+
+@fails("test_an_empty_list_of_queues_takes_each_name")
+class NeedsQueues(MemoryBackend):
+    """Takes an empty list of queues for no queues."""
+
+    def validate_task(self, task):
+        super().validate_task(task)
+        if not self.queues:
+            raise InvalidTask("there is no queue")
+
+
+@fails(
+    "test_an_exception_with_a_lone_surrogate",
+    "test_an_exception_with_a_long_text",
+    "test_an_exception_with_a_nul",
+)
+class StoresTextAsSomeDatabasesDo(MemoryBackend):
+    """Cannot keep each text, nor a long one."""
+
+    def fail(self, result, error):
+        traceback = "".join(format_exception(error))
+        traceback.encode()
+        if "\x00" in traceback or len(traceback) > 100_000:
+            raise ValueError("unable to store it")
+        super().fail(result, error)
+
+
+@fails("test_an_exception_that_no_path_leads_to", "test_an_exception_without_text")
+class AsksExceptionsForTheirText(MemoryBackend):
+    """Needs ``str()`` of an exception, and its class by its path."""
+
+    def fail(self, result, error):
+        str(error)
+        super().fail(result, error)
+        _ = result.errors[-1].exception_class
+
+
+@fails("test_arguments_arrive_unchanged")
+class KnowsFloatsAlone(MemoryBackend):
+    """Keeps numbers as JavaScript does."""
+
+    def call(self, result):
+        args = [float(arg) if type(arg) is int and arg > 2**53 else arg for arg in result.args]
+        self.change(result, args=args)
+        return super().call(result)
+
+
+@fails("test_a_later_task_of_a_higher_priority_overtakes", "test_at_most_so_many_tasks_are_run")
+class IgnoresTheCount(MemoryBackend):
+    """Has a hook that runs all tasks, whatever it is told."""
+
+    def work(self, count=None):
+        super().work()
+
+
+@fails(
+    "test_a_task_that_fails_twice_succeeds",
+    "test_signals_of_retries",
+    "test_the_context",
+    "test_the_context_with_keywords",
+)
+class CountsTheContext(MemoryBackend):
+    """Keeps the context among the arguments, where it is not JSON."""
+
+    def call(self, result):
+        if result.task.takes_context:
+            args, context = list(result.args), TaskContext(task_result=result)
+            result.args.insert(0, "context")
+            return result.task.call(context, *args, **result.kwargs)
+        return super().call(result)
+
+
+@fails(
+    "test_a_naive_time_without_time_zones",
+    "test_a_priority_does_not_hasten_a_task",
+    "test_a_task_does_not_run_before_its_time",
+    "test_a_task_runs_after_its_time",
+    "test_a_time_in_another_zone_is_the_same_time",
+    "test_run_after_is_kept",
+)
+class MisreadsTimes(MemoryBackend):
+    """Takes each time for one of a zone two hours to the east."""
+
+    def enqueue(self, task, args, kwargs):
+        if task.run_after:
+            task = task.using(run_after=task.run_after - timedelta(hours=2))
+        return super().enqueue(task, args, kwargs)
