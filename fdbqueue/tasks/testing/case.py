@@ -117,13 +117,22 @@ class ConformanceCase(_TestCase):
         folder = tempfile.mkdtemp(prefix="tasks-conformance-")
         self.addCleanup(shutil.rmtree, folder)
         environment = {journal.FOLDER_VARIABLE: folder, journal.ALIAS_VARIABLE: self.alias}
-        self._start(mock.patch.dict(os.environ, environment))
+        for name, value in environment.items():
+            self._set_variable(name, value)
         # Django logs each task that fails, as many do here on purpose.
         self._start(mock.patch.object(logging.getLogger(API_LOGGER), "disabled", new=True))
         if self.backend is not None:
             self._start(override_settings(TASKS=self._setting(self.backend)))
         self._workers: list[subprocess.Popen[Any]] = []
         self.addCleanup(self.kill_workers)
+
+    def _set_variable(self, name: str, value: str) -> None:
+        before = os.environ.get(name)
+        os.environ[name] = value
+        if before is None:
+            self.addCleanup(os.environ.pop, name)
+        else:
+            self.addCleanup(os.environ.__setitem__, name, before)
 
     def _start(self, context: Any) -> None:
         context.__enter__()

@@ -19,7 +19,7 @@ class TestDatabaseBackend(DatabaseConformance, BackendConformance, TransactionTe
         {
             "test_the_sender_of_task_started": "db_worker passes the backend object, not its class",
             "test_the_sender_of_task_finished": "as above; for a failed task it passes the class",
-            "test_returned_bytes_are_normalised": "return values do not go through normalize_json()",
+            "test_returned_bytes_are_normalised": "normalize_json() does not see return values",
             "test_an_exception_with_a_lone_surrogate": "it ends the worker, not the task",
         }
     )
