@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.apps import apps
@@ -79,7 +79,7 @@ class FdbQueueBackend(BaseTaskBackend):
         if task.unique_while not in UNIQUE_WHILE:
             raise InvalidTask("unique_while may be 'ready' or 'pending'.")
 
-    def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any]:
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any, Any]:
         """Enqueue a task, or return the result of the one that has its unique key.
 
         Raises:
@@ -96,7 +96,7 @@ class FdbQueueBackend(BaseTaskBackend):
             return result
         return self._push(push, result)
 
-    def get_result(self, result_id: str, *, tr: Transaction | None = None) -> TaskResult[Any]:
+    def get_result(self, result_id: str, *, tr: Transaction | None = None) -> TaskResult[..., Any]:
         """Return the result of a task, from one moment of the database.
 
         Args:
@@ -112,8 +112,11 @@ class FdbQueueBackend(BaseTaskBackend):
         queue_name = str(found.record["queue"]).removeprefix(self.queue_prefix)
         return result_of(result_id, found, queue_name, self.settings.lease_seconds)
 
-    def check(self, **_: Any) -> Iterable[checks.CheckMessage]:
-        """Yield what is wrong with the setting of this backend, without connecting to anything."""
+    def check(self, **_: Any) -> list[checks.CheckMessage]:
+        """Return what is wrong with the setting of this backend, without connecting to anything."""
+        return [*self._problems()]
+
+    def _problems(self) -> Iterator[checks.CheckMessage]:
         for app in ("fdbqueue", "fdbqueue.tasks"):
             if not apps.is_installed(app):
                 hint = f"Add {app!r} to INSTALLED_APPS."
@@ -160,7 +163,7 @@ class FdbQueueBackend(BaseTaskBackend):
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
                 yield QueueSpec(name, "priority", owner="fdbqueue.tasks", max_attempts=None)
 
-    def prepare(self, result: TaskResult[Any]) -> Any:
+    def prepare(self, result: TaskResult[..., Any]) -> Any:
         """Return a function that pushes a task: in the transaction it is given, or one of its own.
 
         Raises:
@@ -182,7 +185,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
         return queue.parts.pusher.prepare_beside(push, record)
 
-    def _push(self, push: Any, result: TaskResult[Any]) -> TaskResult[Any]:
+    def _push(self, push: Any, result: TaskResult[..., Any]) -> TaskResult[..., Any]:
         (item,) = push(None)
         if item.existing:
             call = calls.unpacked(item.value)

@@ -41,7 +41,7 @@ class Call(NamedTuple):
     run_after: datetime.datetime | None = None
 
 
-def call_of(result: TaskResult[Any]) -> Call:
+def call_of(result: TaskResult[..., Any]) -> Call:
     """Return the call of a task that is to be enqueued."""
     task = result.task
     return Call(

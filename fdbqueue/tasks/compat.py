@@ -11,25 +11,8 @@ from typing import TYPE_CHECKING
 #: Whether Django has the API itself.
 IN_DJANGO = importlib.util.find_spec("django.tasks") is not None
 
-if TYPE_CHECKING or not IN_DJANGO:
-    from django_tasks import task_backends
-    from django_tasks.backends.base import BaseTaskBackend
-    from django_tasks.base import (
-        DEFAULT_TASK_BACKEND_ALIAS,
-        DEFAULT_TASK_QUEUE_NAME,
-        Task,
-        TaskContext,
-        TaskError,
-        TaskResult,
-        TaskResultStatus,
-    )
-    from django_tasks.exceptions import InvalidTaskBackendError as InvalidTaskBackend
-    from django_tasks.exceptions import InvalidTaskError as InvalidTask
-    from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
-    from django_tasks.signals import task_enqueued, task_finished, task_started
-    from django_tasks.utils import normalize_json
-else:
-    from django.tasks import task_backends
+if TYPE_CHECKING or IN_DJANGO:
+    from django.tasks import task, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import (
         DEFAULT_TASK_BACKEND_ALIAS,
@@ -48,6 +31,23 @@ else:
     )
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
+else:
+    from django_tasks import task, task_backends
+    from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.base import (
+        DEFAULT_TASK_BACKEND_ALIAS,
+        DEFAULT_TASK_QUEUE_NAME,
+        Task,
+        TaskContext,
+        TaskError,
+        TaskResult,
+        TaskResultStatus,
+    )
+    from django_tasks.exceptions import InvalidTaskBackendError as InvalidTaskBackend
+    from django_tasks.exceptions import InvalidTaskError as InvalidTask
+    from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+    from django_tasks.utils import normalize_json
 
 __all__ = [
     "DEFAULT_TASK_BACKEND_ALIAS",
@@ -64,6 +64,7 @@ __all__ = [
     "TaskResultMismatch",
     "TaskResultStatus",
     "normalize_json",
+    "task",
     "task_backends",
     "task_enqueued",
     "task_finished",

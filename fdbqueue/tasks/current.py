@@ -20,7 +20,7 @@ _running: contextvars.ContextVar[Running | None] = contextvars.ContextVar("runni
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FdbQueueTaskContext(TaskContext):
+class FdbQueueTaskContext(TaskContext):  # type: ignore[misc,type-arg]  # as the stubs have it
     """What a task with ``takes_context`` is given, with more than the API demands."""
 
     @property
@@ -41,7 +41,7 @@ class Running:
         at_end: What is to be done in the transaction of its end.
     """
 
-    def __init__(self, backend: Any, result: TaskResult[Any]) -> None:
+    def __init__(self, backend: Any, result: TaskResult[..., Any]) -> None:
         self._backend = backend
         self.result = result
         self.at_end: list[Callable[[Transaction], Any]] = []
@@ -85,7 +85,7 @@ def at_end(function: Callable[[Transaction], Any]) -> None:
     _here().at_end.append(function)
 
 
-def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskResult[Any]:
+def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskResult[..., Any]:
     """Enqueue a task in a transaction of the caller's, who commits it.
 
     Args:
@@ -105,7 +105,7 @@ def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskRes
     return result if call is None else backend.get_result(call.id, tr=tr)
 
 
-def enqueue_at_end(task: Any, *args: Any, **kwargs: Any) -> TaskResult[Any]:
+def enqueue_at_end(task: Any, *args: Any, **kwargs: Any) -> TaskResult[..., Any]:
     """Enqueue a task together with the successful end of this one: both, or neither.
 
     Args:
@@ -132,7 +132,7 @@ def _here() -> Running:
     return current
 
 
-def _prepared(task: Any, args: Any, kwargs: Any) -> tuple[Any, TaskResult[Any], Any]:
+def _prepared(task: Any, args: Any, kwargs: Any) -> tuple[Any, TaskResult[..., Any], Any]:
     """Return the backend of a task, its result, and what pushes it."""
     backend: Any = task_backends[task.backend]
     backend.validate_task(task)

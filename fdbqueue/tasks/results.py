@@ -39,7 +39,7 @@ def new_id() -> str:
 
 
 def new_result(
-    task: Task[Any, Any], args: Sequence[Any], kwargs: dict[str, Any], alias: str
+    task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any], alias: str
 ) -> Any:
     """Return the result of a task that is about to be enqueued.
 
@@ -63,7 +63,7 @@ def new_result(
     )
 
 
-def change(result: TaskResult[Any], **values: Any) -> None:
+def change(result: TaskResult[..., Any], **values: Any) -> None:
     """Set fields of a result, which is frozen for everyone else."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
@@ -85,7 +85,7 @@ def microseconds(at: datetime.datetime | None) -> int | None:
 # Tasks
 
 
-def task_at(path: str) -> Task[Any, Any]:
+def task_at(path: str) -> Task[..., Any]:
     """Return the task with a dotted path.
 
     Raises:
@@ -100,7 +100,7 @@ def task_at(path: str) -> Task[Any, Any]:
     return task
 
 
-def restored_task(call: Call, queue_name: str) -> Task[Any, Any]:
+def restored_task(call: Call, queue_name: str) -> Task[..., Any]:
     """Return the task of a call as it was enqueued; where its code is gone, one that cannot run.
 
     Not checked by the backend again: what was right when it was enqueued may be wrong by now.
@@ -168,7 +168,7 @@ def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
 
 def result_of(
     result_id: str, found: Found, queue_name: str, lease_seconds: float
-) -> TaskResult[Any]:
+) -> TaskResult[..., Any]:
     """Return the result of a task, given what is stored of it.
 
     Args:
@@ -190,14 +190,16 @@ def result_of(
     )
 
 
-def running_result(call: Call, item: Item, queue_name: str, attempts: Attempts) -> TaskResult[Any]:
+def running_result(
+    call: Call, item: Item, queue_name: str, attempts: Attempts
+) -> TaskResult[..., Any]:
     """Return the result of a task that is about to run, the attempt that begins included."""
     enqueued = microseconds(item.pushed_at)
     status = TaskResultStatus.RUNNING
     return _result(call.id, call, queue_name, status=status, attempts=attempts, enqueued=enqueued)
 
 
-def set_attempts(result: TaskResult[Any], attempts: Attempts) -> None:
+def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
     """Set what attempts say in a result."""
     change(
         result,
@@ -261,7 +263,7 @@ def final_record(
     }
 
 
-def _ended(result_id: str, record: dict[str, Any], queue_name: str) -> TaskResult[Any]:
+def _ended(result_id: str, record: dict[str, Any], queue_name: str) -> TaskResult[..., Any]:
     run_after = record.get("run_after")
     call = Call(
         result_id,
@@ -294,8 +296,8 @@ def _result(
     enqueued: int | None,
     finished: int | None = None,
     value: Any = None,
-) -> TaskResult[Any]:
-    result: TaskResult[Any] = TaskResult(
+) -> TaskResult[..., Any]:
+    result: TaskResult[..., Any] = TaskResult(
         task=restored_task(call, queue_name),
         id=result_id,
         status=status,

@@ -121,7 +121,7 @@ class TaskRunner:
         self._source.begun(item, call, attempts)
         self._run(task, attempt)
 
-    def _run(self, task: Task[Any, Any], attempt: Attempt) -> None:
+    def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
         running = Running(self._backend, attempt.result)
         try:
             value = contextvars.copy_context().run(self._called, task, running)
@@ -134,7 +134,7 @@ class TaskRunner:
         if running.at_end:
             self._finish(task, attempt)
 
-    def _finish(self, task: Task[Any, Any], attempt: Attempt) -> None:
+    def _finish(self, task: Task[..., Any], attempt: Attempt) -> None:
         """End a task that has functions for its end; where one of them fails, it has failed."""
         try:
             self._source.finish(attempt.item)
@@ -143,7 +143,7 @@ class TaskRunner:
             self._source.ends(self._failed(attempt, error, self._pause(task, error, attempt)))
             raise error from None
 
-    def _called(self, task: Task[Any, Any], running: Running) -> Any:
+    def _called(self, task: Task[..., Any], running: Running) -> Any:
         """Call the function of a task, and return its result as JSON has it."""
         set_running(running)
         result = running.result
@@ -183,7 +183,7 @@ class TaskRunner:
             is_aborted=isinstance(error, TaskAborted),
         )
 
-    def _pause(self, task: Task[Any, Any], error: BaseException, attempt: Attempt) -> float | None:
+    def _pause(self, task: Task[..., Any], error: BaseException, attempt: Attempt) -> float | None:
         """Return how many seconds after a failure the task runs again, None for never."""
         is_last = attempt.item.attempts + 1 >= self._max_attempts(task)
         backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
@@ -197,7 +197,7 @@ class TaskRunner:
             logger.exception("a backoff has failed", extra={"task": task.module_path})
             return None
 
-    def _max_attempts(self, task: Task[Any, Any]) -> int:
+    def _max_attempts(self, task: Task[..., Any]) -> int:
         own = task.max_attempts if isinstance(task, FdbQueueTask) else None
         return self._options.max_attempts if own is None else own
 

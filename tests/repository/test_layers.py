@@ -184,6 +184,7 @@ TALLER = {
     "fdbqueue.api.inputs.ExtendManyBody": "a Django REST framework serializer",
     "fdbqueue.pages.forms.IntegerItemsForm": "a Django form",
     "fdbqueue.pages.forms.FloatItemsForm": "a Django form",
+    "fdbqueue.tasks.testing.conformance.BackendConformance": "tests, a mix-in for each concern",
 }
 #: Bases with one class under them, in another module: that may be one class in two files.
 BASES_OF_ONE = {
@@ -191,6 +192,23 @@ BASES_OF_ONE = {
     "fdbqueue.service.aio.AsyncVerbs": "the twins of the verbs, over public verbs alone",
     "fdbqueue.service.instrumentation.Observer": "public: for observers of any program",
     "fdbqueue.testing.isolation.empty_queues": "public: for tests without pytest",
+    **{
+        f"fdbqueue.tasks.testing.{one}": "public: the tests of one concern alone"
+        for one in (
+            "contexts.AsyncTasks",
+            "contexts.Contexts",
+            "contexts.Retries",
+            "enqueueing.Enqueueing",
+            "order.Deferring",
+            "order.Priorities",
+            "outcomes.Outcomes",
+            "results.Results",
+            "signals.Checks",
+            "signals.Signals",
+            "validation.Validation",
+            "worker_death.WorkerDeath",
+        )
+    },
 }
 
 

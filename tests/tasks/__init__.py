@@ -1,0 +1,1 @@
+"""Tests of Django Tasks on fdbqueue."""
