@@ -21,6 +21,6 @@ TASKS = {
     "default": {
         "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
         "QUEUES": ["default", "other"],
-        "OPTIONS": {"lease_seconds": 1},
+        "OPTIONS": {"lease_seconds": 1, "backoff": "tests.tasks.jobs.at_once"},
     },
 }
