@@ -74,6 +74,7 @@ INSTALLED_APPS = [
     "django_htmx",  # the pages refresh themselves
     "fdbqueue",
     "fdbqueue.metrics",
+    "fdbqueue.tasks",
     "project",
 ]
 MIDDLEWARE = [
@@ -169,5 +170,13 @@ FDBQUEUE = {
         "mail": {"kind": "fifo"},
         "legacy": {"kind": "priority", "subspace": ("P",), "codec": "bytes"},
         "user-*": {"kind": "fifo"},
+    },
+}
+
+TASKS = {
+    "default": {
+        "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
+        "QUEUES": ["default", "reports"],
+        "OPTIONS": {"max_attempts": 2},
     },
 }

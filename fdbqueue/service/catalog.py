@@ -118,6 +118,8 @@ class Catalog:
         self.has_owned = any(spec.owner is not None for spec in specs)
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
         self._patterns = [spec for spec in specs if spec.is_pattern]
+        #: Listed only once something is stored there, as those of patterns are.
+        self._owned = {spec.name for spec in specs if spec.owner is not None}
         self._opened: dict[str, Queue] = {}
         self._several: dict[tuple[tuple[str, ...], bool], SeveralQueues] = {}
         #: Shared with the catalogs of :meth:`over`.
@@ -239,7 +241,8 @@ class Catalog:
     def each_name(self, *, after: str = "", with_responses: bool = False) -> Iterator[str]:
         """Yield the names of the queues, sorted, and read them as they are asked for.
 
-        These are the plain names, and the names that fit a pattern and have been pushed to;
+        These are the plain names, and those that fit a pattern, or that another app has, and have
+        been pushed to;
         the latter cost about two reads each, a thousand names in a transaction. A queue that
         was drained is among them, because it keeps its counts; one that was cleared is not.
 
@@ -252,7 +255,7 @@ class Catalog:
     def _names_after(
         self, after: str, *, with_responses: bool, tr: Transaction | None
     ) -> Iterator[str]:
-        named = sorted(name for name in self._named if name > after)
+        named = sorted(name for name in self._named if name > after and name not in self._owned)
         merged = heapq.merge(named, self._existing(after, with_responses, tr))
         yield from (name for name, _ in itertools.groupby(merged))
 
@@ -301,7 +304,7 @@ class Catalog:
         self, after: str, with_responses: bool, tr: Transaction | None = None
     ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
-        if not self._patterns:
+        if not self._patterns and not self._owned:
             return
         begin, end = self._subspace.range().start, self._subspace.range().stop
         if NAME.fullmatch(after):
@@ -313,7 +316,7 @@ class Catalog:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
                     is_queue = with_responses or key == self._subspace[name].key()
-                    if is_queue and self._fits_a_pattern(name) and name > after:
+                    if is_queue and self._may_exist(name) and name > after:
                         yield name
             begin = found[-1][1] if len(found) == _NAMES_AT_ONCE else end
 
@@ -330,11 +333,14 @@ class Catalog:
         responses = TableKeys(first).all_responses
         return responses if responses[0] <= key < responses[1] else (first, first + b"\xff\xff")
 
-    def _fits_a_pattern(self, name: Any) -> bool:
+    def _may_exist(self, name: Any) -> bool:
         return (
             isinstance(name, str)
             and NAME.fullmatch(name) is not None
-            and any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
+            and (
+                name in self._owned
+                or any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
+            )
         )
 
 

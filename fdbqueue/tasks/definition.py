@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
 from fdbqueue.tasks.options import Backoff
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Backends:
@@ -61,8 +65,17 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]
         return None if key is None else f"{self.module_path}:{key}"
 
 
+@overload
+def task(function: Callable[P, T], /) -> Task[P, T]: ...
+
+
+@overload
+def task(*, backend: str = ..., **options: Any) -> Callable[[Callable[P, T]], Task[P, T]]: ...
+
+
 def task(
     function: Callable[..., Any] | None = None,
+    /,
     *,
     backend: str = DEFAULT_TASK_BACKEND_ALIAS,
     **options: Any,

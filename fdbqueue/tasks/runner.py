@@ -56,8 +56,11 @@ class Loop:
                     target=_serve, args=[self._loop], name="fdbqueue-tasks-loop", daemon=True
                 )
                 self._thread.start()
-        future = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop)
-        return future.result()
+        call = _outcome(function, *args, **kwargs)
+        value, error = asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        if error is not None:
+            raise error
+        return value
 
     def close(self) -> None:
         """End the loop; tasks that still run in it are abandoned."""
@@ -66,6 +69,14 @@ class Loop:
         if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
+
+
+async def _outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what an async function returns and raises; a SystemExit would end the loop."""
+    try:
+        return await function(*args, **kwargs), None
+    except BaseException as error:  # noqa: BLE001  # raised in the thread that waits for it
+        return None, error
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

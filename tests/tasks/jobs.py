@@ -57,6 +57,11 @@ def leave() -> None:
 
 
 @task
+async def leave_the_loop() -> None:
+    raise SystemExit(3)
+
+
+@task
 def no_json() -> object:
     return object()
 

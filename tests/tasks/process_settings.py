@@ -21,6 +21,10 @@ TASKS = {
     "default": {
         "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
         "QUEUES": ["default", "other"],
-        "OPTIONS": {"lease_seconds": 1, "backoff": "tests.tasks.jobs.at_once"},
+        "OPTIONS": {
+            "lease_seconds": 1,
+            "max_attempts": int(os.environ.get("FDBQUEUE_TEST_ATTEMPTS", "5")),
+            "backoff": "tests.tasks.jobs.at_once",
+        },
     },
 }

@@ -25,8 +25,9 @@ class TestOurs(BackendConformance, SimpleTestCase):
     """Everything that the API and the kit have names for."""
 
     backend = "fdbqueue.tasks.FdbQueueBackend"
-    options = {"lease_seconds": 1, "backoff": "tests.tasks.jobs.at_once"}  # noqa: RUF012  # the kit's
+    options = {"lease_seconds": 1, "max_attempts": 3, "backoff": "tests.tasks.jobs.at_once"}  # noqa: RUF012  # the kit's
     claims = frozenset(CLAIMS)
+    deadline_seconds = 120.0
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="conformance-")
@@ -42,6 +43,7 @@ class TestOurs(BackendConformance, SimpleTestCase):
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.tasks.process_settings",
             "FDBQUEUE_PATH": path,
+            "FDBQUEUE_TEST_ATTEMPTS": "3",
             "FDBQUEUE_TEST_PREFIX": fdb.tuple.pack(prefix).hex(),
         }
 

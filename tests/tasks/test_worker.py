@@ -121,7 +121,7 @@ def test_between_attempts_a_task_is_ready_and_its_error_is_known(configure, work
     assert backend.queue("default").counts().delayed == 1
 
 
-@pytest.mark.parametrize("task", [jobs.leave, jobs.no_json, jobs.nan])
+@pytest.mark.parametrize("task", [jobs.leave, jobs.leave_the_loop, jobs.no_json, jobs.nan])
 def test_whatever_ends_a_task_does_not_end_the_worker(configure, work, task):
     """An exit, a return value that is no JSON: the task has failed."""
     configure(backoff=jobs.never)

@@ -1,7 +1,8 @@
-"""Prepare the demo project: a user with all permissions, and a queue of earthquakes."""
+"""Prepare the demo project: a user with all permissions, a queue of earthquakes, and tasks."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 from collections.abc import Iterator
@@ -12,16 +13,24 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
 import fdbqueue
+from fdbqueue.tasks import FdbQueueBackend
+from fdbqueue.tasks.compat import task_backends
+from fdbqueue.tasks.worker import TaskWorker
+from project import tasks
 
 _EARTHQUAKES = Path(__file__).resolve().parents[2] / "sample_data" / "earthquakes.ndjson"
 _NAME = "demo"
 
 
 class Command(BaseCommand):
-    help = "Create the demo user, fill the queue of earthquakes, and print the addresses."
+    help = (
+        "Create the demo user, fill the queue of earthquakes, enqueue and run tasks, and print the "
+        "addresses."
+    )
 
     def handle(self, *_: Any, **__: Any) -> None:
         if not settings.DEBUG:
@@ -31,6 +40,9 @@ class Command(BaseCommand):
         if quakes.peek() is None:
             count = quakes.push_many(_earthquakes())
             self.stdout.write(f"Pushed {count} earthquakes into the queue 'quakes'.")
+        backend = task_backends["default"]
+        if isinstance(backend, FdbQueueBackend):
+            self.stdout.write(_run_tasks(backend))
         host = f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
         self.stdout.write(f"Pages     {host}/admin/   user {_NAME}, password {_NAME}")
         self.stdout.write(f"REST API  {host}/api/queues/   token {token}")
@@ -48,6 +60,26 @@ def _create_user() -> str:
     user.user_permissions.add(*Permission.objects.filter(content_type__app_label="fdbqueue"))
     token, _ = Token.objects.get_or_create(user=user)
     return token.key
+
+
+def _run_tasks(backend: FdbQueueBackend) -> str:
+    """Enqueue tasks of which some have run, some wait, and some have failed; say how many."""
+    if any(backend.queue(name).peek() for name in ("default", "reports")):
+        return "There are tasks already."
+    for place in ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji"):
+        tasks.summarise.enqueue(place)
+    for magnitude in (6.4, 7.1):
+        tasks.alert.enqueue(magnitude)
+    worker = TaskWorker(backend, follow=False)
+    worker.run()
+    for place in ("Tonga", "Peru", "Mexico"):
+        tasks.summarise.enqueue(place)
+    tomorrow = timezone.now() + datetime.timedelta(days=1)
+    tasks.summarise.using(run_after=tomorrow).enqueue("Alaska")
+    return (
+        f"Ran {worker.succeeded + worker.failed} tasks, of which {worker.failed} failed; four wait "
+        "for: manage.py tasks_worker"
+    )
 
 
 def _earthquakes() -> Iterator[tuple[dict[str, Any], float]]:
