@@ -10,19 +10,22 @@ import contextlib
 import io
 import multiprocessing
 import random
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Done
 from benchmarks.queues import value_of
 
+_ROOT = Path(__file__).resolve().parent.parent
 #: How long a process may take to end what it was told.
 _TIMEOUT_SECONDS = 300
-_END_SECONDS = 10
 #: How often it is looked whether a task has ended, and how long a worker takes to begin to wait.
 _LOOK_SECONDS, _IDLE_SECONDS = 0.01, 0.5
 
@@ -35,8 +38,7 @@ class Backend:
         name: Its name.
         settings: Django's.
         command: Its worker's command.
-        batch: What makes that end when there are no more tasks.
-        threads: Whether the command takes a number of threads.
+        options: The options that it is always given.
     """
 
     name: str
@@ -53,11 +55,15 @@ class Process(contextlib.AbstractContextManager["Process"]):
     """A process that has set Django up; what it is told, it does in its main thread."""
 
     def __init__(self, backend: Backend) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, backend), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._pipe, theirs = multiprocessing.Pipe()
+        with theirs:
+            number = theirs.fileno()
+            # Not by multiprocessing, which would import all that this process has as its program.
+            code = f"from benchmarks.task_processes import serve; serve({number})"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code], cwd=_ROOT, pass_fds=[number]
+            )
+        self._pipe.send(backend)
 
     def begin(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Have it call a function."""
@@ -84,22 +90,22 @@ class Process(contextlib.AbstractContextManager["Process"]):
 
     def __exit__(self, *_: object) -> None:
         self._pipe.close()
-        self._process.terminate()
-        self._process.join(_END_SECONDS)
         self._process.kill()
-        self._process.join()
+        self._process.wait()
 
 
 # What runs in the processes
 
 
-def _serve(pipe: Connection, backend: Backend) -> None:
+def serve(number: int) -> None:
+    """Set Django up, and do what is told over the connection with this number until it ends."""
     import django
     from django.conf import settings
 
-    settings.configure(**backend.settings)
-    django.setup()
-    with contextlib.suppress(EOFError, BrokenPipeError):
+    with Connection(number) as pipe, contextlib.suppress(EOFError, BrokenPipeError):
+        backend = pipe.recv()
+        settings.configure(**backend.settings)
+        django.setup()
         while True:
             function, arguments = pipe.recv()
             try:

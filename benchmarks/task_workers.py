@@ -8,6 +8,7 @@ say: from the start of the first task to the end of the last, without the start 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import statistics
 from collections.abc import Iterator
@@ -270,7 +271,7 @@ class _Measured:
         yield line_of(f"{name}, p50", barred, **bar)
         for interval, times in beside.items():
             note = f"The peer's worker looks every {interval:g} s; ours waits for a watch."
-            both = [sum(one, []) for one in (found, times)]
+            both = [list(itertools.chain.from_iterable(one)) for one in (found, times)]
             for percent in (50, 95):
                 yield line_of(
                     f"{name}, p{percent}",
