@@ -250,20 +250,16 @@ class _Measured:
 
     def _starts(self, ours: _Side, theirs: _Side) -> Iterator[Line]:
         found: list[list[float]] = []
-        beside: dict[float, list[list[float]]] = {interval: [] for interval in INTERVALS}
+        intervals = self._plan.sized(INTERVALS, INTERVALS, INTERVALS[1:])
+        beside: dict[float, list[list[float]]] = {interval: [] for interval in intervals}
         count = self._plan.sized(STARTS, STARTS // 2, 2)
+        pause = self._plan.sized(_PAUSE_SECONDS, _PAUSE_SECONDS, 0.01)
         for _ in range(self._plan.rounds(3)):
-            found.append(ours.starts(count, _PAUSE_SECONDS))
+            found.append(ours.starts(count, pause))
             for interval, times in beside.items():
-                tiny = self._plan.scale == "tiny"
-                slow = self._plan.sized(SLOW_STARTS, SLOW_STARTS, 1)
-                times.append(
-                    theirs.starts(
-                        count if interval < _PAUSE_SECONDS else slow,
-                        min(interval, 0.01) if tiny else max(interval, _PAUSE_SECONDS),
-                        interval=interval,
-                    )
-                )
+                is_slow = interval > _PAUSE_SECONDS
+                slow = SLOW_STARTS if is_slow else count
+                times.append(theirs.starts(slow, max(interval, pause), interval=interval))
         medians = [_ms(times, 50) for times in found]
         name = "enqueue to start, idle worker"
         barred = [(one, float(START_BAR_MS)) for one in medians]
