@@ -27,6 +27,7 @@ from benchmarks import (
     push_contention,
     several,
     sqlite,
+    task_workers,
     worker,
 )
 from benchmarks.catalog import Benchmark
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         http,
         commands,
         pages,
+        task_workers,
     )
     for benchmark in module.BENCHMARKS
 }

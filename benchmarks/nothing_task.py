@@ -1,7 +1,8 @@
-"""A task that does nothing; imported once Django is set up."""
+"""Tasks that do nothing; imported once Django is set up."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django_tasks import task
@@ -10,3 +11,9 @@ from django_tasks import task
 @task()
 def nothing(value: Any) -> None:
     """Take the value, and do nothing with it."""
+
+
+@task()
+def moment() -> float:
+    """Return the time, in seconds."""
+    return time.time()

@@ -18,6 +18,8 @@ from fdbqueue.tasks.compat import TaskResult
 #: What one step of a task's priority is worth in its item's; a time in milliseconds is less.
 _STEP = 2**48
 _LATEST = 2**47
+#: What a value must have.
+_KINDS = (("id", str), ("task", str), ("args", list), ("kwargs", dict), ("backend", str))
 
 
 class Call(NamedTuple):
@@ -75,9 +77,9 @@ def unpacked(value: Any) -> Call | None:
     """Return the call that an item's value is, None where it is none."""
     if not isinstance(value, dict):
         return None
-    kinds = {"id": str, "task": str, "args": list, "kwargs": dict, "backend": str}
-    if any(not isinstance(value.get(name), kind) for name, kind in kinds.items()):
-        return None
+    for name, kind in _KINDS:
+        if not isinstance(value.get(name), kind):
+            return None
     priority, moment = value.get("priority", 0), value.get("run_after")
     try:
         run_after = None if moment is None else datetime.datetime.fromisoformat(moment)
@@ -85,8 +87,8 @@ def unpacked(value: Any) -> Call | None:
         return None
     if type(priority) is not int:
         return None
-    named = {name: value[name] for name in kinds}
-    return Call(**named, priority=priority, run_after=run_after)
+    args, kwargs, backend = value["args"], value["kwargs"], value["backend"]
+    return Call(value["id"], value["task"], args, kwargs, backend, priority, run_after)
 
 
 def aware(at: datetime.datetime | None) -> datetime.datetime | None:

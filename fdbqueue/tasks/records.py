@@ -23,6 +23,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Transaction
 
 _PART_BYTES = 90_000
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 #: The most errors that a record keeps, the latest, and the longest traceback.
 MAX_ERRORS = 10
 MAX_TRACEBACK = 6_000
@@ -150,7 +151,7 @@ class Records:
 
     def rows(self, result_id: str, record: dict[str, Any]) -> list[tuple[bytes, bytes]]:
         """Return the keys and values of a record."""
-        data = json.dumps(record, separators=(",", ":")).encode()
+        data = _encode(record).encode()
         return [
             (self._results.pack((result_id, part)), data[start : start + _PART_BYTES])
             for part, start in enumerate(range(0, len(data), _PART_BYTES))

@@ -109,6 +109,14 @@ def restored_task(call: Call, queue_name: str) -> Task[..., Any]:
         task = task_at(call.task)
     except TaskUnknown:
         task = None
+    called = call.priority, call.run_after, call.backend, queue_name
+    if task is not None and called == (
+        task.priority,
+        task.run_after,
+        task.backend,
+        task.queue_name,
+    ):
+        return task
     kind = Task if task is None else type(task)
     values = {
         "func": _missing(call.task),

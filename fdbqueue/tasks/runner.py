@@ -231,7 +231,8 @@ class Attempt:
             status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
         finished = moment(end.moment) if is_over else None
         change(self.result, status=status, finished_at=finished, _return_value=end.value)
-        set_attempts(self.result, self.attempts)
+        if not end.is_success:  # those of a success are as when it began
+            set_attempts(self.result, self.attempts)
         return end
 
 
