@@ -22,7 +22,7 @@ from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, Push, Queue, QueueSpec
 from fdbqueue.service.catalog import NAME, PATTERN
 from fdbqueue.service.transactions import run
-from fdbqueue.tasks import calls
+from fdbqueue.tasks import calls, schedules
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     BaseTaskBackend,
@@ -128,6 +128,9 @@ class FdbQueueBackend(BaseTaskBackend):
                 )
                 yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E003")
         yield from self._overlaps()
+        for wrong in schedules.problems(self):
+            text = f"The task backend {self.alias!r}: {wrong.message}"
+            yield checks.Error(text, hint=wrong.hint, id=f"fdbqueue.tasks.{wrong.id}")
 
     # What the worker, the pages and the commands need
 

@@ -19,6 +19,7 @@ from fdbqueue.exceptions import EngineError, LeaseLost
 from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker
 from fdbqueue.service.transactions import error_code
 from fdbqueue.tasks.compat import task_finished
+from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import End, TaskSource
 
@@ -86,6 +87,7 @@ class TaskWorker:
         )
         self._runner = TaskRunner(backend, self._source, self.worker)
         self._telling = _Telling(type(backend))
+        self._house = Housekeeping(backend, catalog or backend.catalog)
         self._working: Worker | None = None
         self._is_stopped = False
         #: How many attempts succeeded, failed, or had lost their lease at the end.
@@ -99,6 +101,7 @@ class TaskWorker:
         """
         self._telling.start()
         try:
+            self._keep_house()
             while self._goes_on():
                 if self._work():
                     return
@@ -108,6 +111,7 @@ class TaskWorker:
                 logger.warning("running tasks were given back", extra={"tasks": len(running)})
             raise
         finally:
+            self._house.stop()
             self._telling.stop()
             self._runner.loop.close()
 
@@ -116,6 +120,13 @@ class TaskWorker:
         self._is_stopped = True
         if self._working is not None:
             self._working.stop()
+
+    def _keep_house(self) -> None:
+        """Keep schedules and retention from now on; a worker that does not stay does it once."""
+        if self._follow:
+            self._house.start()
+        else:
+            self._house.once()
 
     def _goes_on(self) -> bool:
         return not self._is_stopped and self._left() > 0
