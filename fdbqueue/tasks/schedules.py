@@ -50,6 +50,8 @@ _KEYS = {
     "task": str,
     "time_zone": str,
 }
+#: The checks of wrong values; the others are arguments, E013.
+_CHECKS = {"task": "E011", "cron": "E012", "every": "E012", "time_zone": "E012"}
 
 
 class Wrong(Exception):
@@ -214,7 +216,7 @@ def _check_key(name: str, key: Any, value: Any) -> None:
         raise Wrong("E010", f"The schedule {name!r} has an unknown key, {key!r}.", hint)
     kind = (list, tuple) if key == "args" else _KEYS[key]
     if isinstance(value, bool) or not isinstance(value, kind):
-        number = {"task": "E011", "cron": "E012", "time_zone": "E012"}.get(key, "E013")
+        number = _CHECKS.get(key, "E013")
         kinds = {list: "a list", Mapping: "a dictionary", int: "a whole number"}
         hint = f"It is {kinds.get(_KEYS[key], 'a text')}."
         raise Wrong(number, f"The schedule {name!r} has the {key} {value!r}.", hint)

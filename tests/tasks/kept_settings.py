@@ -1,0 +1,10 @@
+"""The settings of a test's processes, with options of the test's own."""
+
+import json
+import os
+
+from tests.tasks.process_settings import *
+
+TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("FDBQUEUE_TEST_OPTIONS", "{}"))
+if os.environ.get("FDBQUEUE_TEST_DEBUG"):
+    DEBUG = True
