@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import re
 
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import clipped
+from fdbqueue.service.catalog import NAME, PATTERN
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
 from fdbqueue.tasks.options import MAX_KEPT_SECONDS
@@ -48,6 +50,35 @@ def backend_of(alias: str) -> FdbQueueBackend:
         kind = type(backend).__name__
         raise usage_error(clipped(f"The task backend {alias!r} is a {kind}. {known}"))
     return backend
+
+
+def queue_names(backend: FdbQueueBackend, text: str, option: str) -> list[str]:
+    """Return the names and patterns in a list of queue names.
+
+    Raises:
+        CommandError: The backend has no queue of one of the names; the message names its queues.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = sorted(backend.queues)
+    for name in names:
+        rule = PATTERN if "*" in name else NAME
+        fits = fnmatch.filter(known, name) if known else rule.fullmatch(name)
+        if not fits:
+            shown = clipped(", ".join(known)) or "queues of any name"
+            message = f"{option}: the task backend {backend.alias!r} has no queue {name!r}, but"
+            raise usage_error(f"{clipped(message)} {shown}.")
+    return names
+
+
+def check_left(backend: FdbQueueBackend, names: list[str], excluded: list[str]) -> None:
+    """Check that there are queues, and not all are excluded.
+
+    Raises:
+        CommandError: There are none.
+    """
+    chosen = {one for name in names for one in fnmatch.filter(backend.queues, name)} or set(names)
+    if all(any(fnmatch.fnmatchcase(one, out) for out in excluded) for one in chosen):
+        raise usage_error("--queue and --exclude-queues leave no queue.")
 
 
 def age(text: str) -> float:
