@@ -33,6 +33,19 @@ def add_backend(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def add_id(parser: argparse.ArgumentParser) -> None:
+    """Add ``ID``."""
+    parser.add_argument("id", metavar="ID", help="Id of the task's result")
+
+
+def not_found(backend: FdbQueueBackend, result_id: str) -> str:
+    """Return what to say where there is no task with an id."""
+    return (
+        f"The task backend {backend.alias!r} has no task with the id {clipped(repr(result_id))}: "
+        "there never was one, or it ended and was removed when its retention was over."
+    )
+
+
 def backend_of(alias: str) -> FdbQueueBackend:
     """Return the backend with an alias.
 
