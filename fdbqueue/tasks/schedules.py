@@ -278,10 +278,10 @@ def _check_task(schedule: Schedule, backend: Any) -> None:
     try:
         task_at(schedule.task)
     except TaskUnknown as error:
-        message = f"The schedule {name!r} has the task {schedule.task!r}, which is not a task."
-        cause = error.__cause__
+        why = f": {message_of(error.__cause__)}" if error.__cause__ else "."
+        message = f"The schedule {name!r} has the task {schedule.task!r}, which is not a task{why}"
         hint = "Name a function with the decorator @task by its dotted path."
-        raise Wrong("E011", message, f"{message_of(cause)} {hint}" if cause else hint) from error
+        raise Wrong("E011", message, hint) from error
     try:
         backend.prepare(schedule.result(backend.alias))
     except ConfigurationError:
