@@ -123,14 +123,14 @@ class Console:
             raise failure("Nothing was changed.")
 
     @contextlib.contextmanager
-    def steps(self, name: str, total: int, done: str) -> Iterator[Callable[[int], None]]:
+    def steps(self, name: str, total: int | None, done: str) -> Iterator[Callable[[int], None]]:
         """Do a long command transaction by transaction, so that Ctrl-C stops it between two.
 
         Yields a function to be called after each transaction, with its number of items.
 
         Args:
             name: The queue's name.
-            total: How many items there are.
+            total: How many items there are; None where that is not known.
             done: What is done to them, such as ``"removed"``.
 
         Raises:

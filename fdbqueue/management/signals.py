@@ -15,9 +15,13 @@ class DeferredInterrupts:
     """Ctrl-C, deferred to the blocks that allow it; a second one is never deferred.
 
     Made by :func:`defer_interrupts`.
+
+    Args:
+        final: The signals that are not deferred where they come second.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, final: frozenset[int] = frozenset({signal.SIGINT})) -> None:
+        self._final = final
         self.is_allowed = False
         self.is_pending = False
         self._block = _AllowedBlock(self)
@@ -39,7 +43,7 @@ class DeferredInterrupts:
             self.is_terminated = number == signal.SIGTERM
         if self.is_allowed:
             raise Interrupted
-        if again and number == signal.SIGINT:
+        if again and number in self._final:
             raise KeyboardInterrupt
 
 
@@ -60,7 +64,9 @@ class _AllowedBlock(contextlib.AbstractContextManager[None]):
 
 
 @contextlib.contextmanager
-def defer_interrupts(*, terminations: bool = False) -> Iterator[DeferredInterrupts]:
+def defer_interrupts(
+    *, terminations: bool = False, second_terminations: bool = False
+) -> Iterator[DeferredInterrupts]:
     """Defer Ctrl-C: between a commit and the line that reports it, it would lose items.
 
     Only the main thread can, and only where Python's own handler is in place: a signal
@@ -68,8 +74,10 @@ def defer_interrupts(*, terminations: bool = False) -> Iterator[DeferredInterrup
 
     Args:
         terminations: Whether SIGTERM counts as a first Ctrl-C.
+        second_terminations: Whether it counts as a second one, too.
     """
-    interrupts = DeferredInterrupts()
+    final = {signal.SIGINT, signal.SIGTERM} if second_terminations else {signal.SIGINT}
+    interrupts = DeferredInterrupts(frozenset(final))
     handlers: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
     if terminations:
         handlers[signal.SIGTERM] = signal.SIG_DFL

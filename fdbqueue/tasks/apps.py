@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 
 
 class TasksConfig(AppConfig):
@@ -22,3 +22,7 @@ class TasksConfig(AppConfig):
             import django_tasks.checks
             import django_tasks.signals  # noqa: F401
         conf.add_queues("TASKS", specs)
+        if apps.is_installed("fdbqueue.metrics"):
+            from fdbqueue.tasks.metrics import install
+
+            install()

@@ -21,7 +21,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, Push, Queue, QueueSpec, run
 from fdbqueue.service.catalog import NAME, PATTERN
-from fdbqueue.tasks import calls
+from fdbqueue.tasks import calls, schedules
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     BaseTaskBackend,
@@ -134,6 +134,9 @@ class FdbQueueBackend(BaseTaskBackend):
                 )
                 yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E003")
         yield from self._overlaps()
+        for wrong in schedules.problems(self):
+            text = f"The task backend {self.alias!r}: {wrong.message}"
+            yield checks.Error(text, hint=wrong.hint, id=f"fdbqueue.tasks.{wrong.id}")
 
     # What the worker, the pages and the commands need
 

@@ -9,7 +9,6 @@ from typing import Any, ParamSpec, TypeVar, overload
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
 from fdbqueue.tasks.options import Backoff
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

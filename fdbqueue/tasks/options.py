@@ -24,7 +24,9 @@ RANGES = {
     "max_attempts": Range(int, 1, 1_000),
     "max_result_bytes": Range(int, 1, 5_000_000),
 }
-_RETENTION = Range((int, float), 0, 315_360_000, none_is_valid=True)
+#: Ten years.
+MAX_KEPT_SECONDS = 315_360_000
+_RETENTION = Range((int, float), 0, MAX_KEPT_SECONDS, none_is_valid=True)
 _BOOLEANS = ("enqueue_on_commit",)
 
 

@@ -4,6 +4,7 @@ Everything is under ``(*PREFIX, "tasks")``:
 
     ("result", id, part)                     a record, as JSON in parts of 90,000 bytes
     ("ended", queue, status, moment, id)     the dotted path of an ended task
+    ("state", what, ...)                     what the workers know together: see retention, periodic
 
 A record is *pending* as long as the task's item is in its queue, ready, delayed, leased or dead. It
 is written with the push, and says where the item is, and what is known of the attempts so far. The
@@ -15,6 +16,7 @@ record is *final* once the item is gone: it says all there is to say of the task
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -29,6 +31,8 @@ MAX_ERRORS = 10
 MAX_TRACEBACK = 6_000
 #: What the API allows.
 MAX_ID = 64
+#: How a pending record begins.
+_PENDING = re.compile(rb'\{"queue":"(?:[^"\\]|\\.)*","item":')
 
 
 class Failure(NamedTuple):
@@ -124,6 +128,7 @@ class Records:
         tasks = Subspace((*prefix, "tasks"))
         self._results = tasks["result"]
         self._ended = tasks["ended"]
+        self._state = tasks["state"]
 
     def read(self, tr: Transaction, result_id: str) -> dict[str, Any] | None:
         """Return a record, None where there is none."""
@@ -161,7 +166,47 @@ class Records:
         """Remove a record."""
         del tr[self._results[result_id].range()]
 
+    def some(
+        self, tr: Transaction, after: str | None, limit: int
+    ) -> tuple[list[tuple[str, bool]], str | None]:
+        """Return ids of records in their order, each with whether it is pending.
+
+        Reads without depending on them.
+
+        Args:
+            tr: The transaction.
+            after: Only those that follow this id; None for all.
+            limit: The most parts of records to read.
+
+        Returns:
+            The ids, and the last of them; None behind the last record.
+        """
+        begin, end = self._results.range().start, self._results.range().stop
+        if after is not None:
+            begin = self._results[after].range().stop
+        found, last = [], None
+        rows = list(tr.snapshot.get_range(begin, end, limit=limit))
+        for row in rows:
+            last, part = self._results.unpack(row.key)
+            if part == 0:
+                found.append((last, _PENDING.match(row.value) is not None))
+        return found, last if len(rows) == limit else None
+
+    def state_key(self, *names: str) -> bytes:
+        """Return the key of something that the workers know together."""
+        key: bytes = self._state.pack(names)
+        return key
+
     # The index of ended tasks
+
+    def ended_queues(self, tr: Transaction) -> list[str]:
+        """Return the names of the queues that the index has."""
+        names: list[str] = []
+        begin, end = self._ended.range().start, self._ended.range().stop
+        while rows := list(tr.get_range(begin, end, limit=1)):
+            names.append(self._ended.unpack(rows[0].key)[0])
+            begin = self._ended[names[-1]].range().stop
+        return names
 
     def ended_row(self, ended: Ended) -> tuple[bytes, bytes]:
         """Return the key and the value of an entry."""

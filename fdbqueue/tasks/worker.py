@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import logging
 import math
 import os
@@ -19,6 +20,7 @@ from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_
 from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker, error_code
 from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.ends import End
+from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import TaskSource
 
@@ -41,7 +43,7 @@ class TaskWorker:
     Args:
         backend: The backend.
         names: The queues as ``QUEUES`` names them, and patterns of names; empty for all.
-        excluded: Queues to leave out.
+        excluded: Queues to leave out, and patterns of names.
         threads: How many threads run tasks.
         limit: The most tasks.
         follow: Whether to wait for more when there are none.
@@ -89,6 +91,7 @@ class TaskWorker:
         )
         self._runner = TaskRunner(backend, self._source, self.worker)
         self._telling = _Telling(type(backend))
+        self._house = Housekeeping(backend, catalog or backend.catalog)
         self._working: Worker | None = None
         self._is_stopped = False
         #: How many times in a row the engine has failed.
@@ -104,6 +107,7 @@ class TaskWorker:
         """
         self._telling.start()
         try:
+            self._keep_house()
             while self._goes_on():
                 if self._work():
                     return
@@ -113,6 +117,7 @@ class TaskWorker:
                 logger.warning("running tasks were given back", extra={"tasks": len(running)})
             raise
         finally:
+            self._house.stop()
             self._telling.stop()
             self._runner.loop.close()
 
@@ -121,6 +126,13 @@ class TaskWorker:
         self._is_stopped = True
         if self._working is not None:
             self._working.stop()
+
+    def _keep_house(self) -> None:
+        """Keep schedules and retention from now on; a worker that does not stay does it once."""
+        if self._follow:
+            self._house.start()
+        else:
+            self._house.once()
 
     def _goes_on(self) -> bool:
         return not self._is_stopped and self._left() > 0
@@ -184,7 +196,45 @@ class TaskWorker:
             self.failed += 1
         if end is not None and (end.is_success or end.retry_seconds is None):
             self._telling.tell(end, error)
+        self._log(item, end)
+        _observe(end, item)
         self._on_end(end)
+
+    def _log(self, item: Item, end: End | None) -> None:
+        """Log the end of an attempt, without arguments."""
+        facts: dict[str, Any] = {"queue": item.queue, "worker": self.worker}
+        if end is None:
+            facts |= {"item": item.id, "attempts": item.attempts + 1}
+            logger.info("a task was not ended by this worker", extra=facts)
+            return
+        facts |= {"task": end.call.task, "id": end.call.id}
+        facts |= {"attempts": len(end.attempts.workers), "seconds": seconds_of(end)}
+        if end.is_success:
+            logger.info("a task has succeeded", extra=facts)
+        elif end.retry_seconds is not None:
+            facts |= {"error": end.failure and end.failure.exception, "again": end.retry_seconds}
+            logger.info("an attempt at a task has failed", extra=facts)
+        else:
+            facts |= {"error": end.failure and end.failure.exception}
+            logger.info("a task has failed", extra=facts)
+
+
+def seconds_of(end: End) -> float:
+    """Return how long an attempt took."""
+    began = end.attempts.latest
+    return 0.0 if began is None else max(0, end.moment - began) / 1_000_000
+
+
+#: What is called with each end of an attempt, None where its lease was lost, and its item.
+observers: list[Callable[[End | None, Item], None]] = []
+
+
+def _observe(end: End | None, item: Item) -> None:
+    for observer in observers:
+        try:
+            observer(end, item)
+        except Exception:
+            logger.exception("an observer of tasks has failed")
 
 
 class _Told(NamedTuple):
@@ -249,9 +299,13 @@ def _queue(
     """Return the queue with the tasks of some names, or several."""
     prefix = backend.queue_prefix
     wanted = [prefix + name for name in names] or backend.names()
-    left_out = {prefix + name for name in excluded}
-    wanted = [name for name in wanted if name not in left_out]
+    left_out = [prefix + name for name in excluded]
+
+    def is_in(name: str) -> bool:
+        return not any(fnmatch.fnmatchcase(name, one) for one in left_out)
+
+    wanted = [name for name in wanted if is_in(name)]
     if len(wanted) == 1 and "*" not in wanted[0]:
         return catalog.queue(wanted[0])
     several = catalog.several(wanted)
-    return several.limited_to(lambda name: name not in left_out) if left_out else several
+    return several.limited_to(is_in) if left_out else several

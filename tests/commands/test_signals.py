@@ -36,3 +36,15 @@ def test_an_ignored_signal_stays_ignored():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_termination():
+    """It is deferred as the first was, unless it is to count as a second Ctrl-C."""
+    with defer_interrupts(terminations=True) as interrupts:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert interrupts.is_terminated
+    with defer_interrupts(terminations=True, second_terminations=True):
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)

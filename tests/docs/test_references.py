@@ -138,8 +138,10 @@ def test_the_commands_are_all_there():
     """Each has a row in the first table, and a section that it leads to."""
     page = Page("docs/commands.md")
     shown = {code(row["command"]).split()[0] for row in table(page, "command")}
-    commands = (ROOT / "fdbqueue" / "management" / "commands").glob("queue_*.py")
-    assert shown == {path.stem for path in commands}
+    package = ROOT / "fdbqueue"
+    queues = (package / "management" / "commands").glob("queue_*.py")
+    tasks = (package / "tasks" / "management" / "commands").glob("tasks_*.py")
+    assert shown == {path.stem for path in [*queues, *tasks]}
 
 
 def test_the_addresses_are_all_there():

@@ -4,11 +4,9 @@ import os
 
 import fdb.tuple
 
-from project import settings
 from project.settings import *
 from tests.tasks.engines import engine_setting
 
-INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
 FDBQUEUE = {
     **engine_setting(
         "foundationdb" if os.environ.get("FDB_CLUSTER_FILE") else "embedded",

@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandParser
+from django.utils import autoreload
 
-from fdbqueue.exceptions import text_of_error
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exit_codes import Interrupted, usage_error
+from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
 from fdbqueue.management.formats import clipped
-from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.tasks.backend import FdbQueueBackend
-from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
+from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
+from fdbqueue.service import MAX_WORKER_CHARACTERS
 from fdbqueue.tasks.ends import End
+from fdbqueue.tasks.management import given
+from fdbqueue.tasks.management.alive import Heartbeat, Reload
+from fdbqueue.tasks.supervisor import CHANGED, OfParent, Parent
 from fdbqueue.tasks.worker import TaskWorker
 
 _MAX_THREADS = 256
+_MAX_PROCESSES = 256
+#: The longest pause before a process that failed is replaced; shorter while code is being changed.
+_MAX_PAUSE_SECONDS = 60.0
+_MAX_RELOAD_PAUSE_SECONDS = 2.0
 
 
 class Command(QueueCommand):
-    help = "Run tasks until Ctrl-C or SIGTERM: running tasks end first."
+    help = (
+        "Run tasks until Ctrl-C or SIGTERM: running tasks end first, and a second one gives them "
+        "back, so that other workers run them at once. Also enqueues what the schedules say, and "
+        "removes tasks that ended long ago."
+    )
     examples = """\
 examples:
   manage.py tasks_worker
   manage.py tasks_worker --queue urgent,default --threads 4
+  manage.py tasks_worker --queue '*' --exclude-queues 'slow-*' --processes 2
   manage.py tasks_worker --batch
 """
 
@@ -36,7 +49,8 @@ examples:
             "--queue",
             default="*",
             metavar="NAME[,NAME]",
-            help="Run the tasks of these queues, the first first; * is all (default: *)",
+            help="Run the tasks of these queues, the first first; * stands for any characters "
+            "(default: *, all queues)",
         )
         parser.add_argument(
             "--exclude-queues", default="", metavar="NAME[,NAME]", help="But not of these queues"
@@ -46,58 +60,123 @@ examples:
             type=arguments.whole_number(most=_MAX_THREADS),
             default=1,
             metavar="N",
-            help="Run N tasks at a time (default: 1)",
+            help="Run N tasks at a time in each process (default: 1)",
+        )
+        parser.add_argument(
+            "--processes",
+            type=arguments.whole_number(most=_MAX_PROCESSES),
+            default=1,
+            metavar="N",
+            help="Run N processes, and replace those that end (default: 1)",
         )
         parser.add_argument(
             "--max-tasks",
             type=arguments.whole_number(),
             metavar="N",
-            help="End after N tasks",
+            help="End after N tasks; with --processes, replace each process after N tasks",
         )
         parser.add_argument(
             "--batch", action="store_true", help="End when there are no more tasks to run"
         )
-        parser.add_argument(
-            "--backend",
-            default=DEFAULT_TASK_BACKEND_ALIAS,
-            metavar="ALIAS",
-            help="Run the tasks of the backend ALIAS (default: default)",
-        )
+        given.add_backend(parser, "Run the tasks of")
         parser.add_argument(
             "--worker-id",
             type=arguments.worker_name,
             metavar="TEXT",
-            help="Name of this worker, in the results of its tasks (default: HOST:PID)",
+            help="Name of this worker, in the results of its tasks; with --processes followed by "
+            "-1, -2, ... (default: HOST:PID)",
+        )
+        parser.add_argument(
+            "--reload",
+            action="store_true",
+            help="Start again when the code has changed; running tasks end first",
+        )
+        parser.add_argument(
+            "--heartbeat-file",
+            metavar="PATH",
+            help="Touch PATH about once a second while the worker is alive, and remove it at the "
+            "end; with --processes PATH.1, PATH.2, ...",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        given = argparse.Namespace(**options)
-        backend = _backend(given.backend)
-        with defer_interrupts(terminations=True) as interrupts:
+        chosen = argparse.Namespace(**options)
+        backend = given.backend_of(chosen.backend)
+        chosen.names = given.queue_names(backend, chosen.queue, "--queue")
+        chosen.excluded = given.queue_names(backend, chosen.exclude_queues, "--exclude-queues")
+        given.check_left(backend, chosen.names, chosen.excluded)
+        if chosen.names == ["*"]:
+            chosen.names = []
+        parent = OfParent()
+        if parent.number is None and (chosen.processes > 1 or chosen.reload):
+            self._supervise(chosen)
+        else:
+            self._work(backend, chosen, parent)
+
+    # The parent of several processes
+
+    def _supervise(self, chosen: argparse.Namespace) -> None:
+        """Run processes of this command, and end as they do."""
+        if not self._is_process:
+            raise usage_error("--processes and --reload need a process of their own: manage.py.")
+        if chosen.reload and chosen.batch:
+            raise usage_error("--reload is for a worker that stays: leave out --batch.")
+        parent = Parent(
+            autoreload.get_child_arguments(),
+            chosen.processes,
+            goes_on=lambda code: code < 0 or not chosen.batch,
+            note=self.console.note,
+            max_pause_seconds=_MAX_RELOAD_PAUSE_SECONDS if chosen.reload else _MAX_PAUSE_SECONDS,
+        )
+        codes = parent.run()
+        if parent.signal == signal.SIGINT or INTERRUPTED in codes:
+            raise Interrupted
+        if any(codes):
+            listed = ", ".join(map(str, codes))
+            raise failure(f"The worker processes ended with the exit codes {listed}.")
+
+    # One process
+
+    def _work(self, backend: Any, chosen: argparse.Namespace, parent: OfParent) -> None:
+        with (
+            defer_interrupts(terminations=True, second_terminations=True) as interrupts,
+            parent.heard(interrupts),
+            Heartbeat(_path(chosen.heartbeat_file, parent.number)) as heartbeat,
+            Reload(is_wanted=chosen.reload) as reload,
+        ):
             worker = TaskWorker(
                 backend,
-                _names(given.queue),
-                excluded=_names(given.exclude_queues),
-                threads=given.threads,
-                limit=given.max_tasks or math.inf,
-                follow=not given.batch,
-                worker=given.worker_id,
+                chosen.names,
+                excluded=chosen.excluded,
+                threads=chosen.threads,
+                limit=chosen.max_tasks or math.inf,
+                follow=not chosen.batch,
+                worker=_name(chosen.worker_id, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
                 on_end=self._report,
                 on_stop=self._note_waiting,
+                on_beat=heartbeat.beat,
             )
             self.console.note(f"Worker {worker.worker} runs the tasks of {worker.queue.name!r}.")
-            try:
-                worker.run()
-            except Interrupted:
-                if not interrupts.is_terminated:
-                    raise
-            finally:
-                self.console.note(
-                    f"{worker.succeeded:,} succeeded, {worker.failed:,} failed, "
-                    f"{worker.lost:,} lost their lease."
-                )
+            if settings.DEBUG and not (chosen.reload or chosen.batch):
+                self.console.note("It does not notice changed code; --reload does.")
+            reload.stops(worker.stop)
+            self._run(worker, interrupts)
+        if reload.has_changed:
+            self.console.note("The code has changed.")
+            raise SystemExit(CHANGED)
+
+    def _run(self, worker: TaskWorker, interrupts: DeferredInterrupts) -> None:
+        try:
+            worker.run()
+        except Interrupted:
+            if not interrupts.is_terminated:
+                raise
+        finally:
+            self.console.note(
+                f"{worker.succeeded:,} succeeded, {worker.failed:,} failed, "
+                f"{worker.lost:,} lost their lease."
+            )
 
     def _report(self, end: End | None) -> None:
         if end is not None and end.failure is not None:
@@ -106,20 +185,17 @@ examples:
             self.console.note(clipped(text))
 
     def _note_waiting(self, running: int) -> None:
-        self.console.note(f"Waiting for {running:,} tasks to finish; Ctrl-C gives them back.")
+        self.console.note(f"Waiting for {running:,} tasks to end; a second signal gives them back.")
 
 
-def _backend(alias: str) -> FdbQueueBackend:
-    try:
-        backend = task_backends[alias]
-    except InvalidTaskBackend as error:
-        raise usage_error(clipped(text_of_error(error))) from error
-    if not isinstance(backend, FdbQueueBackend):
-        raise usage_error(f"The task backend {alias!r} is a {type(backend).__name__}.")
-    return backend
+def _name(given_name: str | None, number: int | None) -> str | None:
+    """Return the name of one worker process of several; None for its own."""
+    if given_name is None or number is None:
+        return given_name
+    end = f"-{number}"
+    return given_name[: MAX_WORKER_CHARACTERS - len(end)] + end
 
 
-def _names(given: str) -> list[str]:
-    """Return the names in a list of names, none for all."""
-    names = [name for name in given.split(",") if name]
-    return [] if names == ["*"] else names
+def _path(given_path: str | None, number: int | None) -> str | None:
+    """Return the heartbeat file of one worker process of several."""
+    return given_path if given_path is None or number is None else f"{given_path}.{number}"

@@ -1,0 +1,51 @@
+"""``tasks_abort``: end a task that waits, and ask one that runs to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from fdbqueue.management import arguments
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.exit_codes import failure
+from fdbqueue.management.formats import clipped
+from fdbqueue.tasks.aborting import abort
+from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.management import given
+
+_TEXTS = {
+    "aborted": "The task {id} was aborted: it will not run.",
+    "asked": "The task {id} runs; it was asked to end, and will not run again.",
+    "ended": "The task {id} had ended before; nothing was changed.",
+}
+
+
+class Command(QueueCommand):
+    help = (
+        "Abort a task. One that is ready, or waits for its time or its next attempt, ends at once "
+        "as FAILED. One that runs is asked to end, which it has to look for; however this attempt "
+        "ends, there is no other."
+    )
+    examples = """\
+examples:
+  manage.py tasks_abort 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        given.add_id(parser)
+        given.add_backend(parser, "Abort a task of")
+        arguments.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        backend = given.backend_of(options["backend"])
+        result_id = options["id"]
+        try:
+            outcome = abort(result_id, backend=backend.alias)
+        except TaskResultDoesNotExist as error:
+            raise failure(given.not_found(backend, result_id)) from error
+        self.console.report(
+            {"id": result_id, "outcome": outcome},
+            _TEXTS[outcome].format(id=clipped(result_id)),
+            as_json=options["as_json"],
+        )

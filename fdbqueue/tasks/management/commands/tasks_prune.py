@@ -1,0 +1,115 @@
+"""``tasks_prune``: remove tasks that ended long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from fdbqueue.management import arguments
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.exit_codes import failure
+from fdbqueue.management.formats import counted
+from fdbqueue.tasks.management import given
+from fdbqueue.tasks.options import Retention
+from fdbqueue.tasks.retention import Pruned, prune, remove_lost
+
+
+class Command(QueueCommand):
+    help = (
+        "Remove tasks that ended long ago: their results, and the dead letters of those that "
+        "failed. Workers do it as they go, by the backend's option 'retention'; this does it now, "
+        "or for other ages. Tasks that are ready or run are never removed."
+    )
+    examples = """\
+examples:
+  manage.py tasks_prune --dry-run
+  manage.py tasks_prune --successful 1d --failed 90d
+  manage.py tasks_prune --older-than 12h --json
+  manage.py tasks_prune --lost
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        given.add_backend(parser, "Remove tasks of")
+        for name, what in (
+            ("older-than", "all ended tasks"),
+            ("successful", "successful tasks"),
+            ("failed", "failed tasks"),
+        ):
+            parser.add_argument(
+                f"--{name}",
+                type=given.age,
+                metavar="AGE",
+                help=f"Remove {what} that ended at least AGE ago: seconds, or as 30m, 12h, 7d "
+                "(default: as 'retention' says)",
+            )
+        parser.add_argument(
+            "--lost",
+            action="store_true",
+            help="Also remove the records of tasks whose item was removed by hand, as by "
+            "queue_purge; this reads all records",
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Remove nothing, and print what would be removed"
+        )
+        arguments.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        backend = given.backend_of(options["backend"])
+        kept = _retention(backend.settings.retention, options)
+        known: dict[str, Any] = {"catalog": self.catalog, "dry_run": options["dry_run"]}
+        verb = "would be removed" if options["dry_run"] else "removed"
+        with self.console.steps(backend.alias, None, verb) as finish_step:
+            pruned = prune(backend, kept, goes_on=_steps(finish_step), **known)
+            if options["lost"]:
+                lost = remove_lost(backend, goes_on=_steps(finish_step), **known)
+                pruned = pruned.plus(lost)
+        numbers = {
+            "successful": pruned.successful,
+            "failed": pruned.failed,
+            "entries": pruned.entries,
+            "lost": pruned.lost,
+        }
+        self.console.report(
+            {"backend": backend.alias, "dry_run": options["dry_run"], **numbers},
+            _text(pruned, "Would remove" if options["dry_run"] else "Removed"),
+            as_json=options["as_json"],
+        )
+        if pruned.gave_way:
+            raise failure("Other transactions were in the way; run it again for what is left.")
+
+
+def _retention(usual: Retention, options: dict[str, Any]) -> Retention:
+    """Return for how long tasks are kept, as the arguments and the backend say."""
+    ages = {"successful": usual.successful, "failed": usual.failed}
+    for status in ages:
+        for name in ("older_than", status):
+            if options[name] is not None:
+                ages[status] = options[name]
+    return Retention(**ages)
+
+
+def _steps(finish_step: Callable[[int], None]) -> Callable[[Pruned], bool]:
+    """Return what notes the progress after each transaction."""
+    done = 0
+
+    def note(pruned: Pruned) -> bool:
+        nonlocal done
+        total = pruned.successful + pruned.failed + pruned.lost
+        finish_step(total - done)
+        done = total
+        return True
+
+    return note
+
+
+def _text(pruned: Pruned, verb: str) -> str:
+    parts = [
+        counted(pruned.successful, "successful task"),
+        counted(pruned.failed, "failed task"),
+    ]
+    if pruned.lost:
+        parts.append(counted(pruned.lost, "lost record"))
+    *some, last = parts
+    return f"{verb} {', '.join(some)} and {last}."

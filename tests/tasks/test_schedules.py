@@ -1,0 +1,473 @@
+"""Schedules: each slot once, across all workers, whatever their clocks say."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zoneinfo
+from pathlib import Path
+
+import pytest
+
+from fdbqueue.service import clock, run
+from fdbqueue.tasks.compat import task_enqueued
+from fdbqueue.tasks.periodic import Periodic
+from fdbqueue.tasks.schedules import Cron, Every
+from tests.engines.children import wait_until
+from tests.tasks import jobs
+
+ROOT = Path(__file__).parents[2]
+_S = 1_000_000
+_HOUR = 3_600
+NOTE = "tests.tasks.jobs.note"
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """Set this process's clock to a moment, and move it from there."""
+    ahead = [0]
+
+    def set_to(moment):
+        step = int(moment * _S) - clock.now_us()
+        clock.set_ahead(step)
+        ahead[0] += step
+
+    yield set_to
+    clock.set_ahead(-ahead[0])
+
+
+@pytest.fixture
+def scheduled(configure):
+    """Set one schedule, and return what a worker process has of it."""
+
+    def make(**schedule):
+        given = {"task": NOTE, "args": ["x"], **schedule}
+        backend = configure(schedules={"one": given})
+        return Periodic(backend, backend.catalog)
+
+    return make
+
+
+def ready(backend):
+    """Return how many tasks there are."""
+    return backend.queue("default").counts().ready
+
+
+@pytest.mark.parametrize(
+    "times", [{"every": 600}, {"cron": "*/10 * * * *"}, {"every": datetime.timedelta(minutes=10)}]
+)
+def test_each_slot_is_enqueued_once(configure, scheduled, at, times):
+    """Nothing for the past of a first start; then one task at each slot."""
+    at(1_800_000_001)
+    one = scheduled(**times)
+    backend = one._backend
+    assert one.enqueue_due() == 0
+    assert one.seconds_left() <= 60
+    at(1_800_000_599)
+    assert one.enqueue_due() == 0
+    assert 0 < one.seconds_left() <= 1
+    at(1_800_000_600)
+    assert one.enqueue_due() == 1
+    assert one.enqueue_due() == 0
+    another = Periodic(backend, backend.catalog)
+    assert another.enqueue_due() == 0
+    at(1_800_001_200)
+    assert another.enqueue_due() == 1
+    assert one.enqueue_due() == 0
+    assert ready(backend) == 2
+
+
+def test_a_time_without_workers(scheduled, at):
+    """One task, for the latest slot."""
+    at(1_800_000_001)
+    one = scheduled(every=600)
+    one.enqueue_due()
+    at(1_800_000_001 + 5 * _HOUR)
+    assert Periodic(one._backend, one._backend.catalog).enqueue_due() == 1
+    assert one.enqueue_due() == 0
+
+
+def test_clocks_that_are_an_hour_apart(scheduled, at):
+    """Each slot once, by the fastest clock."""
+    at(1_800_000_001)
+    slow = scheduled(every=600)
+    fast = Periodic(slow._backend, slow._backend.catalog)
+    slow.enqueue_due()
+    at(1_800_000_001 + _HOUR)
+    assert fast.enqueue_due() == 1
+    count = 0
+    for minute in range(1, 121):
+        at(1_800_000_001 + _HOUR + 60 * minute)
+        count += fast.enqueue_due()
+        at(1_800_000_001 + 60 * minute)
+        assert slow.enqueue_due() == 0
+    assert count == 12
+
+
+def test_a_clock_that_is_far_ahead_stops_no_schedule(scheduled, at, caplog):
+    """Once it is gone, the others begin anew."""
+    at(1_800_000_001)
+    one = scheduled(every=600)
+    one.enqueue_due()
+    at(1_800_000_001 + 100 * 86_400)
+    assert Periodic(one._backend, one._backend.catalog).enqueue_due() == 1
+    at(1_800_000_601)
+    with caplog.at_level(logging.WARNING, "fdbqueue.tasks"):
+        assert one.enqueue_due() == 0
+    assert [record.schedule for record in caplog.records] == ["one"]
+    at(1_800_001_201)
+    assert one.enqueue_due() == 1
+
+
+def test_a_schedule_that_changed(scheduled, at):
+    """It begins anew: nothing for the slots of its new times that are past."""
+    at(1_800_000_001)
+    old = scheduled(every=600)
+    old.enqueue_due()
+    at(1_800_000_001 + 24 * _HOUR)
+    new = scheduled(cron="0 * * * *", time_zone="UTC")
+    assert new.enqueue_due() == 0
+    assert new.enqueue_due() == 0
+    at(1_800_000_001 + 25 * _HOUR)
+    assert new.enqueue_due() == 1
+
+
+def test_other_arguments_are_no_change_of_the_times(scheduled, at):
+    """The next slot has them."""
+    at(1_800_000_001)
+    scheduled(every=600).enqueue_due()
+    at(1_800_000_601)
+    new = scheduled(every=600, args=["y"], priority=5)
+    assert new.enqueue_due() == 1
+    value = new._backend.queue("default").pop().value
+    assert (value["args"], value["priority"]) == (["y"], 5)
+
+
+def test_two_versions_of_the_setting_side_by_side(scheduled, at):
+    """While a project is deployed each slot of either is enqueued, and a common one once."""
+    at(1_800_000_001)
+    old = scheduled(every=600)
+    new = scheduled(every=300)
+    old.enqueue_due()
+    new.enqueue_due()
+    counts = []
+    for step in range(1, 13):
+        at(1_800_000_001 + 300 * step)
+        counts.append(old.enqueue_due() + new.enqueue_due())
+    assert counts == [1] * 12
+
+
+def test_many_workers_at_once(scheduled, at):
+    """Of threads that look at the same moment, one enqueues."""
+    at(1_800_000_001)
+    first = scheduled(every=600)
+    first.enqueue_due()
+    backend, told = first._backend, []
+    for slot in range(1, 6):
+        at(1_800_000_001 + 600 * slot)
+        workers = [Periodic(backend, backend.catalog) for _ in range(8)]
+        threads = [
+            threading.Thread(target=lambda one=one: told.append(one.enqueue_due()))
+            for one in workers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert len(told) == 40
+    assert sum(told) == 5
+    assert ready(backend) == 5
+
+
+def test_a_task_that_is_gone_is_tried_again(scheduled, at, caplog):
+    """The slot stays, the log says why, and other schedules go on."""
+    at(1_800_000_001)
+    one = scheduled(every=600)
+    one.enqueue_due()
+    gone = scheduled(every=600, task="tests.tasks.jobs.gone")
+    at(1_800_000_601)
+    with caplog.at_level(logging.ERROR, "fdbqueue.tasks"):
+        assert gone.enqueue_due() == 0
+        assert gone.enqueue_due() == 0
+    assert [record.message for record in caplog.records] == ["a scheduled task cannot be enqueued"]
+    assert one.enqueue_due() == 1
+
+
+def test_a_crash_around_the_commit(scheduled, at, monkeypatch):
+    """Before the commit a crash leaves the slot to the next worker; behind it, a task."""
+    at(1_800_000_001)
+    one = scheduled(every=600)
+    one.enqueue_due()
+    at(1_800_000_601)
+    kind = type(one._backend.catalog.database.create_transaction())
+    commit = kind.commit
+
+    def crash(tr):
+        raise RuntimeError("the process ends here")
+
+    monkeypatch.setattr(kind, "commit", crash)
+    assert one.enqueue_due() == 0
+    monkeypatch.setattr(kind, "commit", commit)
+    another = Periodic(one._backend, one._backend.catalog)
+    assert another.enqueue_due() == 1
+
+    def commit_and_crash(tr):
+        commit(tr).wait()
+        raise RuntimeError("the process ends here")
+
+    at(1_800_001_201)
+    monkeypatch.setattr(kind, "commit", commit_and_crash)
+    assert another.enqueue_due() == 0
+    monkeypatch.setattr(kind, "commit", commit)
+    third = Periodic(one._backend, one._backend.catalog)
+    assert third.enqueue_due() == 0
+    assert ready(one._backend) == 2
+
+
+def test_the_signal_of_an_enqueue(scheduled, at):
+    """Receivers are told of each task, once."""
+    told = []
+
+    def receive(sender, task_result, **_):
+        told.append(task_result)
+
+    task_enqueued.connect(receive)
+    try:
+        at(1_800_000_001)
+        one = scheduled(every=600, queue_name="other", priority=-3)
+        one.enqueue_due()
+        at(1_800_000_601)
+        one.enqueue_due()
+        one.enqueue_due()
+    finally:
+        task_enqueued.disconnect(receive)
+    (result,) = told
+    result.refresh()
+    assert (result.task.queue_name, result.task.priority) == ("other", -3)
+    assert result.args == ["x"]
+
+
+def test_a_worker_that_does_not_stay_enqueues_what_is_due(configure, work, at):
+    """And runs it."""
+    at(1_800_000_001)
+    configure(schedules={"one": {"task": NOTE, "args": ["x"], "every": 600}})
+    work()
+    at(1_800_000_601)
+    work()
+    assert jobs.done == ["x"]
+
+
+# Times
+
+
+def berlin(*parts):
+    """Return a moment in Berlin, in microseconds."""
+    zone = zoneinfo.ZoneInfo("Europe/Berlin")
+    return int(datetime.datetime(*parts, tzinfo=zone).timestamp()) * _S
+
+
+def test_the_clocks_go_forward():
+    """A slot in the hour that is left out is at its end, once."""
+    cron = Cron("30 2 * * *", zoneinfo.ZoneInfo("Europe/Berlin"))
+    before = berlin(2026, 3, 28, 2, 30)
+    moved, after = berlin(2026, 3, 29, 3, 0), berlin(2026, 3, 30, 2, 30)
+    assert cron.following(before) == moved
+    assert cron.latest(moved - 1) == before
+    assert cron.latest(moved) == moved
+    assert cron.following(moved) == after
+    assert cron.latest(after - 1) == moved
+
+
+def test_the_clocks_go_back():
+    """A slot in the hour that comes twice is in the first."""
+    cron = Cron("30 2 * * *", zoneinfo.ZoneInfo("Europe/Berlin"))
+    first, after = berlin(2026, 10, 25, 2, 30), berlin(2026, 10, 26, 2, 30)
+    for minutes in (0, 10, 40, 60, 70, 120):
+        assert cron.latest(first + minutes * 60 * _S) == first
+        assert cron.following(first + minutes * 60 * _S) == after
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("expression", ["0 3 * * *", "30 1 * * *", "*/20 * * * *", "15 1-3 * * *"])
+def test_all_ways_lead_to_the_same_slots(zone, expression):
+    """Looking back from a moment finds the slot that looking forward found before it."""
+    cron = Cron(expression, zoneinfo.ZoneInfo(zone))
+    for month, day in ((3, 28), (10, 24), (3, 7), (10, 31), (4, 4), (10, 3)):
+        moment = berlin(2026, month, day, 0, 30)
+        end = moment + 60 * _HOUR * _S
+        while moment < end:
+            following = cron.following(moment)
+            assert cron.latest(following - 1) < following == cron.latest(following)
+            assert cron.latest(moment) <= moment < following
+            moment = following
+
+
+def test_rare_slots():
+    """The 29th of February is found years back and years ahead."""
+    cron = Cron("0 0 29 2 *", zoneinfo.ZoneInfo("UTC"))
+    day = datetime.datetime(2026, 6, 1, tzinfo=datetime.timezone.utc)
+    now = int(day.timestamp()) * _S
+    assert datetime.datetime.fromtimestamp(cron.latest(now) / _S, day.tzinfo).year == 2024
+    assert datetime.datetime.fromtimestamp(cron.following(now) / _S, day.tzinfo).year == 2028
+    assert Every(0.5 * 3).latest(4 * _S) == 3 * _S
+
+
+# Checks
+
+
+@pytest.mark.parametrize(
+    ("schedule", "id", "said"),
+    [
+        (7, "E010", "is not a dictionary"),
+        ({"task": NOTE, "every": 5, "when": 7}, "E010", "unknown key, 'when'"),
+        ({"every": 5}, "E011", "has no 'task'"),
+        ({"task": 7, "every": 5}, "E011", "the task 7"),
+        ({"task": "tests.tasks.jobs.gone", "every": 5}, "E011", "which is not a task"),
+        ({"task": "tests.gone.gone", "every": 5}, "E011", "which is not a task"),
+        ({"task": "os.getcwd", "every": 5}, "E011", "which is not a task"),
+        ({"task": NOTE}, "E012", "neither 'cron' nor 'every'"),
+        ({"task": NOTE, "every": 5, "cron": "* * * * *"}, "E012", "both 'cron' and 'every'"),
+        ({"task": NOTE, "cron": "61 * * * *"}, "E012", "Bad minute"),
+        ({"task": NOTE, "cron": "* * * *"}, "E012", "Wrong number of fields"),
+        ({"task": NOTE, "cron": "0 0 30 2 *"}, "E012", "Bad day-of-month"),
+        ({"task": NOTE, "cron": 5}, "E012", "the cron 5"),
+        ({"task": NOTE, "cron": "*" * 500}, "E012", "Too long"),
+        ({"task": NOTE, "cron": "* * * * *", "time_zone": "Mars/Base"}, "E012", "not known"),
+        ({"task": NOTE, "every": 5, "time_zone": "UTC"}, "E012", "has a 'time_zone'"),
+        ({"task": NOTE, "every": 0}, "E012", "the every 0"),
+        ({"task": NOTE, "every": True}, "E012", "the every True"),
+        ({"task": NOTE, "every": float("nan")}, "E012", "the every nan"),
+        ({"task": NOTE, "every": 5, "args": "x"}, "E013", "the args 'x'"),
+        ({"task": NOTE, "every": 5, "args": [object]}, "E013", "cannot be enqueued"),
+        ({"task": NOTE, "every": 5}, "E013", "does not fit its task"),
+        ({"task": NOTE, "every": 5, "kwargs": {"volume": 1}}, "E013", "does not fit its task"),
+        ({"task": NOTE, "every": 5, "args": [1], "queue_name": "x"}, "E013", "not valid"),
+        ({"task": NOTE, "every": 5, "args": [1], "priority": 500}, "E013", "priority"),
+    ],
+)
+def test_what_is_wrong_is_checked(configure, schedule, id, said):
+    """The system check names it; a worker goes on with the other schedules."""
+    good = {"task": NOTE, "args": ["x"], "every": 5}
+    backend = configure(schedules={"bad": schedule, "good": good})
+    (error,) = backend.check()
+    assert error.id == f"fdbqueue.tasks.{id}"
+    assert said in error.msg
+    assert "'bad'" in error.msg
+    assert error.hint
+    assert Periodic(backend, backend.catalog).enqueue_due() == 0
+
+
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\nb", 7])
+def test_names_of_schedules(configure, name):
+    """They are printable, and not too long."""
+    (error,) = configure(schedules={name: {"task": NOTE, "every": 5, "args": [1]}}).check()
+    assert error.id == "fdbqueue.tasks.E010"
+
+
+def test_a_sound_setting(configure):
+    """It has nothing wrong."""
+    schedules = {
+        "nightly": {"task": NOTE, "cron": "0 3 * * *", "args": [1], "time_zone": "Europe/Berlin"},
+        "often": {"task": "tests.tasks.jobs.tell", "every": 1.5, "kwargs": {"a": 1}},
+        "weekly": {"task": NOTE, "cron": "0 0 * * MON", "args": [1], "queue_name": "other"},
+    }
+    assert list(configure(schedules=schedules).check()) == []
+
+
+# Processes
+
+SCRIPT = """
+import json, os, sys, time
+import django
+django.setup()
+from fdbqueue.service import clock
+from fdbqueue.tasks.compat import task_backends
+from fdbqueue.tasks.periodic import Periodic
+clock.set_ahead(int(sys.argv[1]))
+backend = task_backends["default"]
+one = Periodic(backend, backend.catalog)
+print("here", flush=True)
+sys.stdin.readline()
+end = time.monotonic() + float(sys.argv[2])
+count = 0
+while time.monotonic() < end:
+    count += one.enqueue_due()
+print(count, flush=True)
+"""
+
+
+@pytest.fixture
+def schedule_environment(environment):
+    """The environment of processes that have a schedule of a slot in each second."""
+    schedules = {"one": {"task": NOTE, "args": ["x"], "every": 1}}
+    return {**environment, "FDBQUEUE_TEST_OPTIONS": json.dumps({"schedules": schedules})}
+
+
+def test_processes_race(backend, schedule_environment):
+    """Four processes, one with a clock an hour ahead: one task for each slot of the fastest."""
+    ahead = [0, 0, _HOUR * _S, -5 * _S]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(one), "5"],
+            cwd=ROOT,
+            env={**schedule_environment, "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for one in ahead
+    ]
+    try:
+        assert [process.stdout.readline() for process in started] == ["here\n"] * 4
+        begun = time.time()
+        for process in started:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        counts = [int(process.communicate(timeout=60)[0]) for process in started]
+        slots = int(time.time()) - int(begun)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert ready(backend) == sum(counts)
+    # A slow process may have written the first state: then the fastest enqueues one at once.
+    assert 4 <= sum(counts) <= slots + 2
+    key = backend.records.state_key("schedule", "default", "one")
+    state = json.loads(run(backend.catalog.database, lambda tr: bytes(tr[key])))
+    assert state["slot"] > (begun + 3_000) * _S
+
+
+def test_workers_are_killed_and_each_slot_is_run_once(backend, schedule_environment):
+    """Workers come and go by SIGKILL: never two tasks of one slot, and the slots go on."""
+    environment = {
+        **schedule_environment,
+        "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings",
+    }
+    command = [sys.executable, "manage.py", "tasks_worker", "--exclude-queues", "default"]
+
+    def start():
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+
+    workers = [start() for _ in range(2)]
+    try:
+        for kill in range(4):
+            goal = ready(backend) + 1
+            wait_until(lambda goal=goal: ready(backend) >= goal, 60)
+            workers[kill % 2].kill()
+            workers[kill % 2].wait()
+            workers[kill % 2] = start()
+        for worker in workers:
+            worker.send_signal(signal.SIGTERM)
+        assert {worker.wait(60) for worker in workers} <= {0, -signal.SIGTERM}
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    pushed = sorted(item.pushed_at.timestamp() for item in backend.queue("default").iterate())
+    assert 4 <= len(pushed) <= int(pushed[-1]) - int(pushed[0]) + 2

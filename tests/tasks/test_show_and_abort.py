@@ -1,0 +1,86 @@
+"""``tasks_show`` and ``tasks_abort``: one task, by the id of its result."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from fdbqueue.tasks.compat import TaskResultStatus
+from tests.tasks import jobs, kept_jobs
+
+
+@pytest.fixture
+def backend(configure):
+    """A backend whose tasks fail at their first attempt."""
+    return configure(backoff=None)
+
+
+def called(*arguments):
+    """Call a command, and return what it printed."""
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def test_a_successful_task(backend, work):
+    """Its function, its arguments, its times, what it returned."""
+    result = jobs.note.using(priority=3).enqueue({"a": [1]})
+    work(worker="anna")
+    shown = json.loads(called("tasks_show", result.id, "--json"))
+    assert shown["task"] == "tests.tasks.jobs.note"
+    assert shown["args"] == [{"a": [1]}]
+    assert shown["return_value"] == {"a": [1]}
+    assert (shown["status"], shown["priority"], shown["attempts"]) == ("SUCCESSFUL", 3, 1)
+    assert shown["workers"] == ["anna"]
+    assert shown["enqueued_at"] <= shown["started_at"] <= shown["finished_at"]
+    text = called("tasks_show", result.id)
+    assert "status            SUCCESSFUL\n" in text
+    assert 'return value      {"a": [1]}' in text
+
+
+def test_a_failed_task(backend, work):
+    """Its errors with their tracebacks; a terminal obeys nothing in them."""
+    result = kept_jobs.fail_while_closed.enqueue()
+    other = jobs.fail.enqueue("\x1b[31mred")
+    work()
+    shown = json.loads(called("tasks_show", result.id, "--json"))
+    assert shown["status"] == "FAILED"
+    (error,) = shown["errors"]
+    assert error["exception"] == "builtins.LookupError"
+    assert error["traceback"].endswith("LookupError: closed\n")
+    text = called("tasks_show", other.id)
+    assert "error 1: builtins.LookupError" in text
+    assert "\\x1b[31mred" in text
+    assert "\x1b" not in text
+
+
+def test_a_task_that_waits_is_aborted(backend, work):
+    """It never runs; once more there is nothing to do."""
+    result = jobs.note.enqueue(1)
+    assert json.loads(called("tasks_abort", result.id, "--json"))["outcome"] == "aborted"
+    work()
+    result.refresh()
+    assert result.status is TaskResultStatus.FAILED
+    assert jobs.done == []
+    assert "had ended before" in called("tasks_abort", result.id)
+
+
+def test_a_task_that_runs_is_asked(backend):
+    """The command says so."""
+    result = jobs.note.enqueue(1)
+    backend.queue("default").lease(seconds=60)
+    assert "was asked to end" in called("tasks_abort", result.id)
+
+
+@pytest.mark.parametrize("command", ["tasks_show", "tasks_abort"])
+@pytest.mark.parametrize("result_id", ["nosuch", "x" * 100, "\x1b"])
+def test_a_task_that_is_not_there(backend, command, result_id):
+    """The command ends with 1, and says what may be the reason."""
+    with pytest.raises(CommandError, match="has no task with the id") as caught:
+        called(command, result_id)
+    assert caught.value.returncode == 1
+    assert str(caught.value).isprintable()

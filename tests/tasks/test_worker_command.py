@@ -1,0 +1,406 @@
+"""``tasks_worker`` as people and service managers run it: processes, signals, files."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from fdbqueue.tasks.compat import TaskResultStatus
+from tests.engines.children import wait_until
+from tests.tasks import jobs, kept_jobs
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_SECONDS = 60
+SUCCESSFUL, RUNNING, READY = (
+    TaskResultStatus.SUCCESSFUL,
+    TaskResultStatus.RUNNING,
+    TaskResultStatus.READY,
+)
+
+
+class Started:
+    """A worker as a process of its own, and what it prints."""
+
+    def __init__(self, environment, folder, arguments):
+        self.log = folder / f"log-{time.monotonic_ns()}"
+        with self.log.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "tasks_worker", *arguments],
+                cwd=ROOT,
+                env=environment,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def said(self):
+        """What it has printed so far."""
+        return self.log.read_text()
+
+    def wait(self, text, times=1):
+        """Wait until it has printed a text some number of times."""
+        wait_until(
+            lambda: self.said.count(text) >= times or self.process.poll() is not None,
+            DEADLINE_SECONDS,
+        )
+        assert self.said.count(text) >= times, self.said
+
+    def end(self, *signals):
+        """Send it signals, and return its exit code."""
+        for number in signals:
+            self.process.send_signal(number)
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def kill(self):
+        """Kill it and all of its children that are left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def start(environment, tmp_path):
+    """Start a worker with arguments; it is killed at the end of the test."""
+    started = []
+
+    def start(*arguments, **more):
+        settings = {"DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings", **more}
+        started.append(Started({**environment, **settings}, tmp_path, arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+@pytest.fixture
+def begin(backend, tmp_path):
+    """Enqueue tasks that wait for a file, and return their results."""
+
+    def begin(*names):
+        return [kept_jobs.wait_for_file.enqueue(str(tmp_path), name) for name in names]
+
+    return begin
+
+
+def begun(folder, name="*"):
+    """Return the numbers of the processes in which tasks have begun."""
+    return [int(path.name.rpartition("-")[2]) for path in folder.glob(f"begun-{name}-*")]
+
+
+def status(result):
+    """Return the status of a task as it is now."""
+    result.refresh()
+    return result.status
+
+
+# Signals
+
+
+def test_running_tasks_end_first(start, begin, tmp_path):
+    """After one SIGTERM the worker lets its task end, takes no other, and ends with 0."""
+    first, second = begin("one", "two")
+    worker = start()
+    wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
+    worker.process.send_signal(signal.SIGTERM)
+    worker.wait("Waiting for 1 tasks to end")
+    (tmp_path / "one").touch()
+    assert worker.end() == 0
+    assert (status(first), status(second)) == (SUCCESSFUL, READY)
+    assert "1 succeeded, 0 failed" in worker.said
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+)
+def test_a_second_signal_gives_running_tasks_back(start, begin, tmp_path, number, code):
+    """Another worker has them at once, long before their leases expire."""
+    (result,) = begin("one")
+    worker = start(FDBQUEUE_TEST_OPTIONS=json.dumps({"lease_seconds": 600}))
+    wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
+    worker.process.send_signal(number)
+    worker.wait("Waiting for 1 tasks to end")
+    assert worker.end(number) == code
+    assert status(result) is READY
+    (tmp_path / "one").touch()
+    assert start("--batch").end() == 0
+    assert status(result) is SUCCESSFUL
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+)
+def test_an_idle_worker_ends_at_once(start, backend, number, code):
+    """With 0 after SIGTERM, with 130 after Ctrl-C."""
+    worker = start()
+    worker.wait("runs the tasks of")
+    assert worker.end(number) == code
+
+
+# Processes
+
+
+def test_processes_share_the_tasks(start, begin, tmp_path):
+    """Each has an id of its own; SIGTERM to their parent lets all of them end."""
+    results = begin("go", "go", "go")
+    worker = start("--processes", "3")
+    wait_until(lambda: len(begun(tmp_path)) == 3, DEADLINE_SECONDS)
+    assert worker.process.pid not in begun(tmp_path)
+    worker.process.send_signal(signal.SIGTERM)
+    worker.wait("Waiting for 1 tasks to end", times=3)
+    (tmp_path / "go").touch()
+    assert worker.end() == 0
+    assert {status(result) for result in results} == {SUCCESSFUL}
+    ids = {result.worker_ids[0] for result in results}
+    assert {int(one.rpartition(":")[2]) for one in ids} == set(begun(tmp_path))
+
+
+def test_a_signal_to_all_processes_is_one_wish(start, begin, tmp_path):
+    """A service manager, or Ctrl-C at a terminal, reaches parent and children: tasks still end."""
+    results = begin("go", "go")
+    worker = start("--processes", "2")
+    wait_until(lambda: len(begun(tmp_path)) == 2, DEADLINE_SECONDS)
+    os.killpg(worker.process.pid, signal.SIGTERM)
+    worker.wait("Waiting for 1 tasks to end", times=2)
+    time.sleep(0.5)  # for what must not happen
+    (tmp_path / "go").touch()
+    assert worker.end() == 0
+    assert {status(result) for result in results} == {SUCCESSFUL}
+
+
+def test_a_second_signal_to_the_parent(start, begin, tmp_path):
+    """All children give their tasks back."""
+    results = begin("go", "go")
+    options = json.dumps({"lease_seconds": 600})
+    worker = start("--processes", "2", FDBQUEUE_TEST_OPTIONS=options)
+    wait_until(lambda: len(begun(tmp_path)) == 2, DEADLINE_SECONDS)
+    worker.process.send_signal(signal.SIGTERM)
+    worker.wait("Waiting for 1 tasks to end", times=2)
+    assert worker.end(signal.SIGTERM) == 130
+    assert {status(result) for result in results} == {READY}
+
+
+def test_a_child_that_dies_is_replaced(start, begin, backend, tmp_path):
+    """After a pause; its task runs again once its lease has expired."""
+    (result,) = begin("go")
+    worker = start("--processes", "2")
+    wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
+    (child,) = begun(tmp_path)
+    os.kill(child, signal.SIGKILL)
+    worker.wait("ended by signal 9; another starts in 1 s.")
+    worker.wait("runs the tasks of", times=3)
+    (tmp_path / "go").touch()
+    wait_until(lambda: status(result) is SUCCESSFUL, DEADLINE_SECONDS)
+    assert result.attempts == 2
+    assert worker.end(signal.SIGTERM) == 0
+
+
+def test_children_end_when_their_parent_is_killed(start, begin, tmp_path):
+    """Gracefully, as after SIGTERM: no process is left, and no task is lost."""
+    results = begin("go", "go")
+    worker = start("--processes", "2")
+    wait_until(lambda: len(begun(tmp_path)) == 2, DEADLINE_SECONDS)
+    worker.process.kill()
+    wait_until(lambda: worker.said.count("Waiting for 1 tasks to end") == 2, DEADLINE_SECONDS)
+    (tmp_path / "go").touch()
+    children = begun(tmp_path)
+    wait_until(lambda: not any(map(is_alive, children)), DEADLINE_SECONDS)
+    assert {status(result) for result in results} == {SUCCESSFUL}
+
+
+def is_alive(pid):
+    """Tell whether there is a process that has not ended."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_processes_of_a_batch(start, backend):
+    """They end when there are no more tasks."""
+    results = [jobs.note.enqueue(number) for number in range(20)]
+    assert start("--processes", "2", "--batch").end() == 0
+    assert {status(result) for result in results} == {SUCCESSFUL}
+
+
+def test_each_process_is_replaced_after_its_tasks(start, backend):
+    """``--max-tasks`` bounds what a process keeps; others go on."""
+    results = [jobs.note.enqueue(number) for number in range(12)]
+    worker = start("--processes", "2", "--max-tasks", "3", "--worker-id", "anna")
+    wait_until(lambda: all(status(one) is SUCCESSFUL for one in results), DEADLINE_SECONDS)
+    assert worker.end(signal.SIGTERM) == 0
+    assert {one.worker_ids[0] for one in results} <= {"anna-1", "anna-2"}
+
+
+# The code changes
+
+
+def test_the_code_changes(start, backend, tmp_path):
+    """The worker lets its task end, and starts again with the new code."""
+    module = tmp_path / "changing_jobs.py"
+    code = "from fdbqueue.tasks import task\n@task\ndef answer():\n    return {}\n"
+    module.write_text(code.format(1))
+    worker = start("--reload", PYTHONPATH=str(tmp_path), PYTHONDONTWRITEBYTECODE="1")
+    worker.wait("runs the tasks of")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import changing_jobs
+
+        first = changing_jobs.answer.enqueue()
+        wait_until(lambda: status(first) is SUCCESSFUL, DEADLINE_SECONDS)
+
+        def has_changed():
+            module.write_text(code.format(12345))  # again until the file is watched
+            return "The code has changed." in worker.said
+
+        wait_until(has_changed, DEADLINE_SECONDS)
+        second = changing_jobs.answer.enqueue()
+        wait_until(lambda: status(second) is SUCCESSFUL, DEADLINE_SECONDS)
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("changing_jobs", None)
+    assert (first.return_value, second.return_value) == (1, 12345)
+    assert worker.end(signal.SIGINT) == 130
+
+
+# The sign of life
+
+
+def test_the_heartbeat_file(start, backend, tmp_path):
+    """It is touched while the worker lives, and is gone after a graceful end."""
+    path = tmp_path / "beat"
+    worker = start("--heartbeat-file", str(path))
+    wait_until(path.exists, DEADLINE_SECONDS)
+    worker.wait("runs the tasks of")
+    before = path.stat().st_mtime_ns
+    wait_until(lambda: path.stat().st_mtime_ns > before, DEADLINE_SECONDS)
+    assert worker.end(signal.SIGTERM) == 0
+    assert not path.exists()
+
+
+def test_the_heartbeat_file_of_a_worker_that_was_killed(start, backend, begin, tmp_path):
+    """It is touched while a long task runs, and stays behind."""
+    begin("never")
+    path = tmp_path / "beat"
+    worker = start("--heartbeat-file", str(path))
+    wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
+    for _ in range(2):
+        before = path.stat().st_mtime_ns
+        wait_until(lambda before=before: path.stat().st_mtime_ns > before, DEADLINE_SECONDS)
+    worker.kill()
+    assert path.exists()
+
+
+def test_heartbeat_files_of_processes(start, backend, tmp_path):
+    """Each has one."""
+    worker = start("--processes", "2", "--heartbeat-file", str(tmp_path / "beat"))
+    wait_until(lambda: len(list(tmp_path.glob("beat.*"))) == 2, DEADLINE_SECONDS)
+    worker.wait("runs the tasks of", times=2)
+    assert worker.end(signal.SIGTERM) == 0
+    assert not list(tmp_path.glob("beat*"))
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--queue", "nosuch"], "has no queue 'nosuch', but default, other."),
+        (["--queue", "default,no-*"], "has no queue 'no-[*]', but default, other."),
+        (["--exclude-queues", "nosuch"], "--exclude-queues: .* has no queue 'nosuch'"),
+        (["--queue", "other", "--exclude-queues", "o*"], "leave no queue"),
+        (["--exclude-queues", "*"], "leave no queue"),
+        (["--queue", ","], "leave no queue"),
+        (["--backend", "nosuch"], "The fdbqueue backends in TASKS: default."),
+        (["--processes", "2"], "need a process of their own"),
+        (["--reload"], "need a process of their own"),
+        (["--heartbeat-file", "/nosuch/folder/file"], "cannot be written: No such file"),
+        (["--threads", "0"], "0 is less than 1"),
+        (["--worker-id", ""], "the name of a worker has 1 to"),
+    ],
+)
+def test_wrong_arguments(backend, arguments, said):
+    """They end the command with exit code 2, and the error says what there is."""
+    with pytest.raises(CommandError, match=said) as caught:
+        call_command("tasks_worker", "--batch", *arguments, stderr=io.StringIO())
+    assert caught.value.returncode == 2 or "argument" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "done"),
+    [
+        ([], {"default", "other"}),
+        (["--queue", "other"], {"other"}),
+        (["--queue", "o*,default"], {"default", "other"}),
+        (["--queue", "*", "--exclude-queues", "o*"], {"default"}),
+        (["--exclude-queues", "default"], {"other"}),
+    ],
+)
+def test_which_queues(backend, arguments, done):
+    """Names, patterns, and lists of both."""
+    for name in ("default", "other"):
+        jobs.note.using(queue_name=name).enqueue(name)
+    call_command("tasks_worker", "--batch", *arguments, stderr=io.StringIO())
+    assert set(jobs.done) == done
+
+
+# The log, the metrics
+
+
+def test_the_log_of_attempts(configure, caplog):
+    """Each end is a record with its facts, without arguments."""
+    configure(backoff=None)
+    good, bad = jobs.note.enqueue("secret"), kept_jobs.fail_while_closed.enqueue()
+    with caplog.at_level(logging.INFO, "fdbqueue.tasks.worker"):
+        call_command("tasks_worker", "--batch", "--worker-id", "anna", stderr=io.StringIO())
+    records = {record.id: record for record in caplog.records if hasattr(record, "id")}
+    assert records[good.id].message == "a task has succeeded"
+    assert records[bad.id].message == "a task has failed"
+    assert records[bad.id].error == "builtins.LookupError"
+    for record in records.values():
+        facts = (record.queue, record.worker, record.attempts)
+        assert facts == ("tasks-default", "anna", 1)
+        assert 0 <= record.seconds < DEADLINE_SECONDS
+        assert "secret" not in str(vars(record))
+
+
+def test_the_metrics_of_attempts(configure):
+    """They are counted by queue, function and outcome."""
+    from prometheus_client import CollectorRegistry
+
+    from fdbqueue.tasks import worker
+    from fdbqueue.tasks.metrics import TaskMetrics
+
+    configure(backoff=None)
+    registry = CollectorRegistry()
+    metrics = TaskMetrics(registry)
+    worker.observers.append(metrics.ended)
+    try:
+        for number in range(3):
+            jobs.note.enqueue(number)
+        kept_jobs.fail_while_closed.enqueue()
+        call_command("tasks_worker", "--batch", stderr=io.StringIO())
+    finally:
+        worker.observers.remove(metrics.ended)
+
+    def value(name, **labels):
+        return registry.get_sample_value(name, {"queue": "tasks-default", **labels})
+
+    note, fail = "tests.tasks.jobs.note", "tests.tasks.kept_jobs.fail_while_closed"
+    assert value("fdbqueue_task_attempts_total", task=note, outcome="succeeded") == 3
+    assert value("fdbqueue_task_attempts_total", task=fail, outcome="failed") == 1
+    assert value("fdbqueue_task_seconds_count", task=note) == 3
