@@ -16,7 +16,7 @@ class AddressError(ValueError):
     """The address is not one."""
 
 
-@task
+@task(backoff=None)
 def send(recipient: str, subject: str = "", *, urgent: bool = False) -> dict[str, Any]:
     """Send a letter, unless the address is none."""
     if "@" not in recipient:

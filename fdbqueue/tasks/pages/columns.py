@@ -36,13 +36,12 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 class ShownFunction(NamedTuple):
     """A function: its name, its dotted path, and the address of the task's page.
 
-    Of an item that is not a task, ``path`` is empty and ``value`` the beginning of its value.
+    Of an item that is not a task, ``path`` is empty.
     """
 
     name: str
     path: str
     address: str
-    value: Preview | None = None
 
 
 class ShownError(NamedTuple):
@@ -77,14 +76,17 @@ def attempts(begun: int, most: int | None) -> str:
 def _function(row: ItemRow) -> ShownFunction:
     notes: TaskNotes = row.notes
     if not notes.path:
-        value = preview(row.item.value, row.queue.codec)
-        return ShownFunction(str(_("Not a task")), "", row.address, value)
+        return ShownFunction(str(_("Not a task")), "", row.address)
     address = row.addresses.task(row.queue.name, notes.id) if notes.id else row.address
     return ShownFunction(short_name(notes.path), shown_path(notes.path), address)
 
 
 def _arguments(row: ItemRow) -> Preview | None:
-    known = row.notes.known
+    """Return the arguments of a task, and the value of an item that is not one."""
+    notes: TaskNotes = row.notes
+    if not notes.path:
+        return preview(row.item.value, row.queue.codec)
+    known = notes.known
     return None if known is None else arguments(known.call)
 
 
@@ -92,8 +94,7 @@ def _attempts(row: ItemRow) -> str:
     notes: TaskNotes = row.notes
     if notes.known is None:
         return DASH
-    is_known = notes.has_record and row.item.state != "dead"
-    begun = len(notes.known.attempts.workers) if is_known else row.item.attempts
+    begun = len(notes.known.attempts.workers)
     return attempts(begun, notes.most_attempts)
 
 
@@ -160,20 +161,25 @@ COLUMNS = (
         name="function", heading=_("Function"), value=_function, template="tasks/function.html"
     ),
     ItemColumn(
+        name="error",
+        heading=_("Last error"),
+        value=_error,
+        template="tasks/error.html",
+        css=lambda _value: "fdbqueue-error",
+        is_shown=_in("dead"),
+    ),
+    ItemColumn(
         name="arguments",
         heading=_("Arguments"),
         value=_arguments,
         template="tasks/clipped.html",
         css=_value_css,
     ),
-    ItemColumn(name="state", heading=_("State"), value=lambda row: row.notes.state),
     ItemColumn(
-        name="error",
-        heading=_("Last error"),
-        value=_error,
-        template="tasks/error.html",
-        css=lambda _value: "fdbqueue-reason",
-        is_shown=_in("dead"),
+        name="state",
+        heading=_("State"),
+        value=lambda row: row.notes.state or DASH,
+        is_shown=_in("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
     ),
     ItemColumn(
         name="returned",
@@ -239,7 +245,7 @@ COLUMNS = (
         heading=_("Enqueued"),
         value=_OF_ITEMS["pushed"].value,
         template="moment.html",
-        is_shown=lambda _queue, state: state != DONE,
+        is_shown=_in("ready", "leased", "delayed"),
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,8 +136,8 @@ def _commands(task: TaskDetails) -> list[Command]:
 
 def _abort(task: TaskDetails) -> str:
     alias = task.backend.alias
-    more = "" if alias == DEFAULT_TASK_BACKEND_ALIAS else f", backend={alias!r}"
-    code = f"from fdbqueue.tasks import abort; print(abort({task.id!r}{more}))"
+    more = "" if alias == DEFAULT_TASK_BACKEND_ALIAS else f", backend={json.dumps(alias)}"
+    code = f"from fdbqueue.tasks import abort; print(abort({json.dumps(task.id)}{more}))"
     return f"python manage.py shell -c {shlex.quote(code)}"
 
 
