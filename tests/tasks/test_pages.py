@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import html
 import re
 import shlex
@@ -250,14 +251,11 @@ def test_tasks_of_one_function(viewer, work, wanted):
 def test_a_search_is_bounded(viewer, work, monkeypatch, state):
     """It looks at so many tasks, says so, and continues from there."""
     monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT", 30)
-    for number in range(35):
-        letters.send.enqueue(number)
-    letters.long.enqueue(1)
+    tasks = [functools.partial(letters.send.enqueue, number) for number in range(35)]
+    tasks.append(functools.partial(letters.long.enqueue, 1))
+    for enqueue in tasks if state == "ready" else reversed(tasks):
+        enqueue()
     if state == "done":
-        work()
-        letters.long.enqueue(1)
-        for number in range(35):
-            letters.send.enqueue(number)
         work()
     response = viewer.get(f"{PAGE}?state={state}&function=long")
     assert table(response) == []
@@ -524,25 +522,28 @@ def test_what_a_list_costs(viewer, work, queue, watched):
         assert viewer.get(PAGE + query).status_code == 200
         return len(watched.reads)
 
-    for _ in range(2):
-        letters.wait.enqueue("ada")
-    none = reads("?state=done"), reads("?state=delayed")
-    work()
-    for _ in range(10):
+    found = []
+    for count in (10, 20):
+        for _ in range(10):
+            letters.send.enqueue("ada")
+            letters.wait.enqueue("ada")
+        ready = reads("")
         letters.send.enqueue("ada")
-    ready = reads("")
-    for _ in range(10):
-        letters.send.enqueue("ada")
-    assert reads("") == ready
-    work()
-    assert reads("?state=done") == none[0] + 20
-    assert reads("?state=delayed") == none[1] + 2
+        assert reads("") == ready
+        work()
+        queue.push({})
+        found.append((count, ready, reads("?state=done"), reads("?state=delayed")))
+    (_, ready, done, delayed), (_, ready_then, done_then, delayed_then) = found
+    assert ready_then == ready
+    assert done_then == done + 11
+    assert delayed_then == delayed + 10
 
 
 def test_other_queues_pay_nothing(viewer, watched, settings):
     """Their pages do the same reads with and without the tasks' app, and look the same."""
     for name in ("mail", "numbers"):
-        fdbqueue.queue(name).push_many(range(5))
+        for number in range(5):
+            fdbqueue.queue(name).push(number)
         assert reading_of(fdbqueue.queue(name)) is ITEMS
         assert "Items 1 to 5" in text(viewer.get(of(name)))
 
