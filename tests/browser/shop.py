@@ -86,7 +86,7 @@ def ids() -> dict[str, str]:
     backend: Any = task_backends["default"]
     queue = backend.queue("default")
     found = {
-        state: queue.page(state=state).items[0].value["id"]
+        state: queue.page(state=state).items[-1 if state == "leased" else 0].value["id"]
         for state in ("ready", "leased", "delayed", "dead")
     }
 
