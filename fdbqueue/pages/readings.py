@@ -1,8 +1,8 @@
 """What the items of a queue are to readers: items, or what another app says that they are.
 
-An app that gives the items of some queues a meaning registers a function that finds the
-:class:`Reading` of these, in its ``AppConfig.ready``. All other queues have :data:`ITEMS`. This
-package knows none of these apps.
+An app that gives the items of some queues a meaning registers what finds the :class:`Reading` of
+these (:func:`fdbqueue.pages.registry.register`). All other queues have :data:`ITEMS`. This package
+knows none of these apps.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from django.utils.functional import Promise
 from fdbqueue.pages.columns import STATES
 from fdbqueue.pages.forms import ItemsForm, items_form
 from fdbqueue.pages.item_columns import COLUMNS, FACTS, ItemColumn
+from fdbqueue.pages.registry import finders
 from fdbqueue.pages.search import contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, Scan
@@ -79,22 +80,12 @@ class Reading:
 
 #: The reading of every queue that no app has another one for.
 ITEMS = Reading()
-_registered: list[Callable[[str], Reading | None]] = []
-
-
-def register(find: Callable[[str], Reading | None]) -> None:
-    """Register what finds the reading of a queue by its name, and returns None for other queues.
-
-    It is called for every page of a queue, so it must not read anything of the queue.
-    """
-    if find not in _registered:
-        _registered.append(find)
 
 
 def reading_of(queue: Queue) -> Reading:
     """Return the reading of a queue."""
-    for find in _registered:
-        reading = find(queue.name)
+    for find in finders():
+        reading: Reading | None = find(queue.name)
         if reading is not None:
             return reading
     return ITEMS

@@ -15,13 +15,12 @@ class TasksConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks of Django's Tasks, the queues of tasks, and how these read."""
         from fdbqueue import conf
-        from fdbqueue.pages import readings
+        from fdbqueue.pages import registry
         from fdbqueue.tasks import compat
         from fdbqueue.tasks.backend import specs
-        from fdbqueue.tasks.pages.reading import reading_of_tasks
 
         if not compat.IN_DJANGO:  # the backport's own app does it, where it is installed
             import django_tasks.checks
             import django_tasks.signals  # noqa: F401
         conf.add_queues("TASKS", specs)
-        readings.register(reading_of_tasks)
+        registry.register("fdbqueue.tasks.pages.reading.reading_of_tasks")

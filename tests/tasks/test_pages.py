@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 import fdbqueue
-from fdbqueue.pages import readings
+from fdbqueue.pages import readings, registry
 from fdbqueue.pages.columns import DASH
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
@@ -542,8 +542,8 @@ def test_what_a_list_costs(viewer, work, queue, watched):
 def test_other_queues_pay_nothing(viewer, watched, monkeypatch):
     """Their pages show items, and do the same reads as without the app of the tasks."""
     found = []
-    for registered in (readings._registered, []):
-        monkeypatch.setattr(readings, "_registered", registered)
+    for paths in (registry._paths, []):
+        monkeypatch.setattr(registry, "_paths", paths)
         for name in ("mail", "numbers"):
             queue = fdbqueue.queue(name)
             item = queue.push("ada")
