@@ -37,7 +37,7 @@ def test_a_failed_task_is_found(visit):
     expect(page.locator("#tab-dead .fdbqueue-count")).to_have_text("5")
     page.get_by_role("link", name="builtins.ConnectionError").click()
     expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 5: 2 matching")
-    expect(page.get_by_label("Exception")).to_have_value("builtins.ConnectionError")
+    expect(page.locator("#show-exception")).to_have_value("builtins.ConnectionError")
     page.locator("#scroll-items summary").first.click()
     expect(page.locator("#scroll-items pre").first).to_contain_text("<b>timed out</b>")
     page.locator("#scroll-items").get_by_role("link", name="ship").first.click()
@@ -67,7 +67,7 @@ def test_done_tasks_are_browsed(visit):
     page.get_by_role("link", name="Previous page").click()
     expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 25")
     assert page.locator("#scroll-items tbody").inner_text().split() == newest.split()
-    page.get_by_label("Function").fill("shop.report")
+    page.locator("#show-function").fill("shop.report")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 62: 2 matching")
 

@@ -45,8 +45,12 @@ class ShownFunction(NamedTuple):
 
 
 class ShownError(NamedTuple):
-    """Why a task has failed: the exception, its message, and the traceback, folded."""
+    """Why a task has failed: the exception, its message, and the traceback, folded.
 
+    ``number`` is that of the task on its page, because each traceback needs a name of its own.
+    """
+
+    number: int
     name: str
     path: str
     message: str
@@ -109,6 +113,7 @@ def _error(row: ItemRow) -> ShownError:
     errors = notes.known.attempts.errors if notes.known and notes.has_record else ()
     message = rest.strip()
     return ShownError(
+        row.position,
         short_name(first) if " " not in first else shown_path(first),
         shown_path(first),
         visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
