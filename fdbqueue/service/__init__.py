@@ -70,6 +70,7 @@ from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.reasons import group_named
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.scan import Scan, scan
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
@@ -131,6 +132,7 @@ __all__ = [
     "depths",
     "ends_of",
     "error_code",
+    "group_named",
     "histories_of",
     "oldest_of",
     "pauses_of",

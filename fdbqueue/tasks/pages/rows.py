@@ -13,8 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.search import contains
-from fdbqueue.service import Item, Queue
-from fdbqueue.service.storage.reasons import group_named
+from fdbqueue.service import Item, Queue, group_named
 from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.definition import FdbQueueTask
