@@ -10,7 +10,7 @@ from django.urls import URLPattern, path, reverse_lazy
 
 from fdbqueue import models
 from fdbqueue.pages.sites import AdminSite, may_view_in_admin
-from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, read_only
+from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, TaskView, read_only
 
 
 @admin.register(models.QueueName)
@@ -29,6 +29,11 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
                 "<str:name>/items/<str:item_id>/",
                 self._page(ItemView),
                 name="fdbqueue_queuename_item",
+            ),
+            path(
+                "<str:name>/tasks/<str:task_id>/",
+                self._page(TaskView),
+                name="fdbqueue_queuename_task",
             ),
         ]
 

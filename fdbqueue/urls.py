@@ -8,7 +8,7 @@ from django.http import HttpResponseBase
 from django.urls import path
 
 from fdbqueue.pages.sites import PlainSite
-from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, read_only
+from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, TaskView, read_only
 
 app_name = "fdbqueue"
 
@@ -21,4 +21,5 @@ urlpatterns = [
     path("", _page(QueueListView), name="queues"),
     path("<str:name>/", _page(QueueView), name="queue"),
     path("<str:name>/items/<str:item_id>/", _page(ItemView), name="item"),
+    path("<str:name>/tasks/<str:task_id>/", _page(TaskView), name="task"),
 ]

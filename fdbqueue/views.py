@@ -27,7 +27,8 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.pages import item_page, queue_list, queue_page, refresh
-from fdbqueue.pages.forms import QueuesForm, items_form
+from fdbqueue.pages.forms import QueuesForm
+from fdbqueue.pages.readings import reading_of
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.text import Preview, clip
 from fdbqueue.service import Catalog, error_code
@@ -171,26 +172,28 @@ class QueueListView(PageView):
 class QueueView(PageView):
     """The page of a queue: its settings, its figures, and its items."""
 
-    template = "queue.html"
-
     def get(self, request: HttpRequest, name: str) -> TemplateResponse:
         """Show the items that the parameters ask for, or point out bad parameters."""
         queue = self.catalog().queue(name)
-        form = items_form(queue, request.GET)
+        reading = reading_of(queue)
+        form = reading.form(queue, request.GET)
         details = None
         if form.is_valid():
             try:
-                details = queue_page.queue_details(queue, form)
+                details = queue_page.queue_details(queue, form, reading)
             except InvalidInput:
                 message = _("This address is not valid. Start again from the first page.")
                 form.add_error(None, message)
-        shown = {} if details is None else queue_page.context(form, details, self.addresses)
+        shown: dict[str, Any] = {}
+        if details is not None:
+            shown = queue_page.context(form, details, self.addresses, reading)
         return self.page(
             queue.name,
+            reading.template,
             status=400 if details is None else 200,
             queue=queue,
             queue_address=self.addresses.queue(name),
-            settings=queue_page.settings(queue),
+            settings=queue_page.settings(queue, reading),
             form=form,
             live=refresh.refresh_of(request, form),
             **shown,
@@ -219,5 +222,27 @@ class ItemView(PageView):
         return self.page(
             _("Item in %(queue)s") % {"queue": queue.name},
             **context,
-            **item_page.context(queue, details, self.addresses),
+            **item_page.context(queue, details, self.addresses, reading_of(queue)),
         )
+
+
+class TaskView(PageView):
+    """The page of a task: what it called, how its attempts went, and what came of it."""
+
+    def get(self, request: HttpRequest, name: str, task_id: str) -> TemplateResponse:  # noqa: ARG002  # Django's signature
+        """Show a task, or say that there is none."""
+        queue = self.catalog().queue(name)
+        context: dict[str, Any] = {"queue": queue, "queue_address": self.addresses.queue(name)}
+        reading = reading_of(queue)
+        shown = None
+        if reading.task is not None:
+            shown = reading.task(queue, task_id, self.addresses)
+        if shown is None:
+            return self.problem(
+                404,
+                _("Task not found"),
+                _("This queue has no such task. It may have been removed after its retention."),
+                task_id=Preview(*clip(task_id), decodable=True),
+                **context,
+            )
+        return self.page(template=reading.task_template, **context, **shown)

@@ -1,4 +1,4 @@
-"""The read-only pages: the list of queues, a queue, and an item.
+"""The read-only pages: the list of queues, a queue, an item, and a task.
 
 How a request goes
     ``admin.py`` (in an admin site) and ``urls.py`` (as plain views) give the views their
@@ -14,6 +14,10 @@ How a request goes
     its items          ``item_list``     ``items.html``
     an item            ``item_page``     ``item.html``
     =================  ================  ===============
+
+    What the items of a queue are to readers says its reading (``readings.py``), which an app may
+    register for some queues: other columns, tabs and filters, and a page for each task. That of
+    tasks is in ``fdbqueue.tasks.pages``.
 
     Errors become pages in the frame of the site, with their HTTP status: 400 for bad parameters,
     403, 404, and 503 if the database does not respond. ``refresh.py`` lets htmx ask for the live
@@ -33,7 +37,7 @@ Where to add something
         tuple ``COLUMNS`` of ``tests/pages/test_queues.py`` gets the column, too.
     A column of the items, or a fact of one item
         One entry in ``item_columns.COLUMNS``, or in ``FACTS``: the same, and ``is_shown``, for
-        which queues and states it is there.
+        which queues and states it is there. Those of tasks are in ``fdbqueue/tasks/pages/``.
     A setting of a queue
         Options are there by themselves; anything else is one entry in ``queue_page.settings``.
     A parameter

@@ -172,6 +172,10 @@ class ItemsForm(PageForm):
         """Return the address of other items; the page opens at the items, below the charts."""
         return self.address(**changed) + "#fdbqueue-live"
 
+    def tab_address(self, state: str) -> str:
+        """Return the address of the items of another state."""
+        return self.items_address(state=state)
+
     def bounds(self) -> dict[str, Any]:
         """Return the arguments of ``queue.page()`` that choose the items."""
         wanted = self.cleaned_data

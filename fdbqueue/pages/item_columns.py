@@ -9,12 +9,14 @@ import dataclasses
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import DASH, STATES, Column, link
+from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import (
     Moment,
     age,
@@ -36,15 +38,22 @@ _REASON_CHARACTERS_IN_LIST = 100
 class ItemRow:
     """An item of a queue, where it is in its list, and what its own page says besides.
 
-    ``key`` is what it is stored under; ``unique_while`` says how long it has its unique key.
+    ``addresses`` are those of the pages; ``key`` is what it is stored under; ``unique_while`` says
+    how long it has its unique key; ``notes`` are what the queue's reading has read besides.
     """
 
     item: Item
     queue: Queue
-    position: int = 0
-    address: str = ""
+    position: int
+    addresses: Addresses
     key: bytes = b""
     unique_while: str | None = None
+    notes: Any = None
+
+    @property
+    def address(self) -> str:
+        """The address of its page."""
+        return self.addresses.item(self.queue.name, self.item.id)
 
 
 def _always(_queue: Queue, _state: str) -> bool:

@@ -8,22 +8,34 @@ to view the queue is checked first.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdbqueue.pages.columns import cells
 from fdbqueue.pages.forms import ItemsForm
-from fdbqueue.pages.item_columns import COLUMNS, ItemRow, shown
+from fdbqueue.pages.item_columns import ItemRow, shown
+from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import visible
-from fdbqueue.service import Codec, Item, Queue, Scan, Undecodable, scan
+from fdbqueue.service import Item, Queue, Scan, scan
 
 #: A search looks at this many items before it asks whether to go on.
 LOOKED_AT = 2_000
 _OTHER_END = {"min": "max", "max": "min"}
-_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Listed(NamedTuple):
+    """An item of a page.
+
+    Attributes:
+        position: Its number, counted along the pages from the first on.
+        item: The item.
+        notes: What was read besides it, for a reading that does.
+    """
+
+    position: int
+    item: Item
+    notes: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +43,8 @@ class ItemList:
     """One page of a queue's items, and the addresses of the pages around it.
 
     Attributes:
-        items: The items, each with its number, counted along the pages from the first on.
+        items: The items.
+        is_searched: Whether only items that match were listed.
         looked_at: How many items were looked at.
         start: The number of the first of these.
         previous: The address of the page before, None on the first page and on an empty one.
@@ -39,7 +52,8 @@ class ItemList:
         first: The address of the first page, None on that page.
     """
 
-    items: list[tuple[int, Item]]
+    items: list[Listed]
+    is_searched: bool
     looked_at: int
     start: int
     previous: str | None
@@ -52,81 +66,82 @@ class ItemList:
         return self.start + self.looked_at - 1
 
 
-def read(queue: Queue, form: ItemsForm, tr: Any) -> ItemList:
+def read(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> ItemList:
     """Read the page of items that a valid form asks for.
 
     Raises:
         InvalidInput: A position is not one of this queue.
     """
-    before = form.cleaned_data["before"]
-    if before:
-        found = _scan(queue, form, tr, before=before)
-        if found.cursor is not None:
-            return _backward(form, found)
-        # the beginning is reached: show the whole first page, not the piece before an item
-    after = None if before else form.cleaned_data["after"] or None
-    return _forward(form, _scan(queue, form, tr, after=after), after)
+    search = _Search(queue, form, tr, reading)
+    found = _page(search, form)
+    if reading.begin_notes is None:
+        return found
+    begun = [reading.begin_notes(queue, listed.item, tr) for listed in found.items]
+    pairs = zip(found.items, begun, strict=True)
+    noted = [listed._replace(notes=notes()) for listed, notes in pairs]
+    return dataclasses.replace(found, items=noted)
 
 
-def context(queue: Queue, form: ItemsForm, found: ItemList, addresses: Addresses) -> dict[str, Any]:
+def context(
+    queue: Queue, form: ItemsForm, found: ItemList, addresses: Addresses, reading: Reading
+) -> dict[str, Any]:
     """Return what the template shows of a page of items."""
-    columns = shown(COLUMNS, queue, form.cleaned_data["state"])
+    columns = shown(reading.columns, queue, form.cleaned_data["state"])
     rows = [
-        ItemRow(item, queue, position, addresses.item(queue.name, item.id))
-        for position, item in found.items
+        ItemRow(listed.item, queue, listed.position, addresses, notes=listed.notes)
+        for listed in found.items
     ]
     return {
         "columns": columns,
         "rows": [cells(columns, row) for row in rows],
         "items": found,
-        "searched": form.cleaned_data["q"],
+        "searched": found.is_searched,
     }
 
 
-def contains(wanted: str, codec: Codec) -> Callable[[Item], bool]:
-    """Return a function that tells whether an item's value contains a text, ignoring case."""
-    if not wanted:
-        return lambda _item: True
-    folded = _visible(wanted).casefold()
-    return lambda item: folded in _visible(_text(item.value, codec)).casefold()
+def _page(search: _Search, form: ItemsForm) -> ItemList:
+    before = form.cleaned_data["before"]
+    if before:
+        found = search.scan(before, is_backward=True)
+        if found.cursor is not None:
+            return _backward(form, search, found)
+        # the beginning is reached: show the whole first page, not the piece before an item
+    after = None if before else form.cleaned_data["after"] or None
+    return _forward(form, search, search.scan(after), after)
 
 
-def _visible(text: str) -> str:
-    """Return what :func:`visible` does, fast for megabytes that are not printable."""
-    if text.isprintable():
-        return text
-    return text.translate({ord(c): visible(c) for c in set(text) if not c.isprintable()})
+class _Search:
+    """Finds the items that a form asks for, from a position on."""
+
+    def __init__(self, queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> None:
+        self._queue = queue
+        self._form = form
+        self._tr = tr
+        self._matches = reading.matching(queue, form)
+        self._scan = reading.scans.get(form.cleaned_data["state"])
+        self.is_selective = self._matches is not None
+
+    def scan(self, position: str | None, *, is_backward: bool = False) -> Scan:
+        limit = self._form.cleaned_data["limit"]
+        bounds = {
+            "tr": self._tr,
+            "most_found": limit,
+            "most_looked_at": LOOKED_AT if self.is_selective else limit,
+            "after": position,
+        }
+        matches = self._matches or _always
+        if self._scan is not None:
+            return self._scan(self._queue, matches, is_backward=is_backward, **bounds)
+        end = self._form.cleaned_data["end"]
+        end = _OTHER_END[end] if is_backward else end
+        return scan(self._queue, matches, end=end, **bounds, **self._form.bounds())
 
 
-def _text(value: Any, codec: Codec) -> str:
-    if isinstance(value, Undecodable):
-        value = value.raw
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    try:
-        return _ENCODE(value) if codec.holds == "json" else repr(value)
-    except RecursionError:
-        return ""
+def _always(_item: Item) -> bool:
+    return True
 
 
-def _scan(
-    queue: Queue, form: ItemsForm, tr: Any, *, after: str | None = None, before: str | None = None
-) -> Scan:
-    wanted = form.cleaned_data
-    end, limit = wanted["end"], wanted["limit"]
-    return scan(
-        queue,
-        contains(wanted["q"], queue.codec),
-        tr=tr,
-        most_found=limit,
-        most_looked_at=LOOKED_AT if wanted["q"] else limit,
-        end=end if before is None else _OTHER_END[end],
-        after=after if before is None else before,
-        **form.bounds(),
-    )
-
-
-def _forward(form: ItemsForm, found: Scan, after: str | None) -> ItemList:
+def _forward(form: ItemsForm, search: _Search, found: Scan, after: str | None) -> ItemList:
     start = form.cleaned_data["start"] if after else 1
     following = previous = None
     if found.cursor is not None:
@@ -134,7 +149,8 @@ def _forward(form: ItemsForm, found: Scan, after: str | None) -> ItemList:
     if after is not None and found.first is not None:  # "before" would pass by ``after`` itself
         previous = form.items_address(before=found.first, start=start)
     return ItemList(
-        items=[(start + passed, item) for passed, item in found.found],
+        items=[Listed(start + passed, item) for passed, item in found.found],
+        is_searched=search.is_selective,
         looked_at=found.looked_at,
         start=start,
         previous=previous,
@@ -143,13 +159,14 @@ def _forward(form: ItemsForm, found: Scan, after: str | None) -> ItemList:
     )
 
 
-def _backward(form: ItemsForm, found: Scan) -> ItemList:
+def _backward(form: ItemsForm, search: _Search, found: Scan) -> ItemList:
     assert found.first is not None
     behind = form.cleaned_data["start"]  # the number of the item that this page is before
     start = max(1, behind - found.looked_at)
     last = start + found.looked_at - 1
     return ItemList(
-        items=[(last - passed, item) for passed, item in reversed(found.found)],
+        items=[Listed(last - passed, item) for passed, item in reversed(found.found)],
+        is_searched=search.is_selective,
         looked_at=found.looked_at,
         start=start,
         previous=form.items_address(before=found.cursor, start=start),

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fdbqueue.pages.columns import facts
-from fdbqueue.pages.item_columns import FACTS, ItemRow, shown
+from fdbqueue.pages.item_columns import ItemRow, shown
 from fdbqueue.pages.json_tree import tree
+from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import show
 from fdbqueue.service import Item, Queue, Undecodable, run
@@ -52,14 +53,16 @@ def item_details(queue: Queue, item_id: str) -> ItemDetails:
     return run(queue.database, read, read_only=True)
 
 
-def context(queue: Queue, details: ItemDetails, addresses: Addresses) -> dict[str, Any]:
+def context(
+    queue: Queue, details: ItemDetails, addresses: Addresses, reading: Reading
+) -> dict[str, Any]:
     """Return what the template shows of an item."""
     item = details.item
     is_decodable = not isinstance(item.value, Undecodable)
     is_json = queue.codec.holds == "json" and is_decodable
-    row = ItemRow(item, queue, key=details.key, unique_while=details.unique_while)
+    row = ItemRow(item, queue, 0, addresses, details.key, details.unique_while)
     return {
-        "facts": facts(shown(FACTS, queue, item.state), row),
+        "facts": facts(shown(reading.facts, queue, item.state), row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
         "value": show(item.value, queue.codec),

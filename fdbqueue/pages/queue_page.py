@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages import item_list
 from fdbqueue.pages.charts import Chart, depth_chart, rate_chart
-from fdbqueue.pages.columns import STATES, facts
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
 from fdbqueue.pages.queue_columns import FIGURES, QueueRow, begin_pauses, fill
+from fdbqueue.pages.readings import ITEMS, Reading, Setting
 from fdbqueue.pages.reasons import SHOWN, Reasons, reasons_of
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import Moment, age, grouped, subspace, visible
-from fdbqueue.service import Pause, Queue, depths, run
+from fdbqueue.service import DeadReason, Pause, Queue, depths, run
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
 
 
 class Tab(NamedTuple):
-    """The items of one state: how many there are, and the address that shows them."""
+    """The items of one state: how many there are, and the address that shows them.
+
+    ``items`` is empty where they are not counted.
+    """
 
     name: str
     label: str | Promise
     items: str
     address: str
     is_chosen: bool
-
-
-class Setting(NamedTuple):
-    """How a queue is set up; ``is_code`` where the value is written for programs."""
-
-    label: str | Promise
-    value: str | Promise
-    is_code: bool = False
 
 
 class ShownPause(NamedTuple):
@@ -61,29 +58,37 @@ class QueueDetails:
     reasons: Reasons | None = None
 
 
-def queue_details(queue: Queue, form: ItemsForm) -> QueueDetails:
+def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetails:
     """Read a queue: a dozen reads at most, however long it is.
 
     Raises:
         InvalidInput: A position in the address is not one of this queue.
     """
-    return run(queue.database, lambda tr: _queue_details(queue, form, tr), read_only=True)
+    return run(queue.database, lambda tr: _queue_details(queue, form, tr, reading), read_only=True)
 
 
-def _queue_details(queue: Queue, form: ItemsForm, tr: Any) -> QueueDetails:
+def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> QueueDetails:
     span = form.cleaned_data["span"]
     row = QueueRow(queue, history_minutes=MINUTES[span])
     fill(tr, [row], [begin_pauses, *(column.begin_read for column in FIGURES)])
-    levels, is_cut = _levels(queue, tr)
+    levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
     is_dead = form.cleaned_data["state"] == "dead"
     reasons = queue.dead_by_reason(limit=SHOWN, tr=tr) if is_dead else []
     return QueueDetails(
         row=row,
         charts=(depth_chart(depths(row.counts, row.minutes), span), rate_chart(row.minutes, span)),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
-        items=item_list.read(queue, form, tr),
-        reasons=reasons_of(queue.name, reasons, row.counts.dead) if is_dead else None,
+        items=item_list.read(queue, form, tr, reading),
+        reasons=_reasons(queue, form, reading, reasons, row.counts.dead) if is_dead else None,
     )
+
+
+def _reasons(
+    queue: Queue, form: ItemsForm, reading: Reading, found: Sequence[DeadReason], dead: int
+) -> Reasons | None:
+    chooses = reading.reason_field
+    addresses = [form.items_address(**{chooses: one.reason}) if chooses else "" for one in found]
+    return reasons_of(queue.name, found, dead, addresses)
 
 
 def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
@@ -93,8 +98,10 @@ def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
     return queue.overview.lowest_levels(tr, LEVELS)
 
 
-def settings(queue: Queue) -> list[Setting]:
+def settings(queue: Queue, reading: Reading = ITEMS) -> list[Setting]:
     """Return how a queue is set up: its kind, its options, and where it is."""
+    if reading.settings is not None:
+        return reading.settings(queue)
     options = queue.options.shown(queue.kind).items()
     return [
         Setting(_("Kind"), queue.kind),
@@ -109,21 +116,23 @@ def _text(option: Any) -> str | Promise:
     return option if isinstance(option, str) else grouped(option)
 
 
-def context(form: ItemsForm, details: QueueDetails, addresses: Addresses) -> dict[str, Any]:
+def context(
+    form: ItemsForm, details: QueueDetails, addresses: Addresses, reading: Reading
+) -> dict[str, Any]:
     """Return what the template shows of what was read."""
     buckets = [] if details.priorities is None else details.priorities.buckets
     return {
         "details": details,
         "pause": details.row.pause and _shown_pause(details.row.queue, details.row.pause),
-        "figures": facts(FIGURES, details.row),
-        "tabs": _tabs(form, details.row),
+        "figures": _figures(details.row, reading),
+        "tabs": _tabs(form, details.row, reading),
         "spans": [
             (label, form.address(span=span), form.cleaned_data["span"] == span)
             for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
         ],
         "reasons": details.reasons,
         "buckets": [_bucket_row(bucket, form) for bucket in buckets],
-        **item_list.context(details.row.queue, form, details.items, addresses),
+        **item_list.context(details.row.queue, form, details.items, addresses, reading),
     }
 
 
@@ -132,17 +141,26 @@ def _shown_pause(queue: Queue, pause: Pause) -> ShownPause:
     return ShownPause(since, visible(pause.reason), f"python manage.py queue_resume {queue.name}")
 
 
-def _tabs(form: ItemsForm, row: QueueRow) -> list[Tab]:
+def _figures(row: QueueRow, reading: Reading) -> list[tuple[str | Promise, SafeString]]:
+    """Return the figures of a queue; those of states are called what the tabs are."""
+    labels = dict(reading.tabs)
+    return [
+        (labels.get(column.name, column.heading), column.shown(column.value(row)))
+        for column in FIGURES
+    ]
+
+
+def _tabs(form: ItemsForm, row: QueueRow, reading: Reading) -> list[Tab]:
     chosen = form.cleaned_data["state"]
     return [
         Tab(
             name,
             label,
-            grouped(getattr(row.counts, name)),
-            form.items_address(state=name),
+            "" if name in reading.scans else grouped(getattr(row.counts, name)),
+            form.tab_address(name),
             name == chosen,
         )
-        for name, label in STATES
+        for name, label in reading.tabs
     ]
 
 

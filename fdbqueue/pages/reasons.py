@@ -17,12 +17,14 @@ SHOWN = 20
 class Group:
     """A reason as text, how many items died of it, and the command that redrives these.
 
-    The command is empty where the reason has characters that cannot be typed.
+    The command is empty where the reason has characters that cannot be typed; the address, which
+    shows these items alone, where the page cannot do that.
     """
 
     text: str
     items: str
     command: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +39,26 @@ class Reasons:
     recount: str
 
 
-def reasons_of(queue: str, found: Sequence[DeadReason], dead: int) -> Reasons | None:
+def reasons_of(
+    queue: str, found: Sequence[DeadReason], dead: int, addresses: Sequence[str]
+) -> Reasons | None:
     """Return what the page shows of the reasons, None where nothing is dead.
 
     Args:
         queue: The queue's name.
         found: The most frequent reasons.
         dead: How many dead letters there are.
+        addresses: For each reason, what shows its dead letters alone; empty for nothing.
     """
     others = dead - sum(one.count for one in found)
     if dead <= 0 and not found:
         return None
     name = shlex.quote(queue)
     return Reasons(
-        [Group(visible(one.reason), grouped(one.count), _command(name, one)) for one in found],
+        [
+            Group(visible(one.reason), grouped(one.count), _command(name, one), address)
+            for one, address in zip(found, addresses, strict=True)
+        ],
         grouped(others) if others > 0 else "",
         f"python manage.py queue_recount {name}",
     )

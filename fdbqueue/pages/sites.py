@@ -20,12 +20,12 @@ class Addresses:
     """The addresses of the pages in their site.
 
     Args:
-        names: The names of the URLs of the list, of a queue and of an item.
+        names: The names of the URLs of the list, of a queue, of an item and of a task.
         current_app: The instance namespace.
     """
 
-    def __init__(self, names: tuple[str, str, str], current_app: str) -> None:
-        self._queues, self._queue, self._item = names
+    def __init__(self, names: tuple[str, str, str, str], current_app: str) -> None:
+        self._queues, self._queue, self._item, self._task = names
         self._current_app = current_app
 
     def queues(self) -> str:
@@ -39,6 +39,10 @@ class Addresses:
     def item(self, name: str, item_id: str) -> str:
         """Return the address of an item's page."""
         return reverse(self._item, args=[name, item_id], current_app=self._current_app)
+
+    def task(self, name: str, task_id: str) -> str:
+        """Return the address of the page of a task in a queue."""
+        return reverse(self._task, args=[name, task_id], current_app=self._current_app)
 
 
 class PlainSite:
@@ -63,7 +67,7 @@ class PlainSite:
         """Return the addresses in the namespace that the request came through."""
         match = request.resolver_match
         namespace = match.namespace if match is not None else ""
-        names = ("fdbqueue:queues", "fdbqueue:queue", "fdbqueue:item")
+        names = ("fdbqueue:queues", "fdbqueue:queue", "fdbqueue:item", "fdbqueue:task")
         return Addresses(names, namespace)
 
     def context(self, request: HttpRequest) -> dict[str, Any]:  # noqa: ARG002  # unused here
@@ -99,6 +103,7 @@ class AdminSite(PlainSite):
             "admin:fdbqueue_queuename_changelist",
             "admin:fdbqueue_queuename_queue",
             "admin:fdbqueue_queuename_item",
+            "admin:fdbqueue_queuename_task",
         )
         return Addresses(names, self._site.name)
 

@@ -72,6 +72,7 @@ from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.reasons import group_named
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.scan import Scan, scan
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
@@ -134,6 +135,7 @@ __all__ = [
     "depths",
     "ends_of",
     "error_code",
+    "group_named",
     "histories_of",
     "now_us",
     "oldest_of",

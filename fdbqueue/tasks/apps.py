@@ -13,8 +13,9 @@ class TasksConfig(AppConfig):
     verbose_name = "Tasks"
 
     def ready(self) -> None:
-        """Register the checks of Django's Tasks, and the queues of tasks."""
+        """Register the checks of Django's Tasks, the queues of tasks, and how these read."""
         from fdbqueue import conf
+        from fdbqueue.pages import registry
         from fdbqueue.tasks import compat
         from fdbqueue.tasks.backend import specs
 
@@ -26,3 +27,4 @@ class TasksConfig(AppConfig):
             from fdbqueue.tasks.metrics import install
 
             install()
+        registry.register("fdbqueue.tasks.pages.reading.reading_of_tasks")

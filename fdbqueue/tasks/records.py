@@ -144,6 +144,16 @@ class Records:
 
         return record
 
+    def begin_read_short(self, tr: Transaction, result_id: str) -> Any:
+        """Begin to read a record in one key; what is returned returns None for a longer one too."""
+        row = tr[self.key(result_id)]
+
+        def record() -> dict[str, Any] | None:
+            data = bytes(row) if row.present() else b""
+            return json.loads(data) if 0 < len(data) < _PART_BYTES else None
+
+        return record
+
     def key(self, result_id: str) -> bytes:
         """Return the key of a record's first part."""
         key: bytes = self._results.pack((result_id, 0))

@@ -33,6 +33,26 @@ class Found(NamedTuple):
     item: Item | None
 
 
+class Known(NamedTuple):
+    """What is known of a task; all of its result but the code.
+
+    Attributes:
+        call: What is to be called.
+        status: Its status.
+        attempts: The attempts that have begun, and how they failed.
+        enqueued: When it was enqueued, in microseconds.
+        finished: When it ended, likewise; None as long as it has not.
+        value: What it returned.
+    """
+
+    call: Call
+    status: TaskResultStatus
+    attempts: Attempts
+    enqueued: int | None
+    finished: int | None = None
+    value: Any = None
+
+
 def new_id() -> str:
     """Return the id of a new result: 32 hexadecimal digits."""
     return secrets.token_hex(16)
@@ -185,14 +205,23 @@ def result_of(
         queue_name: The name of its queue in the backend's ``QUEUES``.
         lease_seconds: How long leases are, to tell when one that was never extended began.
     """
+    return _result(result_id, known_of(result_id, found, lease_seconds), queue_name)
+
+
+def known_of(result_id: str, found: Found, lease_seconds: float) -> Known:
+    """Return what is known of a task, given what is stored of it; imports no code of the task.
+
+    Args:
+        result_id: The id of its result.
+        found: What is stored.
+        lease_seconds: As for :func:`result_of`.
+    """
     if found.item is None:
-        return _ended(result_id, found.record, queue_name)
+        return _ended(result_id, found.record)
     call = unpacked(found.item.value) or Call(result_id, "unknown.unknown", [], {}, "")
     attempts = attempts_at(found.record, found.item)
-    return _result(
-        result_id,
+    return Known(
         call,
-        queue_name,
         enqueued=microseconds(found.item.pushed_at),
         **_state(found.item, found.record, attempts, lease_seconds),
     )
@@ -203,8 +232,8 @@ def running_result(
 ) -> TaskResult[..., Any]:
     """Return the result of a task that is about to run, the attempt that begins included."""
     enqueued = microseconds(item.pushed_at)
-    status = TaskResultStatus.RUNNING
-    return _result(call.id, call, queue_name, status=status, attempts=attempts, enqueued=enqueued)
+    known = Known(call, TaskResultStatus.RUNNING, attempts, enqueued)
+    return _result(call.id, known, queue_name)
 
 
 def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
@@ -271,7 +300,7 @@ def final_record(
     }
 
 
-def _ended(result_id: str, record: dict[str, Any], queue_name: str) -> TaskResult[..., Any]:
+def _ended(result_id: str, record: dict[str, Any]) -> Known:
     run_after = record.get("run_after")
     call = Call(
         result_id,
@@ -282,36 +311,25 @@ def _ended(result_id: str, record: dict[str, Any], queue_name: str) -> TaskResul
         record["priority"],
         None if run_after is None else datetime.datetime.fromisoformat(run_after),
     )
-    return _result(
-        result_id,
+    return Known(
         call,
-        queue_name,
-        status=TaskResultStatus(record["status"]),
-        attempts=attempts_in(record),
-        enqueued=record["enqueued"],
-        finished=record["ended"],
-        value=record["value"],
+        TaskResultStatus(record["status"]),
+        attempts_in(record),
+        record["enqueued"],
+        record["ended"],
+        record["value"],
     )
 
 
-def _result(
-    result_id: str,
-    call: Call,
-    queue_name: str,
-    *,
-    status: TaskResultStatus,
-    attempts: Attempts,
-    enqueued: int | None,
-    finished: int | None = None,
-    value: Any = None,
-) -> TaskResult[..., Any]:
+def _result(result_id: str, known: Known, queue_name: str) -> TaskResult[..., Any]:
+    call = known.call
     result: TaskResult[..., Any] = TaskResult(
         task=restored_task(call, queue_name),
         id=result_id,
-        status=status,
-        enqueued_at=moment(enqueued),
+        status=known.status,
+        enqueued_at=moment(known.enqueued),
         started_at=None,
-        finished_at=moment(finished),
+        finished_at=moment(known.finished),
         last_attempted_at=None,
         args=call.args,
         kwargs=call.kwargs,
@@ -319,8 +337,8 @@ def _result(
         errors=[],
         worker_ids=[],
     )
-    set_attempts(result, attempts)
-    change(result, _return_value=value)
+    set_attempts(result, known.attempts)
+    change(result, _return_value=known.value)
     return result
 
 

@@ -1,13 +1,15 @@
-"""Serve the demo project on a free port: ``python -m tests.browser.serve [--busy]``.
+"""Serve the demo project on a free port: ``python -m tests.browser.serve [--busy] [--tasks]``.
 
 Prints the port once the server responds. With ``--busy`` the demo's data look as after an hour
-of work.
+of work; with ``--tasks`` there are tasks in every state, and their ids are in ``tasks.json``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from pathlib import Path
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.browser.server_settings"
 
@@ -33,6 +35,12 @@ def main() -> None:
         from tests.browser.hour import work
 
         work()
+    if "--tasks" in sys.argv:
+        from tests.browser import shop
+
+        shop.work()
+        path = Path(os.environ["FDBQUEUE_BROWSER_FOLDER"]) / "tasks.json"
+        path.write_text(json.dumps(shop.ids()), encoding="utf-8")
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         call_command("demo", stdout=nowhere)
     server = ThreadedWSGIServer(("127.0.0.1", 0), Handler)

@@ -7,12 +7,21 @@ import secrets
 from pathlib import Path
 
 from project.settings import *
-from project.settings import DATABASES, FDBQUEUE, MIDDLEWARE
+from project.settings import DATABASES, FDBQUEUE, INSTALLED_APPS, MIDDLEWARE
 
 _FOLDER = Path(os.environ["FDBQUEUE_BROWSER_FOLDER"])
 _PREFIX = os.environ.get("FDBQUEUE_BROWSER_PREFIX") or secrets.token_hex(8)
 
 MIDDLEWARE = [*MIDDLEWARE, "tests.browser.policy.strict"]
+if "fdbqueue.tasks" not in INSTALLED_APPS:
+    INSTALLED_APPS = [*INSTALLED_APPS, "fdbqueue.tasks"]
+TASKS = {
+    "default": {
+        "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
+        "QUEUES": ["default"],
+        "OPTIONS": {"lease_seconds": 3_600},
+    }
+}
 DATABASES = {
     "default": {
         **DATABASES["default"],

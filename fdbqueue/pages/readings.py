@@ -1,0 +1,91 @@
+"""What the items of a queue are to readers: items, or what another app says that they are.
+
+An app that gives the items of some queues a meaning registers what finds the :class:`Reading` of
+these (:func:`fdbqueue.pages.registry.register`). All other queues have :data:`ITEMS`. This package
+knows none of these apps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.http import QueryDict
+from django.utils.functional import Promise
+
+from fdbqueue.pages.columns import STATES
+from fdbqueue.pages.forms import ItemsForm, items_form
+from fdbqueue.pages.item_columns import COLUMNS, FACTS, ItemColumn
+from fdbqueue.pages.registry import finders
+from fdbqueue.pages.search import contains
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.service import Item, Queue, Scan
+
+
+class Setting(NamedTuple):
+    """How a queue is set up; ``is_code`` where the value is written for programs."""
+
+    label: str | Promise
+    value: str | Promise
+    is_code: bool = False
+
+
+def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
+    text = form.cleaned_data["q"]
+    return contains(text, queue.codec) if text else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the pages show a queue.
+
+    Attributes:
+        template: The template of the queue's page, in ``templates/fdbqueue/``.
+        form: Makes the form of the queue's page from the parameters of a request.
+        tabs: What the tabs of the queue's page are called: those of the states of items, and
+            those of ``scans``.
+        columns: The columns of the items.
+        facts: The facts on the page of one item.
+        settings: Returns how the queue is set up; None for its options.
+        has_priorities: Whether the page shows how many items have which priority.
+        reason_field: The field of the form that chooses the dead letters of one reason; empty
+            where there is none.
+        matching: Returns what tells whether an item is one that the form asks for, None where
+            all are.
+        scans: What finds the items of a tab that is no state, in place of
+            :func:`~fdbqueue.service.scan`: called with the queue, what tells whether an item
+            matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after`` and ``is_backward``.
+        begin_notes: Begins to read in a transaction what columns show of an item besides the
+            item; what it returns returns that. None where columns show nothing else.
+        task: Reads what the page of one task shows, by its id, and returns the template's context,
+            None where there is no such task. None where items are not tasks.
+        task_template: The template of that page.
+    """
+
+    template: str = "queue.html"
+    form: Callable[[Queue, QueryDict], ItemsForm] = items_form
+    tabs: tuple[tuple[str, str | Promise], ...] = STATES
+    columns: tuple[ItemColumn, ...] = COLUMNS
+    facts: tuple[ItemColumn, ...] = FACTS
+    settings: Callable[[Queue], list[Setting]] | None = None
+    has_priorities: bool = True
+    reason_field: str = ""
+    matching: Callable[[Queue, ItemsForm], Callable[[Item], bool] | None] = _matching
+    scans: Mapping[str, Callable[..., Scan]] = field(default_factory=dict)
+    begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
+    task: Callable[[Queue, str, Addresses], dict[str, Any] | None] | None = None
+    task_template: str = ""
+
+
+#: The reading of every queue that no app has another one for.
+ITEMS = Reading()
+
+
+def reading_of(queue: Queue) -> Reading:
+    """Return the reading of a queue."""
+    for find in finders():
+        reading: Reading | None = find(queue.name)
+        if reading is not None:
+            return reading
+    return ITEMS

@@ -1,0 +1,77 @@
+"""Which queues hold tasks, and how these read."""
+
+from __future__ import annotations
+
+import functools
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from fdbqueue.pages.readings import Reading, Setting
+from fdbqueue.pages.text import grouped, subspace
+from fdbqueue.service import Queue
+from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.pages.columns import COLUMNS, FACTS
+from fdbqueue.tasks.pages.done import scan_done
+from fdbqueue.tasks.pages.forms import TABS, TaskItemsForm
+from fdbqueue.tasks.pages.rows import DONE, begin_notes, matching
+from fdbqueue.tasks.pages.task_page import read_task
+from fdbqueue.tasks.pages.times import lasting
+
+
+def reading_of_tasks(name: str) -> Reading | None:
+    """Return the reading of a queue by its name, None where it holds no tasks."""
+    backend = _backend_of(name)
+    if backend is None:
+        return None
+    return Reading(
+        template="tasks/queue.html",
+        form=lambda _queue, parameters: TaskItemsForm(parameters),
+        tabs=TABS,
+        columns=COLUMNS,
+        facts=FACTS,
+        settings=functools.partial(_settings, backend),
+        has_priorities=False,  # an item's priority is made of the task's and its run_after
+        reason_field="exception",
+        matching=matching,
+        scans={DONE: functools.partial(scan_done, backend.records)},
+        begin_notes=functools.partial(begin_notes, backend),
+        task=functools.partial(read_task, backend),
+        task_template="tasks/task.html",
+    )
+
+
+def _backend_of(name: str) -> FdbQueueBackend | None:
+    """Return the backend whose tasks are in a queue: the one with the longest prefix."""
+    fits = [
+        backend
+        for backend in backends()
+        if name.startswith(backend.queue_prefix)
+        and (not backend.queues or name.removeprefix(backend.queue_prefix) in backend.queues)
+    ]
+    return max(fits, key=lambda backend: len(backend.queue_prefix), default=None)
+
+
+def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
+    """Return how the tasks of a queue are run, and where they are."""
+    options = backend.settings
+    return [
+        Setting(gettext_lazy("Kind"), gettext_lazy("tasks")),
+        Setting(gettext_lazy("Task backend"), backend.alias),
+        Setting(gettext_lazy("Attempts"), _most(options.max_attempts)),
+        Setting(gettext_lazy("Lease"), lasting(options.lease_seconds)),
+        Setting(gettext_lazy("Successful tasks are kept for"), _kept(options.retention.successful)),
+        Setting(gettext_lazy("Failed tasks are kept for"), _kept(options.retention.failed)),
+        Setting(gettext_lazy("Subspace"), subspace(queue), is_code=True),
+    ]
+
+
+def _most(attempts: int) -> str:
+    return _("at most %(count)s, unless a task says otherwise") % {"count": grouped(attempts)}
+
+
+def _kept(seconds: float | None) -> str | Promise:
+    if seconds is None:
+        return gettext_lazy("no limit")
+    return lasting(seconds) if seconds else gettext_lazy("not kept")

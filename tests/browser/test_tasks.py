@@ -1,0 +1,117 @@
+"""What somebody does with tasks in a real browser, under a strict policy."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import PREFIX
+from tests.browser.machinery import LIST, served
+from tests.browser.test_accessibility import violations
+
+QUEUE = "tasks-default/"
+WIDTHS = (390, 768, 1280, 1440)
+
+
+@pytest.fixture(scope="module")
+def address(browser, folder):
+    """The address of a server with tasks in every state, under a strict policy."""
+    with served(folder, "--tasks", prefix=PREFIX) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ids(address, folder):
+    """The ids of tasks, by their state or function."""
+    return json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
+
+
+def test_a_failed_task_is_found(visit):
+    """From the list of queues to its exception, its traceback, its attempts and its item."""
+    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
+    page = visitor.page
+    page.get_by_role("link", name="tasks-default", exact=True).click()
+    page.locator("#tab-dead").click()
+    expect(page.locator("#tab-dead .fdbqueue-count")).to_have_text("5")
+    page.get_by_role("link", name="builtins.ConnectionError").click()
+    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 5: 2 matching")
+    expect(page.locator("#show-exception")).to_have_value("builtins.ConnectionError")
+    page.locator("#scroll-items summary").first.click()
+    expect(page.locator("#scroll-items pre").first).to_contain_text("<b>timed out</b>")
+    page.locator("#scroll-items").get_by_role("link", name="ship").first.click()
+    expect(page.locator("h1")).to_have_text("Task ship")
+    expect(page.locator(".fdbqueue-attempts li")).to_have_count(3)
+    page.get_by_role("button", name="Copy command").click()
+    expect(page.locator("#fdbqueue-copied")).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("python manage.py queue_redrive tasks-default --id=")
+    page.locator("#item").click()
+    expect(page.locator("h1")).to_have_text("Item in tasks-default")
+    page.get_by_role("link", name="tests.browser.shop.ship").click()
+    expect(page.locator("h1")).to_have_text("Task ship")
+
+
+def test_done_tasks_are_browsed(visit):
+    """By their tab, by a function, and page by page, forward and back."""
+    visitor = visit()
+    visitor.go(f"{LIST}{QUEUE}?limit=25")
+    page = visitor.page
+    page.locator("#tab-done").click()
+    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 25")
+    expect(page.locator("#scroll-items tbody tr").first).to_contain_text("Too long to show here")
+    newest = page.locator("#scroll-items tbody").inner_text()
+    page.get_by_role("link", name="Next page").click()
+    expect(page.locator("#items-caption")).to_have_text("Tasks 26 to 50")
+    page.get_by_role("link", name="Previous page").click()
+    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 25")
+    assert page.locator("#scroll-items tbody").inner_text().split() == newest.split()
+    page.locator("#show-function").fill("shop.report")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 62: 2 matching")
+
+
+def test_a_traceback_stays_open(visit):
+    """While the page refreshes itself."""
+    visitor = visit()
+    visitor.go(f"{LIST}{QUEUE}?state=dead&refresh=2")
+    page = visitor.page
+    page.locator("#scroll-items summary").first.click()
+    with page.expect_response(lambda response: "x-fdbqueue-live" in response.headers):
+        pass
+    expect(page.locator("#scroll-items pre").first).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("mount", "width"), [(LIST, 1280), (LIST, 390), ("/queues/", 1280)])
+def test_axe_finds_nothing(visit, ids, mount, width, scheme):
+    """In each tab, and on the pages of tasks, with everything unfolded."""
+    visitor = visit(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)
+    for path in paths(ids):
+        visitor.go(mount + path)
+        visitor.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert violations(visitor.page) == [], path
+    visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
+
+
+def test_no_page_is_wider_than_its_window(visit, ids):
+    """On a telephone, a tablet and two desktops; tables scroll within the page."""
+    visitor = visit()
+    for width in WIDTHS:
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        for path in paths(ids):
+            visitor.go(LIST + path)
+            assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, path
+    visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
+
+
+def paths(ids):
+    """Return the pages with tasks: each tab, and tasks in each state."""
+    states = ("ready", "leased", "delayed", "dead", "done")
+    return [
+        *(f"{QUEUE}?refresh=0&state={state}" for state in states),
+        f"{QUEUE}?refresh=0&state=done&after=x",
+        *(f"{QUEUE}tasks/{task_id}/" for task_id in ids.values()),
+        f"{QUEUE}tasks/nope/",
+    ]

@@ -1,0 +1,575 @@
+"""Tasks in the pages of their queues, and the page of a task."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import html
+import re
+import shlex
+import sys
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+
+import fdbqueue
+from fdbqueue.pages import readings, registry
+from fdbqueue.pages.columns import DASH
+from fdbqueue.service import run
+from fdbqueue.tasks import abort
+from fdbqueue.tasks.compat import task_backends
+from fdbqueue.tasks.pages.times import lasting
+from fdbqueue.tasks.worker import TaskWorker
+from tests.pages import watched_engine
+from tests.pages.addresses import first, following, of, previous, text
+from tests.pages.conftest import person
+from tests.tasks import letters
+
+QUEUE = "tasks-default"
+PAGE = of(QUEUE)
+
+
+@pytest.fixture
+def fdbqueue_queues():
+    """A queue of other items."""
+    return {"mail": {"kind": "fifo"}, "numbers": {"kind": "priority"}}
+
+
+@pytest.fixture(autouse=True)
+def backend(empty_queues, settings, db):
+    """A backend whose tasks are in queues of the test's own."""
+    if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
+        settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
+    backends = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": ["default", "other"]}
+    settings.TASKS = {"default": backends}
+    return task_backends["default"]
+
+
+@pytest.fixture
+def queue(backend):
+    """The queue of the tasks."""
+    return backend.queue("default")
+
+
+@pytest.fixture
+def work(backend):
+    """Run what is ready."""
+
+    def work():
+        TaskWorker(backend, follow=False, worker="w<1>").run()
+
+    return work
+
+
+@pytest.fixture
+def viewer():
+    """Somebody who may view queues."""
+    return person("viewer", "view_queue")
+
+
+@pytest.fixture
+def watched(settings):
+    """The same queues on the same engine, with each read and write noted."""
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.watched_engine"}
+    watched_engine.reads.clear()
+    watched_engine.writes.clear()
+    return watched_engine
+
+
+def page_of(task_id, name=QUEUE):
+    """Return the address of a task's page."""
+    return f"{of(name)}tasks/{task_id}/"
+
+
+def table(response, caption="items-caption"):
+    """Return the rows of a table: the text of each cell by its heading."""
+    markup = text(response).partition(f'id="{caption}"')[2].partition("</table>")[0]
+    headings = [plain(found) for found in re.findall(r'<th scope="col"[^>]*>(.*?)</th>', markup)]
+    rows = re.findall(r"<tr>(<t[hd](?! scope=\"col\").*?)</tr>", markup, re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+    return [dict(zip(headings, map(plain, row), strict=True)) for row in cells]
+
+
+def facts(response):
+    """Return the facts of a task's page."""
+    markup = text(response).partition('id="metadata-caption"')[2].partition("</table>")[0]
+    rows = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', markup, re.DOTALL)
+    return {plain(heading): plain(value) for heading, value in rows}
+
+
+def plain(markup):
+    """Return the text of some markup."""
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup))).strip()
+
+
+def command(response, number=1, name="command"):
+    """Return a command that a page shows, as its arguments behind ``manage.py``."""
+    found = re.search(rf'<code id="{name}-{number}">(.*?)</code>', text(response))
+    words = shlex.split(html.unescape(found[1]))
+    assert words[:2] == ["python", "manage.py"]
+    return words[2:]
+
+
+# The lists
+
+
+def test_a_ready_task(viewer):
+    """It reads as its function, its arguments, its priority and its attempts; in their order."""
+    letters.send.enqueue("ada", urgent=True, copies=[1, None])
+    letters.send.using(priority=5).enqueue("grace")
+    response = viewer.get(PAGE)
+    later, earlier = table(response)
+    assert later["Function"] == "send"
+    assert (later["Arguments"], later["Priority"]) == ('"grace"', "5")
+    assert earlier["Arguments"] == '"ada", urgent=true, copies=[1, null]'
+    assert earlier["State"] == "Ready"
+    assert earlier["Attempts"] == "0 of 5"
+    assert "less than a minute ago" in earlier["Enqueued"]
+    shown = text(response)
+    assert 'title="tests.tasks.letters.send"' in shown
+    assert "Tasks 1 to 2" in shown
+    assert "Lowest priority" not in shown
+    assert 'id="table-priorities"' not in shown
+
+
+def test_a_running_task(viewer, queue, backend):
+    """It reads with its worker and since when it runs; a lost worker and an abort read as such."""
+    task = letters.send.enqueue("ada")
+    queue.lease(worker="host:<1>", seconds=60)
+    (row,) = table(viewer.get(PAGE + "?state=leased"))
+    assert (row["State"], row["Worker"], row["Attempts"]) == ("Running", "host:<1>", "1 of 5")
+    assert "less than a minute ago" in row["Running since"]
+    abort(task.id)
+    (row,) = table(viewer.get(PAGE + "?state=leased"))
+    assert row["State"] == "Running, abort requested"
+    letters.send.enqueue("grace")
+    queue.lease(worker="gone", seconds=0.001)
+    states = {row["State"] for row in table(viewer.get(PAGE + "?state=leased"))}
+    assert states == {"Running, abort requested", "Worker lost"}
+
+
+def test_scheduled_tasks(viewer, work):
+    """Those with a time of their own, and those that wait for another attempt."""
+    letters.wait.enqueue("ada")
+    work()
+    at = timezone.now() + datetime.timedelta(hours=3, minutes=5)
+    letters.send.using(run_after=at).enqueue("grace")
+    rows = {row["Function"]: row for row in table(viewer.get(PAGE + "?state=delayed"))}
+    assert rows["wait"]["State"] == "Retry scheduled"
+    assert rows["wait"]["Attempts"] == "1 of 5"
+    assert rows["send"]["State"] == "Scheduled"
+    assert "in 3" in rows["send"]["Runs after"]
+
+
+def test_failed_tasks_by_exception(viewer, work, queue, capsys):
+    """Each exception has a number, a link that shows its tasks alone, and a command that works."""
+    for name in ("ada", "grace"):
+        letters.refuse.enqueue(name)
+    letters.lose.enqueue("mary")
+    work()
+    response = viewer.get(PAGE + "?state=dead")
+    groups = table(response, "reasons-caption")
+    assert [(row["Exception"], row["Tasks"]) for row in groups] == [
+        ("tests.tasks.letters.Refused", "2"),
+        ("builtins.LookupError", "1"),
+    ]
+    assert len(table(response)) == 3
+    address = html.unescape(re.search(r'<a id="reason-1" href="([^"]+)"', text(response))[1])
+    chosen = table(viewer.get(PAGE + address))
+    assert {row["Function"] for row in chosen} == {"refuse"}
+    assert chosen[0]["Attempts"] == "2 of 2"
+    assert chosen[0]["Last error"].startswith("Refused : no <b>route</b> to ada Traceback")
+    assert 'raise Refused(f"no <b>route</b>' in chosen[0]["Last error"]
+    assert "<b>" not in text(response)
+    call_command(*command(response, 1, "redrive"), "--no-input")
+    assert (queue.counts().ready, queue.counts().dead) == (2, 1)
+    assert {row["Attempts"] for row in table(viewer.get(PAGE))} == {"0 of 2"}
+
+
+def test_tasks_that_are_done(viewer, work):
+    """The latest first, in pages that lead forward and back, each task once."""
+    for number in range(60):
+        letters.send.enqueue(number)
+    work()
+    response = viewer.get(PAGE + "?state=done&limit=25")
+    pages = [response]
+    while following(response):
+        response = viewer.get(PAGE + following(response))
+        pages.append(response)
+    found = [int(row["Arguments"]) for page in pages for row in table(page)]
+    assert found == list(range(59, -1, -1))
+    assert [len(table(page)) for page in pages] == [25, 25, 10]
+    (row,) = table(pages[0])[:1]
+    assert row["Returned"] == '{"sent": 59}'
+    assert re.fullmatch(r"[\d.]+ m?s", row["Duration"])
+    assert row["Attempts"] == "1 of 5"
+    back = viewer.get(PAGE + previous(pages[2]))
+    assert table(back) == table(pages[1])
+    assert table(viewer.get(PAGE + previous(back))) == table(pages[0])
+    assert table(viewer.get(PAGE + first(pages[2]))) == table(pages[0])
+
+
+def test_a_long_result_in_a_list(viewer, work):
+    """It takes one read as all others; its page has it all."""
+    task = letters.long.enqueue(300_000)
+    work()
+    (row,) = table(viewer.get(PAGE + "?state=done"))
+    assert row["Returned"] == "Too long to show here"
+    assert (row["Function"], row["Duration"]) == ("long", DASH)
+    assert "x" * 300_000 in text(viewer.get(page_of(task.id)))
+
+
+def test_the_result_of_a_done_task_is_gone(viewer, work, backend):
+    """The list shows what its index says, and the task's page is not there."""
+    task = letters.send.enqueue("ada")
+    work()
+    run(backend.catalog.database, lambda tr: backend.records.remove(tr, task.id))
+    (row,) = table(viewer.get(PAGE + "?state=done"))
+    assert row["Function"] == "send"
+    assert viewer.get(page_of(task.id)).status_code == 404
+
+
+@pytest.mark.parametrize("wanted", ["tests.tasks.letters.long", "letters.long", "long"])
+def test_tasks_of_one_function(viewer, work, wanted):
+    """A whole path or the end of one chooses them, in every tab."""
+    for _ in range(3):
+        letters.send.enqueue("ada")
+    letters.long.enqueue(1)
+    (row,) = table(viewer.get(f"{PAGE}?function={wanted}"))
+    assert row["Function"] == "long"
+    work()
+    response = viewer.get(f"{PAGE}?state=done&function={wanted}")
+    (row,) = table(response)
+    assert row["Function"] == "long"
+    assert "Searched 4 items." in plain(text(response))
+    assert "None of these tasks matches." in text(viewer.get(PAGE + "?state=done&function=on"))
+
+
+@pytest.mark.parametrize("state", ["ready", "done"])
+def test_a_search_is_bounded(viewer, work, monkeypatch, state):
+    """It looks at so many tasks, says so, and continues from there."""
+    monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT", 30)
+    tasks = [functools.partial(letters.send.enqueue, number) for number in range(35)]
+    tasks.append(functools.partial(letters.long.enqueue, 1))
+    for enqueue in tasks if state == "ready" else reversed(tasks):
+        enqueue()
+    if state == "done":
+        work()
+    response = viewer.get(f"{PAGE}?state={state}&function=long")
+    assert table(response) == []
+    assert "Searched 30 items." in plain(text(response))
+    on = re.search(r'id="search-on" href="([^"]+)"', text(response))[1]
+    (row,) = table(viewer.get(PAGE + html.unescape(on)))
+    assert row["Function"] == "long"
+
+
+def test_a_tab_drops_the_filters_it_does_not_have(viewer, work):
+    """The order, the text and the exception are not kept where they mean nothing."""
+    shown = text(viewer.get(PAGE + "?state=dead&q=a&end=max&exception=e&function=f"))
+    addresses = dict(re.findall(r'id="tab-(\w+)" href="([^"]+)"', shown))
+    assert html.unescape(addresses["done"]) == "?function=f&state=done#fdbqueue-live"
+    assert (
+        html.unescape(addresses["leased"]) == "?end=max&function=f&q=a&state=leased#fdbqueue-live"
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "state=gone",
+        "state=done&after=x",
+        "state=done&after=1-",
+        "state=done&after=-1-a",
+        f"state=done&before={'9' * 30}-a",
+        f"function={'x' * 400}",
+        "state=dead&exception=a%00b",
+    ],
+)
+def test_bad_parameters(viewer, query):
+    """They are pointed out in the frame."""
+    response = viewer.get(f"{PAGE}?{query}")
+    assert response.status_code == 400
+    assert "errornote" in text(response)
+    assert "Home</a>" in text(response)
+
+
+def test_the_part_that_refreshes(viewer):
+    """It has the tasks, and no frame."""
+    letters.send.enqueue("ada")
+    shown = text(viewer.get(PAGE, headers={"HX-Request": "true"}))
+    assert "Tasks 1 to 1" in shown
+    assert "<html" not in shown
+
+
+# What is not a task, or whose code is gone
+
+
+def test_an_item_that_is_no_task(viewer, queue):
+    """It reads as what it is, with a link to its own page."""
+    item = queue.push({"to": "<i>ada</i>"})
+    queue.push(None)
+    rows = table(viewer.get(PAGE))
+    assert [row["Function"] for row in rows] == ["Not a task"] * 2
+    assert [row["Arguments"] for row in rows] == ['{"to": "<i>ada</i>"}', "null"]
+    assert of(QUEUE, item) in text(viewer.get(PAGE))
+    response = viewer.get(of(QUEUE, item))
+    assert response.status_code == 200
+    assert facts(response)["Task"] == "Not a task"
+
+
+@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead"])
+@pytest.mark.parametrize("task_id", ["", "a/b", "..", "x" * 20_000, "\u202eid", "ok-1"])
+def test_a_call_that_no_backend_has_written(viewer, queue, task_id, state):
+    """Nothing of it is trusted: it is shown, escaped, and linked only where there can be a page."""
+    path = "antigravity.<b>\u202efly</b>"
+    call = {"id": task_id, "task": path, "args": ["<b>"], "kwargs": {"<b>": 1}, "backend": "<b>"}
+    item = queue.push(call, delay=3_600 if state == "delayed" else None)
+    if state == "dead":
+        queue.bury(item.id, reason="<b>why</b>")
+    if state == "leased":
+        queue.lease()
+    response = viewer.get(f"{PAGE}?state={state}")
+    assert response.status_code == 200
+    (row,) = table(response)
+    assert row["Function"] == "<b>\\u202efly</b>"
+    assert row["Arguments"] == '"<b>", <b>=1'
+    assert "<b>" not in text(response)
+    assert ("/tasks/" in text(response)) == (task_id == "ok-1")
+    assert viewer.get(of(QUEUE, item)).status_code == 200
+    assert viewer.get(f"{PAGE}?state={state}&function=fly&q=x").status_code == 200
+    assert "antigravity" not in sys.modules
+
+
+def test_a_task_whose_code_is_gone(viewer, queue, work, backend):
+    """It reads as any other, but for the number of attempts that it might have had."""
+    task = letters.send.enqueue("ada")
+    (item,) = queue.page().items
+    queue.remove(item.id)
+    gone = {**item.value, "task": "shop.gone.send"}
+    new = queue.push(gone, item.priority)
+    (row,) = table(viewer.get(PAGE))
+    assert (row["Function"], row["Attempts"]) == ("send", "0")
+    record = {"queue": QUEUE, "item": new.id}
+    run(queue.database, lambda tr: backend.records.write(tr, task.id, record))
+    work()
+    (row,) = table(viewer.get(PAGE + "?state=dead"))
+    assert row["Last error"].startswith("TaskUnknown : ")
+    found = facts(viewer.get(page_of(task.id)))
+    assert (found["State"], found["Function"]) == ("Failed", "shop.gone.send")
+
+
+# The page of a task
+
+
+def test_the_page_of_a_waiting_task(viewer):
+    """It has the call, and the command that aborts it, which works."""
+    at = timezone.now() + datetime.timedelta(hours=3, minutes=5)
+    task = letters.send.using(run_after=at, priority=7).enqueue("<b>ada</b>", copies=[1])
+    response = viewer.get(page_of(task.id))
+    found = facts(response)
+    assert found["State"] == "Scheduled"
+    assert found["Function"] == "tests.tasks.letters.send"
+    assert found["Attempts"] == "0 of 5"
+    assert (found["Priority"], found["Task id"]) == ("7", task.id)
+    assert "in 3" in found["Asked to run after"]
+    shown = text(response)
+    assert "<h1>Task send</h1>" in shown
+    assert "&lt;b&gt;ada&lt;/b&gt;" in shown
+    assert "<b>ada" not in shown
+    assert "No worker has begun it." in shown
+    assert "Return value" not in shown
+    program, option, code = command(response)
+    assert (program, option) == ("shell", "-c")
+    exec(code)  # what the page tells its reader to run
+    found = facts(viewer.get(page_of(task.id)))
+    assert found["State"] == "Aborted"
+    assert "Item" not in found
+
+
+def test_the_page_of_a_failed_task(viewer, work, queue, capsys):
+    """It has each attempt with its worker and traceback, and the command that runs it again."""
+    task = letters.refuse.enqueue("ada")
+    work()
+    response = viewer.get(page_of(task.id))
+    found = facts(response)
+    assert (found["State"], found["Attempts"]) == ("Failed", "2 of 2")
+    shown = text(response)
+    attempts = [plain(one) for one in re.findall(r"<h3>(.*?)</h3>", shown)]
+    assert attempts == ["Attempt 2: Failed", "Attempt 1: Failed"]
+    assert shown.count("w&lt;1&gt;") == 2
+    assert shown.count("Error: <bdi>tests.tasks.letters.Refused</bdi>") == 2
+    assert shown.count("Traceback (most recent call last):") == 2
+    assert "no &lt;b&gt;route&lt;/b&gt; to ada" in shown
+    assert "<details open" not in shown.partition("fdbqueue-attempts")[2]
+    item = re.search(rf'href="({re.escape(PAGE)}items/[^"]+)"', shown)[1]
+    assert page_of(task.id) in text(viewer.get(item))
+    call_command(*command(response), "--no-input")
+    assert facts(viewer.get(page_of(task.id)))["State"] == "Ready"
+    assert queue.counts().dead == 0
+
+
+def test_the_page_of_a_task_that_waits_for_another_attempt(viewer, work):
+    """It has the attempt that failed, and when the next may begin."""
+    task = letters.wait.enqueue("ada")
+    work()
+    response = viewer.get(page_of(task.id))
+    found = facts(response)
+    assert found["State"] == "Retry scheduled"
+    assert "in " in found["Next attempt after"]
+    assert "Attempt 1: Failed" in text(response)
+    assert command(response)[0] == "shell"
+
+
+def test_the_page_of_a_running_task(viewer, queue):
+    """It has the worker, and the command that asks it to end."""
+    task = letters.send.enqueue("ada")
+    queue.lease(worker="host:1", seconds=60)
+    response = viewer.get(page_of(task.id))
+    found = facts(response)
+    assert (found["State"], found["Worker"], found["Attempts"]) == ("Running", "host:1", "1 of 5")
+    assert "Attempt 1: Running" in text(response)
+    assert "Ask it to end" in text(response)
+
+
+def test_the_page_of_a_task_that_is_done(viewer, work):
+    """It has what the task returned, how long it took, and links to others of its function."""
+    task = letters.send.enqueue("ada", note="<b>")
+    work()
+    response = viewer.get(page_of(task.id))
+    found = facts(response)
+    assert found["State"] == "Successful"
+    assert re.fullmatch(r"[\d.]+ m?s", found["Duration of the last attempt"])
+    assert "Attempt 1: Successful" in text(response)
+    assert "Return value" in text(response)
+    assert "&quot;&lt;b&gt;&quot;" in text(response)
+    assert 'id="command-1"' not in text(response)
+    others = html.unescape(re.search(r'id="same-function" href="([^"]+)"', text(response))[1])
+    assert len(table(viewer.get(others))) == 1
+
+
+def test_tasks_that_are_not_there(viewer, backend, work):
+    """Unknown ones, those of another queue, and ids that cannot be, are 404 in the frame."""
+    other = letters.send.using(queue_name="other").enqueue("ada")
+    assert viewer.get(page_of(other.id, "tasks-other")).status_code == 200
+    mail = fdbqueue.queue("mail").push("ada")
+    for address in (
+        page_of(other.id),
+        page_of("nope"),
+        page_of("%E2%80%AE<b>"),
+        page_of("x" * 65),
+        page_of(other.id, "mail"),
+        page_of(mail.id, "mail"),
+    ):
+        response = viewer.get(address)
+        assert response.status_code == 404
+        assert "Task not found" in text(response)
+        assert "<b>" not in text(response)
+        assert "Home</a>" in text(response)
+    assert "Queue not found" in text(viewer.get(page_of("a", "nope")))
+    assert viewer.get(page_of("a", "tasks-else")).status_code == 404
+
+
+def test_a_task_whose_item_was_removed(viewer, queue):
+    """It is gone, as its result is."""
+    task = letters.send.enqueue("ada")
+    queue.remove(queue.peek().id)
+    assert viewer.get(page_of(task.id)).status_code == 404
+
+
+def test_the_plain_pages(viewer, work):
+    """They are the same, under their own addresses."""
+    task = letters.send.enqueue("ada")
+    work()
+    shown = text(viewer.get(f"/queues/{QUEUE}/?state=done"))
+    assert f'href="/queues/{QUEUE}/tasks/{task.id}/"' in shown
+    assert facts(viewer.get(f"/queues/{QUEUE}/tasks/{task.id}/"))["State"] == "Successful"
+
+
+# Who may look, and what it costs
+
+
+def test_who_may_look(viewer):
+    """Who may not view the queue gets nothing, whether or not there is such a task."""
+    task = letters.send.enqueue("ada")
+    pusher = person("pusher", "push_queue", "pop_queue", "lease_queue", "manage_queue")
+    for address in (page_of(task.id), page_of("nope"), PAGE + "?state=done"):
+        assert pusher.get(address).status_code == 403
+        assert Client().get(address).status_code == 302
+        assert viewer.post(address).status_code == 405
+
+
+def test_pages_only_read(viewer, work, queue, watched):
+    """No page of a task or of its queue writes a key."""
+    ids = [letters.send.enqueue("ada").id, letters.refuse.enqueue("ada").id]
+    work()
+    ids.append(letters.send.enqueue("ada").id)
+    queue.lease()
+    watched.writes.clear()
+    for state in ("ready", "leased", "delayed", "dead", "done"):
+        assert viewer.get(f"{PAGE}?state={state}&function=send").status_code == 200
+    for task_id in ids:
+        assert viewer.get(page_of(task_id)).status_code == 200
+    assert watched.writes == []
+
+
+def test_what_a_list_costs(viewer, work, queue, watched):
+    """One read for each task that was tried or is done, and none for the others."""
+
+    def reads(query):
+        watched.reads.clear()
+        assert viewer.get(PAGE + query).status_code == 200
+        return len(watched.reads)
+
+    found = []
+    for count in (10, 20):
+        for _ in range(10):
+            letters.send.enqueue("ada")
+            letters.wait.enqueue("ada")
+        ready = reads("")
+        letters.send.enqueue("ada")
+        assert reads("") == ready
+        work()
+        queue.push({})
+        found.append((count, ready, reads("?state=done"), reads("?state=delayed")))
+    (_, ready, done, delayed), (_, ready_then, done_then, delayed_then) = found
+    assert ready_then == ready
+    assert done_then == done + 11
+    assert delayed_then == delayed + 10
+
+
+def test_other_queues_pay_nothing(viewer, watched, monkeypatch):
+    """Their pages show items, and do the same reads as without the app of the tasks."""
+    found = []
+    for paths in (registry._paths, []):
+        monkeypatch.setattr(registry, "_paths", paths)
+        for name in ("mail", "numbers"):
+            queue = fdbqueue.queue(name)
+            item = queue.push("ada")
+            watched.reads.clear()
+            assert viewer.get(of(name, item)).status_code == 200
+            shown = text(viewer.get(of(name)))
+            assert "Items 1 to 1" in shown
+            found.append((name, len(watched.reads)))
+            assert readings.reading_of(queue) is readings.ITEMS
+            queue.clear()
+    assert found[:2] == found[2:]
+
+
+def test_durations():
+    """They are in milliseconds below a second, and in at most two units above."""
+    shown = {
+        -1: "0 ms",
+        0.0004: "0.4 ms",
+        0.0123: "12 ms",
+        1.25: "1.2 s",
+        59.4: "59 s",
+        60: "1 min",
+        125: "2 min 5 s",
+        3_600: "1 h",
+        86_399: "23 h 59 min",
+        86_400: "1 day",
+        7 * 86_400 + 7_200: "7 days 2 h",
+    }
+    assert {seconds: lasting(seconds) for seconds in shown} == shown
