@@ -8,7 +8,7 @@ WORKDIR /app
 # What it writes is in /app/var: a volume made from an empty folder takes over its owner.
 RUN useradd --system --uid 10001 --home-dir /app/var --no-create-home fdbqueue \
     && install --directory --owner=fdbqueue /app/var
-COPY requirements.txt ./
+COPY requirements.txt requirements-dev.txt ./
 
 # Everything, for the tests; they write into the folder that they run in.
 FROM base AS tests
@@ -16,17 +16,14 @@ FROM base AS tests
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends curl make \
     && rm -rf /var/lib/apt/lists/* \
-    && pip install --no-cache-dir --requirement requirements.txt \
+    && pip install --no-cache-dir --requirement requirements-dev.txt \
     && chown fdbqueue /app
 COPY --chown=fdbqueue . .
 USER 10001
 CMD ["python", "-m", "pytest"]
 
 FROM base AS web
-RUN pip install --no-cache-dir --constraint requirements.txt \
-        django djangorestframework foundationdb \
-        drf-spectacular drf-spectacular-sidecar django-htmx prometheus-client tqdm \
-        gunicorn whitenoise
+RUN pip install --no-cache-dir --requirement requirements.txt
 COPY manage.py ./
 COPY fdbqueue fdbqueue
 COPY project project

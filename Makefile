@@ -24,14 +24,20 @@ IN_MEMORY = benchmarks/results/memory.ndjson
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(VENV)/installed ## Create .venv and install everything into it.
+install: $(VENV)/installed ## Create .venv with all that tests and linters need.
 
-$(VENV)/installed: requirements.txt pyproject.toml
+$(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@ $(VENV)/runnable
+
+# What serving needs, and no test tools.
+$(VENV)/runnable: requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt
 	@touch $@
 
-run: install ## Serve the demo project with its sample data on PORT.
+run: $(VENV)/runnable ## Serve the demo project with its sample data on PORT.
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py demo
 	$(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
