@@ -1,6 +1,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What releases and the matrix need, apart from what is tested.
+TOOLS ?= .venv-tools
 PORT ?= 8000
 # A test file is one worker's: some of its tests share a server, or a browser.
 WORKERS ?= auto
@@ -19,7 +21,7 @@ MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
 .PHONY: help install run test soak fuzz coverage schema messages pictures lint bench \
-	figures plots clean
+	figures plots matrix clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,5 +100,13 @@ plots: install ## Write the plots and tables of docs/benchmarks.md from the stor
 	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m benchmarks.tables
 
-clean: ## Remove what was installed and the demo's data.
-	rm -rf $(VENV) var
+$(TOOLS)/installed: requirements-tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --requirement requirements-tools.txt
+	@touch $@
+
+matrix: $(TOOLS)/installed ## Run the tests on each Python that is installed, with each Django.
+	$(TOOLS)/bin/nox $(ARGS)
+
+clean: ## Remove what was installed and built, and the demo's data.
+	rm -rf $(VENV) $(TOOLS) .nox dist var

@@ -17,7 +17,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 300
 _IGNORED = shutil.ignore_patterns(
-    *(".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info"),
+    *(".git", ".venv*", ".nox", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info"),
     *("build", "dist", "var", "images", "sample_data"),
 )
 

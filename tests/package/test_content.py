@@ -65,6 +65,7 @@ def test_the_metadata_names_the_versions(built, version):
     assert {line for line in classifiers if line.startswith("Framework :: Django :: ")} == {
         "Framework :: Django :: 5.2",
         "Framework :: Django :: 6.0",
+        "Framework :: Django :: 6.1",
     }
 
 
