@@ -21,7 +21,7 @@ MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
 .PHONY: help install run test soak fuzz coverage schema messages pictures lint bench \
-	figures plots matrix clean
+	figures plots matrix package clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,11 @@ $(TOOLS)/installed: requirements-tools.txt
 
 matrix: $(TOOLS)/installed ## Run the tests on each Python that is installed, with each Django.
 	$(TOOLS)/bin/nox $(ARGS)
+
+package: $(TOOLS)/installed ## Build the source archive and the wheel into dist, and check them.
+	rm -rf dist
+	$(TOOLS)/bin/python -m build
+	$(TOOLS)/bin/python -m twine check --strict dist/*
 
 clean: ## Remove what was installed and built, and the demo's data.
 	rm -rf $(VENV) $(TOOLS) .nox dist var
