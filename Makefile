@@ -3,6 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # What releases and the matrix need, apart from what is tested.
 TOOLS ?= .venv-tools
+DOCS ?= .venv-docs
 PORT ?= 8000
 # A test file is one worker's: some of its tests share a server, or a browser.
 WORKERS ?= auto
@@ -21,7 +22,7 @@ MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
 .PHONY: help install run test soak fuzz coverage schema messages pictures lint bench \
-	figures plots matrix package clean
+	figures plots matrix package docs clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,10 +109,18 @@ $(TOOLS)/installed: requirements-tools.txt
 matrix: $(TOOLS)/installed ## Run the tests on each Python that is installed, with each Django.
 	$(TOOLS)/bin/nox $(ARGS)
 
+$(DOCS)/installed: requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --requirement requirements-docs.txt
+	@touch $@
+
+docs: $(DOCS)/installed ## Build the documentation's site into site; a warning is an error.
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict $(ARGS)
+
 package: $(TOOLS)/installed ## Build the source archive and the wheel into dist, and check them.
 	rm -rf dist
 	$(TOOLS)/bin/python -m build
 	$(TOOLS)/bin/python -m twine check --strict dist/*
 
 clean: ## Remove what was installed and built, and the demo's data.
-	rm -rf $(VENV) $(TOOLS) .nox dist var
+	rm -rf $(VENV) $(TOOLS) $(DOCS) .nox dist site var

@@ -20,6 +20,7 @@ SCHEMAS = [
     *(("github-issue-forms", path) for path in FORMS),
     ("github-issue-config", ROOT / ".github/ISSUE_TEMPLATE/config.yml"),
     ("dependabot", ROOT / ".github/dependabot.yml"),
+    ("readthedocs", ROOT / ".readthedocs.yaml"),
 ]
 
 
