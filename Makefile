@@ -1,6 +1,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What releases and the matrix need, apart from what is tested.
+TOOLS ?= .venv-tools
+DOCS ?= .venv-docs
 PORT ?= 8000
 # A test file is one worker's: some of its tests share a server, or a browser.
 WORKERS ?= auto
@@ -19,19 +22,25 @@ MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
 .PHONY: help install run test soak fuzz coverage schema messages pictures lint bench \
-	figures plots clean
+	figures plots matrix package docs clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(VENV)/installed ## Create .venv and install everything into it.
+install: $(VENV)/installed ## Create .venv with all that tests and linters need.
 
-$(VENV)/installed: requirements.txt pyproject.toml
+$(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@ $(VENV)/runnable
+
+# What serving needs, and no test tools.
+$(VENV)/runnable: requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt
 	@touch $@
 
-run: install ## Serve the demo project with its sample data on PORT.
+run: $(VENV)/runnable ## Serve the demo project with its sample data on PORT.
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py demo
 	$(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
@@ -92,5 +101,26 @@ plots: install ## Write the plots and tables of docs/benchmarks.md from the stor
 	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m benchmarks.tables
 
-clean: ## Remove what was installed and the demo's data.
-	rm -rf $(VENV) var
+$(TOOLS)/installed: requirements-tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --requirement requirements-tools.txt
+	@touch $@
+
+matrix: $(TOOLS)/installed ## Run the tests on each Python that is installed, with each Django.
+	$(TOOLS)/bin/nox $(ARGS)
+
+$(DOCS)/installed: requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --requirement requirements-docs.txt
+	@touch $@
+
+docs: $(DOCS)/installed ## Build the documentation's site into site; a warning is an error.
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict $(ARGS)
+
+package: $(TOOLS)/installed ## Build the source archive and the wheel into dist, and check them.
+	rm -rf dist
+	$(TOOLS)/bin/python -m build
+	$(TOOLS)/bin/python -m twine check --strict dist/*
+
+clean: ## Remove what was installed and built, and the demo's data.
+	rm -rf $(VENV) $(TOOLS) $(DOCS) .nox dist site var

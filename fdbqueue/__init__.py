@@ -5,12 +5,21 @@
     quakes.pop_max()
 
 Importing this package reads no settings and needs no client library.
+
+Raises:
+    ImportError: This Python is too old.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 10):  # noqa: UP036  # a checkout on the path was not installed by pip
+    raise ImportError(
+        "fdbqueue needs Python 3.10 or newer; this is Python %d.%d." % sys.version_info[:2]  # noqa: UP031
+    )
 
 from fdbqueue.exceptions import FdbQueueError
 

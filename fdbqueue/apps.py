@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib
 
+import django
 from django.apps import AppConfig, apps
+from django.core.exceptions import ImproperlyConfigured
+
+_OLDEST_DJANGO = (5, 2)
 
 
 class FdbQueueConfig(AppConfig):
@@ -15,7 +19,16 @@ class FdbQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks and the API's schema."""
+        """Register the system checks and the API's schema.
+
+        Raises:
+            ImproperlyConfigured: This Django is too old.
+        """
+        if django.VERSION < _OLDEST_DJANGO:
+            raise ImproperlyConfigured(
+                f"fdbqueue needs Django {'.'.join(map(str, _OLDEST_DJANGO))} or newer; "
+                f"this is Django {django.get_version()}."
+            )
         from fdbqueue.checks import register_checks
 
         register_checks()

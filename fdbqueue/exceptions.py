@@ -20,6 +20,8 @@
         ├── EngineUnavailable       engine_unavailable     retryable
         ├── DeadlineExceeded        deadline_exceeded      retryable
         ├── ClientLibraryMissing    client_library_missing
+        ├── ClientLibraryTooOld     client_library_too_old
+        ├── ApiVersionTooOld        api_version_too_old
         └── ForkedEngine            forked_engine
 
 An error of FoundationDB itself (a conflict that outlived its retries, a timeout) is not
@@ -223,9 +225,28 @@ class DeadlineExceeded(EngineError):
 
 
 class ClientLibraryMissing(EngineError):
-    """Install FoundationDB's foundationdb-clients package: its library is missing or too old."""
+    """Install FoundationDB's client library, libfdb_c: it cannot be loaded.
+
+    ``context["install"]`` says which package has it for this system.
+    """
 
     code = "client_library_missing"
+
+
+class ClientLibraryTooOld(EngineError):
+    """Install a newer client library, or an older package foundationdb: the library is too old.
+
+    ``context["binding"]`` is the version of the Python package ``foundationdb``. A library that is
+    newer than the package serves it, an older one does not.
+    """
+
+    code = "client_library_too_old"
+
+
+class ApiVersionTooOld(EngineError):
+    """The project has selected an API version of FoundationDB that is too old for fdbqueue."""
+
+    code = "api_version_too_old"
 
 
 class ForkedEngine(EngineError):

@@ -118,6 +118,7 @@ STORAGES = {
         ),
     },
 }
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True  # nothing links to the others
 LOGIN_URL = "admin:login"
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"

@@ -186,20 +186,25 @@ def _changes(
     return [described, _needs_body]
 
 
-def _seen(method: Any) -> Any:
-    """Return a method that no router routes, as one that drf-spectacular describes all the same."""
+def _copied(method: Any) -> Any:
+    """Return a copy of a method, so that its description does not become the method's own."""
 
     @functools.wraps(method)
-    def seen(*args: Any, **kwargs: Any) -> Any:
+    def copied(*args: Any, **kwargs: Any) -> Any:
         return method(*args, **kwargs)
 
-    seen.mapping = {}  # type: ignore[attr-defined]  # what it tells actions by
+    return copied
+
+
+def _seen(method: Any) -> Any:
+    """Return a method that no router routes, as one that drf-spectacular describes all the same."""
+    seen = _copied(method)
+    seen.mapping = {}  # what it tells actions by
     return seen
 
 
 def _remove(method: Any) -> Any:
     """Return a copy of the method that removes an item, described."""
-    copied = functools.update_wrapper(functools.partial(method), method)
     responses = {200: outputs.RemovedOutput, **_errors((404,))}
     return extend_schema(
         operation_id="queues_remove",
@@ -208,7 +213,7 @@ def _remove(method: Any) -> Any:
         request=None,
         responses=responses,
         examples=examples.of_operation("queues_remove"),
-    )(copied)
+    )(_copied(method))
 
 
 def _needs_body(method: Any) -> Any:

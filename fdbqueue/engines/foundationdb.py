@@ -16,13 +16,21 @@ from typing import Any
 
 import fdb
 
+from fdbqueue.engines import client_library
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import ClientLibraryMissing, EngineUnavailable, ForkedEngine
+from fdbqueue.exceptions import (
+    ApiVersionTooOld,
+    ClientLibraryMissing,
+    ClientLibraryTooOld,
+    EngineError,
+    EngineUnavailable,
+    ForkedEngine,
+)
 
 logger = logging.getLogger(__name__)
 
 #: The version of the API that fdbqueue is written against. A host project may have
-#: selected another one before; then that one is used.
+#: selected a newer one before; then that one is used.
 API_VERSION = 730
 
 _TIMED_OUT = 1031
@@ -49,6 +57,8 @@ class Database:
 
         Raises:
             ClientLibraryMissing: FoundationDB's client library is not installed.
+            ClientLibraryTooOld: It is older than the binding.
+            ApiVersionTooOld: The project has selected an API version below 730.
             EngineUnavailable: The cluster did not answer the first transaction in time.
             ForkedEngine: A parent process had opened a cluster before it forked this one,
                 by this engine or by ``fdb.open()``.
@@ -111,16 +121,29 @@ def load_binding() -> None:
     """Load FoundationDB's client library, and select the API version if the project has not.
 
     Raises:
-        ClientLibraryMissing: It cannot be loaded, or is older than the binding.
+        ClientLibraryMissing: It cannot be loaded.
+        ClientLibraryTooOld: It is older than the binding.
+        ApiVersionTooOld: The project has selected a version below :data:`API_VERSION`.
     """
     try:
         import fdb.impl  # loads the library
-
+    except Exception as error:  # the binding raises nothing more precise
+        raise _unusable(ClientLibraryMissing, error) from error
+    try:
         if not fdb.is_api_version_selected():
             fdb.api_version(API_VERSION)
-    except Exception as error:  # the binding raises nothing more precise
-        logger.error("the client library cannot be loaded", extra={"reason": str(error)})  # noqa: TRY400  # its text says all
-        raise ClientLibraryMissing(reason=str(error)) from error
+    except Exception as error:
+        raise _unusable(ClientLibraryTooOld, error) from error
+    if (selected := fdb.get_api_version()) < API_VERSION:
+        logger.error("the selected API version is too old", extra={"selected": selected})
+        raise ApiVersionTooOld(selected=selected, needed=API_VERSION)
+
+
+def _unusable(kind: type[EngineError], error: Exception) -> EngineError:
+    """Log that the client library cannot be used, and return the error that says what to do."""
+    facts = {"reason": str(error), "binding": client_library.binding_version()}
+    logger.error("the client library cannot be used", extra=facts)
+    return kind(**facts, install=client_library.how_to_install())
 
 
 @functools.cache

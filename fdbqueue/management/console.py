@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import select
 import sys
@@ -21,7 +22,7 @@ from fdbqueue.management.exit_codes import (
     failure,
     usage_error,
 )
-from fdbqueue.management.progress import Progress, terminal_bar
+from fdbqueue.management.progress import LINE_SECONDS, Progress, terminal_bar
 from fdbqueue.management.signals import defer_interrupts
 
 
@@ -90,16 +91,20 @@ class Console:
             self._noted.add(text)
             self.note(text)
 
-    def progress(self, name: str, total: int | None, *, bar: bool = True) -> Progress:
+    def progress(
+        self, name: str, total: int | None, *, bar: bool = True, lines: bool = True
+    ) -> Progress:
         """Return what shows the progress of a long command.
 
         Args:
             name: The queue's name.
             total: How many items there will be; None where that is not known.
             bar: Whether a bar may be drawn, and not only lines.
+            lines: Whether lines may be printed where there is no bar.
         """
         draws = bar and self._is_process and not self._is_quiet
-        return Progress(self.note, total, terminal_bar(name, total) if draws else None)
+        drawn = terminal_bar(name, total) if draws else None
+        return Progress(self.note, total, drawn, line_seconds=LINE_SECONDS if lines else math.inf)
 
     def confirm(self, question: str, *, interactive: bool) -> None:
         """Ask before something is done that cannot be undone.

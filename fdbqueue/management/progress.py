@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fdbqueue.management.formats import item_count
+
 #: The time between two lines where there is no bar.
 LINE_SECONDS = 10.0
 #: The size of a terminal that does not tell its own.
@@ -26,7 +28,7 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
         note: Prints a line.
         total: How many there will be; None where that is not known.
         bar: Tqdm's bar at a terminal; None for lines.
-        line_seconds: The time between two lines.
+        line_seconds: The time between two lines; ``math.inf`` for none.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
 
     def _line(self, seconds: float) -> str:
         rate = self.done / max(seconds, 1e-9)
-        text = f"{self.done:,} items, {rate:,.0f} per second"
+        text = f"{item_count(self.done)}, {rate:,.0f} per second"
         if self._total is None or self.done > self._total:
             return text
         left = (self._total - self.done) / max(rate, 1e-9)

@@ -80,9 +80,13 @@ def expected(queue: Queue | SeveralQueues, limit: int | None) -> int:
 def progress_of(
     queue: Queue | SeveralQueues, options: argparse.Namespace, console: Console, *, bar: bool = True
 ) -> Progress:
-    """Return what shows how many of the items are taken."""
+    """Return what shows how many of the items are taken.
+
+    One that follows has no end: its rate since it began says little, and its lines would stand
+    between those of the log.
+    """
     total = None if options.follow else expected(queue, options.limit)
-    return console.progress(queue.name, total, bar=bar)
+    return console.progress(queue.name, total, bar=bar, lines=not options.follow)
 
 
 def check_buried(queue: Queue | SeveralQueues, buried: list[str], done: int) -> None:

@@ -963,9 +963,11 @@ class PriorityQueue(Queue):
     order. Pushes never conflict. Recipe: "Priority Queues".
 
     Args:
-        database, name, options: As for :class:`FifoQueue`.
+        database: As for :class:`FifoQueue`.
         subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
+        name: As for :class:`FifoQueue`.
         priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
+        **options: As for :class:`FifoQueue`.
     """
 
     kind = "priority"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from fdbqueue.management.progress import Progress
@@ -24,6 +25,17 @@ def test_an_unknown_total():
     with Progress(lines.append, None, line_seconds=0) as progress:
         progress.advance(7)
     assert re.fullmatch(r"7 items, [\d,]+ per second", lines[0])
+
+
+def test_no_lines():
+    """A command without an end prints none; one item is not called items."""
+    lines = []
+    with Progress(lines.append, None, line_seconds=math.inf) as progress:
+        progress.advance(1)
+    assert lines == []
+    with Progress(lines.append, None, line_seconds=0) as progress:
+        progress.advance(1)
+    assert lines[0].startswith("1 item, ")
 
 
 def test_not_too_often():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import re
 
 import pytest
@@ -11,7 +12,7 @@ import yaml
 
 from fdbqueue import conf, exceptions
 from fdbqueue.api import errors as api_errors
-from fdbqueue.engines import embedded, foundationdb
+from fdbqueue.engines import client_library, embedded, foundationdb
 from fdbqueue.management import exit_codes
 from fdbqueue.service import options
 from tests.docs.blocks import ROOT, Page
@@ -75,6 +76,17 @@ def test_the_options_of_engines_are_all_there(engine):
             assert row["default"] == "required"
         else:
             assert value_of(row["default"]) == parameter.default
+
+
+def test_the_files_of_the_client_library_are_all_there():
+    """Each file that an error can name is in the table, and the table names no other."""
+    rows = table(Page("docs/engines.md"), "system", "file")
+    told = set(re.findall(r"`((?:foundationdb-clients|libfdb_c\.|FoundationDB-)[^`]+)`", str(rows)))
+    families = [frozenset({"debian"}), frozenset({"fedora"}), frozenset()]
+    systems = itertools.product(["Linux"], ["x86_64", "aarch64"], families)
+    macs = itertools.product(["Darwin"], ["x86_64", "arm64"], [frozenset()])
+    texts = [client_library.instruction(*one, "7.3.79") for one in [*systems, *macs]]
+    assert told == {re.findall(r"/download/7.3.79/(\S+)", text)[0] for text in texts}
 
 
 def test_the_checks_are_all_there():

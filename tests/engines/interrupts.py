@@ -39,6 +39,8 @@ class Preemption:
     def run(self, work: Callable[[], object]) -> None:
         """Run it; :attr:`was_interrupted` tells whether the place was come to."""
         before = sys.gettrace()
+        # From Python 3.12 on, settrace() reports opcodes only if a frame has asked for them before.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._enter)
         try:
             work()
@@ -52,6 +54,7 @@ class Preemption:
         if self._on_enter is not None and frame.f_code.co_name == self._on_enter[0]:
             call, self._on_enter = self._on_enter[1], None
             call()
+        frame.f_trace = self._step  # Python 3.13 asks for it before it reports opcodes
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         return self._step

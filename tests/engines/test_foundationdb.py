@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -53,23 +54,17 @@ def test_a_cluster_has_one_database_a_process():
 
 
 def test_a_missing_client_library_is_named(tmp_path):
-    """Where libfdb_c cannot be loaded, the error says which package to install."""
-    (tmp_path / "sitecustomize.py").write_text(
-        textwrap.dedent(
-            """
-            import ctypes
-            load = ctypes.CDLL
-            def without_the_library(name, *args, **kwargs):
-                if name and "fdb_c" in str(name):
-                    raise OSError("libfdb_c.so: cannot open shared object file")
-                return load(name, *args, **kwargs)
-            ctypes.CDLL = without_the_library
-            """
-        )
+    """Where libfdb_c cannot be loaded, the error says which file to install, each time."""
+    replace_the_library(
+        tmp_path,
+        """
+        def find(name):
+            raise OSError("libfdb_c.so: cannot open shared object file")
+        """,
     )
     printed = run(
         """
-        from fdbqueue.engines import foundationdb
+        from fdbqueue.engines import client_library, foundationdb
         from fdbqueue.exceptions import ClientLibraryMissing
         from fdbqueue.service import FifoQueue
         from fdb.subspace_impl import Subspace
@@ -78,11 +73,87 @@ def test_a_missing_client_library_is_named(tmp_path):
             try:
                 queue.push("x")
             except ClientLibraryMissing as error:
-                print(error.code, "foundationdb-clients" in str(error))
+                print(error.code, client_library.how_to_install() in str(error))
         """,
         PYTHONPATH=str(tmp_path),
     )
     assert printed.splitlines() == ["client_library_missing True"] * 2
+
+
+def replace_the_library(folder: Path, find: str) -> None:
+    """Let Python's next processes find another client library; the binding is the real one."""
+    (folder / "sitecustomize.py").write_text(
+        textwrap.dedent(find)
+        + textwrap.dedent(
+            """
+            import ctypes
+            load = ctypes.CDLL
+            def load_or_find(name, *args, **kwargs):
+                return find(name) if "fdb_c" in str(name) else load(name, *args, **kwargs)
+            ctypes.CDLL = load_or_find
+            """
+        )
+    )
+
+
+#: A library that supports API versions up to ``newest``, and does nothing else.
+_LIBRARY = """
+class Function:
+    def __call__(self, *args):
+        return 0
+
+class Library:
+    def __init__(self):
+        self.fdb_select_api_version_impl = lambda version, header: 2203 * (header > {newest})
+        self.fdb_get_max_api_version = lambda: {newest}
+    def __getattr__(self, name):
+        vars(self)[name] = Function()
+        return vars(self)[name]
+
+def find(name):
+    return Library()
+"""
+
+
+@pytest.mark.parametrize(
+    ("newest", "selects", "printed"),
+    [
+        (730, None, "730"),
+        (800, None, "730"),
+        (800, 740, "740"),  # a newer one that the project selects is respected
+        (800, 720, "api_version_too_old 720 730"),
+        (720, None, "client_library_too_old None None"),
+    ],
+)
+def test_the_api_version_is_730_or_a_newer_one_of_the_projects(tmp_path, newest, selects, printed):
+    """An older one, or an older library, is refused with an error of its own."""
+    replace_the_library(tmp_path, _LIBRARY.format(newest=newest))
+    answer = run(
+        f"""
+        import fdb
+        from fdbqueue.engines import foundationdb
+        from fdbqueue.exceptions import EngineError
+        fdb.LATEST_API_VERSION = {max(730, selects or 0)}  # the binding's own
+        if {selects}:
+            fdb.api_version({selects})
+        try:
+            foundationdb.load_binding()
+            print(fdb.get_api_version())
+        except EngineError as error:
+            print(error.code, error.context.get("selected"), error.context.get("needed"))
+        """,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert answer == printed
+
+
+def test_nothing_is_used_that_foundationdb_8_removed():
+    """The library of 8.0 ends a process that calls a tenant; other interfaces are missing."""
+    removed = re.compile(r"\.open_tenant\(|\bTenant\b|tenant_management|config_database|blob_gran")
+    folders = (ROOT / "fdbqueue" / name for name in ["service", "management", "testing", "api"])
+    ours = {path: path.read_text() for one in folders for path in one.rglob("*.py")}
+    ours[engine] = (engine := ROOT / "fdbqueue/engines/foundationdb.py").read_text()
+    assert not [str(path) for path, text in ours.items() if removed.search(text)]
 
 
 @pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)

@@ -9,6 +9,7 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Iterator
+from email.message import Message
 from email.parser import Parser
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 300
 _IGNORED = shutil.ignore_patterns(
-    *(".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info"),
+    *(".git", ".venv*", ".nox", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info"),
     *("build", "dist", "var", "images", "sample_data"),
 )
 
@@ -40,10 +41,16 @@ class Built(NamedTuple):
 
     def metadata(self, field: str) -> list[str]:
         """Return the values of a field of the wheel's metadata."""
+        return self._metadata().get_all(field, [])
+
+    def body(self) -> str:
+        """Return the wheel's description."""
+        return str(self._metadata().get_payload())
+
+    def _metadata(self) -> Message:
         with zipfile.ZipFile(self.wheel) as archive:
             (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
-            message = Parser().parsestr(archive.read(name).decode())
-        return message.get_all(field, [])
+            return Parser().parsestr(archive.read(name).decode())
 
 
 def build(folder: Path) -> Built:

@@ -6,6 +6,7 @@ import re
 from importlib.metadata import distribution
 
 import pytest
+from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 
 from tests.package.building import ROOT
@@ -65,9 +66,26 @@ def test_the_metadata_names_the_versions(built, version):
     assert {line for line in classifiers if line.startswith("Framework :: Django :: ")} == {
         "Framework :: Django :: 5.2",
         "Framework :: Django :: 6.0",
+        "Framework :: Django :: 6.1",
     }
 
 
 def test_the_readme_is_the_description(built):
-    """The page of the release shows it."""
+    """The page of the release shows it, with links that lead somewhere from there."""
     assert built.metadata("Description-Content-Type") == ["text/markdown"]
+    tokens = MarkdownIt("commonmark").enable("table").parse(built.body())
+    inside = [child for token in tokens for child in token.children or []]
+    targets = [child.attrGet(name) for child in inside for name in ("href", "src")]
+    targets = [target for target in targets if target]
+    assert len(targets) > 30
+    assert not [one for one in targets if not one.startswith(("https://", "http://127.0.0.1", "#"))]
+
+
+def test_the_links_lead_to_the_files_of_this_version(built):
+    """Each file is in the repository, and the address has the version's tag."""
+    (version,) = built.metadata("Version")
+    urls = dict(line.split(", ") for line in built.metadata("Project-URL"))
+    pattern = rf"\((?:{re.escape(urls['Source'])}/blob|https://raw\S+?)/v{version}/([^)#]+)"
+    files = re.findall(pattern, built.body())
+    assert len(files) > 25
+    assert not [name for name in files if not (ROOT / name).exists()]

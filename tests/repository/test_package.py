@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import subprocess
+from collections.abc import Iterable
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+import tomllib
 from django.core.management import call_command
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,12 +24,57 @@ def test_no_migration_is_missing():
     call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 
 
-def test_every_requirement_is_pinned():
-    """requirements.txt names one version of each package, and nothing but packages."""
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    requirements = [line for line in lines if line and not line.startswith("#")]
-    assert requirements
-    assert all(line.count("==") == 1 for line in requirements)
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("requirements*.txt")))
+def test_every_requirement_is_pinned(name):
+    """A file of requirements names one version of each package."""
+    assert pinned(name)
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines(name))
+
+
+def test_what_runs_needs_no_test_tools():
+    """requirements.txt has what the package, its extras and the server require, and no more."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = itertools.chain(*project["optional-dependencies"].values())
+    names = [Requirement(one).name for one in [*project["dependencies"], *extras]]
+    assert set(pinned("requirements.txt")) == closure(
+        [*names, "django-tasks", "gunicorn", "whitenoise"]
+    )
+
+
+def test_what_tests_need_comes_on_top():
+    """requirements-dev.txt includes requirements.txt, and repeats none of it."""
+    text = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
+    assert "--requirement requirements.txt" in text.splitlines()
+    assert not pinned("requirements-dev.txt").keys() & pinned("requirements.txt").keys()
+
+
+def lines(name: str) -> list[str]:
+    """Return the lines of a file of requirements that name packages."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith(("#", "--"))]
+
+
+def pinned(name: str) -> dict[str, str]:
+    """Return the packages of a file of requirements, each with its version."""
+    pairs = (line.split("==") for line in lines(name))
+    return {canonicalize_name(package): version for package, version in pairs}
+
+
+def closure(names: Iterable[str]) -> set[str]:
+    """Return packages and what they require without extras, here."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = canonicalize_name(left.pop())
+        if name not in found:
+            found.add(name)
+            required = map(Requirement, distribution(name).requires or [])
+            left += [
+                one.name
+                for one in required
+                if one.marker is None or one.marker.evaluate({"extra": ""})
+            ]
+    return found
 
 
 @pytest.mark.parametrize("target", ["install", "run", "test", "lint", "soak", "bench"])

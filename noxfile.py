@@ -1,0 +1,52 @@
+"""The tests on each Python with each Django that supports it: ``make matrix``.
+
+A Python that is not installed is skipped; ``--error-on-missing-interpreters`` makes that a failure.
+Versions of packages are those that pip takes today, within the ranges of ``pyproject.toml``: so
+this finds what a new release breaks, and the pinned environment of ``make test`` does not.
+"""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["tests"]
+
+#: The Pythons of each Django, as its release notes have them.
+PYTHONS = {
+    "5.2": ["3.10", "3.11", "3.12", "3.13", "3.14"],
+    "6.0": ["3.12", "3.13", "3.14"],
+    "6.1": ["3.12", "3.13", "3.14"],
+}
+#: The series of the binding, each with a client library of its own version or a newer one.
+BINDINGS = ["7.3", "7.4", "8.0"]
+#: What does not depend on the versions of a server, a browser or another program.
+FOLDERS = ["tests/contract", "tests/api", "tests/pages", "tests/django", "tests/engines"]
+NEEDED = ["pytest", "pytest-django", "pytest-xdist", "hypothesis", "jsonschema", "PyYAML"]
+
+
+@nox.session
+@nox.parametrize(
+    ("python", "django"),
+    [(python, django) for django, pythons in PYTHONS.items() for python in pythons],
+)
+def tests(session: nox.Session, django: str) -> None:
+    """Run the tests, or those that are named behind ``--``, with one Django."""
+    session.install(".[api-docs,metrics,pages-live,progress]", f"django~={django}.0", *NEEDED)
+    _test(session)
+
+
+@nox.session(python="3.11")
+@nox.parametrize("binding", BINDINGS)
+def bindings(session: nox.Session, binding: str) -> None:
+    """Run the tests with one series of FoundationDB's binding."""
+    extras = ".[api-docs,metrics,pages-live,progress]"
+    session.install(extras, f"foundationdb~={binding}.0", "django~=5.2.0", *NEEDED)
+    _test(session)
+
+
+def _test(session: nox.Session) -> None:
+    """Run pytest on the sources of the checkout."""
+    session.run("python", "-m", "django", "--version")
+    session.run("python", "-m", "pytest", "-q", *(session.posargs or FOLDERS))

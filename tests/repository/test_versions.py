@@ -1,0 +1,66 @@
+"""The versions that the package says it supports, and those that the matrix runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+import tomllib
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tests.repository.compose import text
+
+#: In the matrix, and not in the classifiers before a run has passed.
+NOT_RUN_YET = {"3.14"}
+
+
+def project() -> dict[str, Any]:
+    """Return the project's table of pyproject.toml."""
+    found: dict[str, Any] = tomllib.loads(text("pyproject.toml"))["project"]
+    return found
+
+
+def classified(prefix: str) -> set[str]:
+    """Return the versions of the classifiers that begin alike."""
+    pattern = rf"{re.escape(prefix)} :: (\d+\.\d+)"
+    return {match[1] for one in project()["classifiers"] if (match := re.fullmatch(pattern, one))}
+
+
+def constant(name: str) -> Any:
+    """Return a constant of noxfile.py, which needs nox to be imported."""
+    for node in ast.parse(text("noxfile.py")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise LookupError(name)
+
+
+def required(name: str) -> SpecifierSet:
+    """Return the range of a dependency."""
+    found = {one.name: one for one in map(Requirement, project()["dependencies"])}
+    return found[name].specifier
+
+
+def test_each_django_of_the_matrix_is_classified_and_allowed():
+    """And no other."""
+    djangos = set(constant("PYTHONS"))
+    assert classified("Framework :: Django") == djangos
+    assert all(f"{one}.1" in required("django") for one in djangos)
+    assert "5.1.9" not in required("django")
+    assert "6.2.0" not in required("django")
+
+
+def test_each_python_of_the_matrix_is_classified():
+    """Except one that has not been run yet."""
+    pythons = {one for several in constant("PYTHONS").values() for one in several}
+    assert classified("Programming Language :: Python") == pythons - NOT_RUN_YET
+    oldest = min(pythons, key=lambda one: tuple(map(int, one.split("."))))
+    assert project()["requires-python"] == f">={oldest}"
+
+
+def test_each_binding_of_the_matrix_is_allowed():
+    """And no series before or after them."""
+    allowed = required("foundationdb")
+    assert all(f"{one}.1" in allowed for one in constant("BINDINGS"))
+    assert not [one for one in ["7.1.67", "8.1.0", "9.0.0"] if one in allowed]
