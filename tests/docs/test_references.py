@@ -15,10 +15,12 @@ from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import client_library, embedded, foundationdb
 from fdbqueue.management import exit_codes
 from fdbqueue.service import options
+from fdbqueue.tasks import options as task_options
+from fdbqueue.tasks.definition import FdbQueueTask
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 
-SETTINGS, ERRORS = Page("docs/settings.md"), Page("docs/errors.md")
+SETTINGS, ERRORS, TASKS = Page("docs/settings.md"), Page("docs/errors.md"), Page("docs/tasks.md")
 PERMISSIONS = {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease", "manage")}
 
 
@@ -96,6 +98,30 @@ def test_the_checks_are_all_there():
     assert rows == set(re.findall(r'"(fdbqueue\.[EW]\d{3})"', sources))
     named = set(re.findall(r"\| ((?:E\d{3}(?:, )?)+) \|", SETTINGS.text))
     assert {f"fdbqueue.{check}" for cell in named for check in cell.split(", ")} <= rows
+
+
+def test_the_checks_of_tasks_are_all_there():
+    """Each id that the backend can report has a row."""
+    rows = {code(row["check of tasks"]) for row in table(SETTINGS, "id of a check of tasks")}
+    sources = "".join(path.read_text() for path in (ROOT / "fdbqueue" / "tasks").rglob("*.py"))
+    assert rows == set(re.findall(r'"(fdbqueue\.tasks\.[EW]\d{3})"', sources))
+
+
+def test_the_options_of_tasks_are_all_there():
+    """Those of the backend have rows with their ranges and defaults, those of a task rows."""
+    rows = {code(row["key of `OPTIONS`"]): row for row in table(TASKS, "key of `OPTIONS`")}
+    defaults = dataclasses.asdict(task_options.TaskOptions())
+    assert rows.keys() == defaults.keys()
+    for name, numbers in task_options.RANGES.items():
+        assert f"{numbers.least:,} to {numbers.most:,}" in rows[name]["type"]
+        assert value_of(rows[name]["default"]) == defaults[name], name
+    for name in ("queue_prefix", "enqueue_on_commit", "schedules"):
+        assert value_of(rows[name]["default"]) == defaults[name], name
+    days = [f"{seconds / 86_400:.0f} days" for seconds in defaults["retention"].values()]
+    assert rows["retention"]["default"] == f"{days[0]}, and {days[1]}"
+    names = {field.name for field in dataclasses.fields(FdbQueueTask)}
+    names -= {field.name for field in dataclasses.fields(FdbQueueTask.__base__)}
+    assert {code(row["option"]) for row in table(TASKS, "option", "what")} == names
 
 
 def test_the_errors_are_all_there():
