@@ -33,7 +33,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.definition import UNIQUE_WHILE, FdbQueueTask
 from fdbqueue.tasks.options import RANGES, parse
-from fdbqueue.tasks.records import MAX_ID, Records, is_pending, pending
+from fdbqueue.tasks.records import Records, is_pending, pending
 from fdbqueue.tasks.results import Found, change, moment, new_result, result_of
 from fdbqueue.tasks.results import microseconds as in_us
 
@@ -199,9 +199,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     def found(self, result_id: Any, tr: Transaction | None = None) -> Found | None:
         """Return what is stored of a task, None where nothing is."""
-        if not isinstance(result_id, str) or not 1 <= len(result_id) <= MAX_ID:
-            return None
-        if not result_id.isprintable():
+        if not calls.is_id(result_id):
             return None
 
         def read(transaction: Transaction) -> Found | None:

@@ -18,6 +18,9 @@ from fdbqueue.tasks.compat import TaskResult
 #: What one step of a task's priority is worth in its item's; a time in milliseconds is less.
 _STEP = 2**48
 _LATEST = 2**47
+#: The longest id, which is what the API allows, and the longest path of a task.
+MAX_ID = 64
+_MAX_PATH = 1_000
 #: What a value must have.
 _KINDS = (("id", str), ("task", str), ("args", list), ("kwargs", dict), ("backend", str))
 
@@ -57,6 +60,11 @@ def call_of(result: TaskResult[..., Any]) -> Call:
     )
 
 
+def is_id(text: Any) -> bool:
+    """Tell whether something may be the id of a result: up to 64 printable characters."""
+    return isinstance(text, str) and 1 <= len(text) <= MAX_ID and text.isprintable()
+
+
 def packed(call: Call) -> dict[str, Any]:
     """Return a call as the value of its item."""
     value: dict[str, Any] = {
@@ -85,7 +93,7 @@ def unpacked(value: Any) -> Call | None:
         run_after = None if moment is None else datetime.datetime.fromisoformat(moment)
     except (TypeError, ValueError):
         return None
-    if type(priority) is not int:
+    if type(priority) is not int or not is_id(value["id"]) or len(value["task"]) > _MAX_PATH:
         return None
     args, kwargs, backend = value["args"], value["kwargs"], value["backend"]
     return Call(value["id"], value["task"], args, kwargs, backend, priority, run_after)

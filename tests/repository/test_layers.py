@@ -172,6 +172,8 @@ LONGER = {
     # Half of it documents the verbs, for the applications that call them; there is room for more.
     "fdbqueue.service.queues": 1_000,
     "fdbqueue.service.several": 650,
+    # Its threads share one state under one lock: who reads it must see all of them.
+    "fdbqueue.service.tools.worker": 500,
 }
 #: Classes that have more than two of ours above them, and why that is right.
 TALLER = {

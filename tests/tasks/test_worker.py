@@ -174,7 +174,12 @@ def test_a_task_whose_code_is_gone_fails_and_is_shown(backend, work):
 
 
 @pytest.mark.parametrize(
-    "value", [None, 7, "x", [], {}, {"id": 7}, {"id": "x", "task": "y", "args": 1, "kwargs": {}}]
+    "value",
+    [
+        *(None, 7, "x", [], {}, {"id": 7}, {"id": "x", "task": "y", "args": 1, "kwargs": {}}),
+        {"id": "x" * 20_000, "task": "y", "args": [], "kwargs": {}, "backend": "default"},
+        {"id": "x", "task": "y" * 200_000, "args": [], "kwargs": {}, "backend": "default"},
+    ],
 )
 def test_an_item_that_is_no_task_fails(backend, work, value):
     """It does not go round for ever."""

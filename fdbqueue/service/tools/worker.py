@@ -8,6 +8,10 @@ that are done by then, and leases as many in the same transaction. It continues 
 these, and hands the others to the threads that wait. A thread whose item is done collects if no
 other does; items that are done meanwhile are collected by the next free thread. A failed item is
 given up by its own thread at once.
+
+With ``prefetch`` more items are leased than there are threads. Then a thread collects only when no
+leased item waits, or 50 ms after the first was done; and the caller's thread acknowledges what has
+been done for half a second, because all threads may be busy for long.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ import os
 import queue as queues
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
 from fdbqueue.service.consume.consumer import MAX_ENDED
@@ -38,6 +43,8 @@ Outcome = Literal["handled", "failed", "lost"]
 _WAIT_SECONDS = 2.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
+#: How long items that are done wait for others, where items wait for a thread.
+_MOMENT_SECONDS = 0.05
 #: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
@@ -45,6 +52,13 @@ _MIN_PAUSE_SECONDS = 0.05
 
 class _Collect:
     """A task: acknowledge what is done, and lease the next items."""
+
+
+class _Leased(NamedTuple):
+    """How many items were leased, and the one that the thread that collects keeps, if any."""
+
+    number: int
+    kept: Item | None
 
 
 class Worker:
@@ -60,6 +74,7 @@ class Worker:
         queue: The queue, or several.
         handler: The function; called with each :class:`Item`, in any of the threads.
         concurrency: How many threads call it.
+        prefetch: How many items are leased for each thread.
         end: The end of the queue to take items from.
         seconds: How long items are leased. Leases are extended while the function runs, so
             this is how soon the items of a dead process are requeued.
@@ -81,6 +96,7 @@ class Worker:
         handler: Callable[[Item], Any],
         *,
         concurrency: int = 1,
+        prefetch: int = 1,
         end: End = "min",
         seconds: float = 60,
         retry_delay_seconds: float = 60,
@@ -95,6 +111,7 @@ class Worker:
         self._queue = queue
         self._handler = handler
         self._concurrency = concurrency
+        self._most = concurrency * prefetch
         self._end: End = end
         self._seconds = seconds
         self._retry_delay_seconds = retry_delay_seconds
@@ -115,6 +132,8 @@ class Worker:
         self._stops = False
         #: Items that are done and not acknowledged yet.
         self._done: list[Item] = []
+        #: When the first of them was done.
+        self._done_at = 0.0
         #: Whether a thread collects them, or a task to do so waits for a thread.
         self._collects = False
         #: How many items are being leased; those that do not come are added to the rest again.
@@ -142,12 +161,16 @@ class Worker:
                 self._dispatch()
                 if self._error is not None:
                     self._report_running()
-                with self._let_in():
-                    self._wait(lambda: not self._running)
+                while self._running:
+                    with self._let_in():
+                        self._wait(lambda: not self._running or self._is_late())
+                    self._finish_late()
             except BaseException:
                 self._stops = True
                 self._report_running()
-                self._wait(lambda: not self._running)
+                while self._running:
+                    self._wait(lambda: not self._running or self._is_late())
+                    self._finish_late()
                 raise
         finally:
             self._is_over.set()
@@ -183,7 +206,8 @@ class Worker:
     def _dispatch(self) -> None:
         while self._goes_on():
             with self._let_in():
-                self._wait(lambda: self._wanted() > 0 or not self._goes_on())
+                self._wait(lambda: self._wanted() > 0 or not self._goes_on() or self._is_late())
+            self._finish_late()
             ended = self._ended()
             if not self._lease() and not self._waits_for_more(ended):
                 return
@@ -194,7 +218,7 @@ class Worker:
 
     def _wanted(self) -> int:
         """Return how many more items the free threads can take."""
-        free = self._concurrency - len(self._running)
+        free = self._most - len(self._running)
         return int(max(0, min(free, self._remaining)))
 
     def _waits_for_more(self, ended: int) -> bool:
@@ -210,7 +234,7 @@ class Worker:
             if not self._running and self._ended() == ended:
                 return False
         with self._let_in():  # what runs may push items, or be requeued at once
-            self._wait(lambda: self._ended() > ended or not self._goes_on())
+            self._wait(lambda: self._ended() > ended or not self._goes_on() or self._is_late())
         return True
 
     def _ended(self) -> int:
@@ -220,6 +244,7 @@ class Worker:
         may_be = False
         while not may_be and self._goes_on():
             self._on_beat()
+            self._finish_late()
             with self._let_in():
                 may_be = self._queue.wait_for_items(_WAIT_SECONDS)
 
@@ -227,7 +252,7 @@ class Worker:
         """Lease items for the free threads; tell whether there were any."""
         while count := self._reserved():
             try:
-                return bool(self._leased(count))
+                return self._leased(count).number > 0
             except CorruptItem as error:
                 if self._queue.bury_corrupt(error):
                     self.buried.append(error.context["id"])
@@ -247,12 +272,14 @@ class Worker:
             self._asked += count
             return count
 
-    def _leased(self, count: int, done: Sequence[Item] = ()) -> list[Item]:
+    def _leased(self, count: int, done: Sequence[Item] = ()) -> _Leased:
         """Lease items that were reserved, and acknowledge those that are done.
 
-        The thread that collects keeps the first; the others are for the threads that wait.
+        The thread that collects keeps the first, unless others wait that were leased before; the
+        rest are for the threads that wait.
         """
         items: list[Item] = []
+        kept = None
         try:
             acks: Any = {"ack": done} if self._queue.acks_with_leases else {}
             items = self._queue.lease_many(
@@ -262,12 +289,14 @@ class Worker:
             with self._changed:
                 self._asked -= count
                 self._remaining += count - len(items)
-                for item in items[1:] if done else items:
+                if done and items and self._tasks.empty():
+                    kept = items[0]
+                for item in items if kept is None else items[1:]:
                     self._tasks.put(item)
                 # Behind that, so that an interrupt in between leaves none running in no thread.
                 self._running |= {item.lease: item for item in items}
                 self._changed.notify_all()
-        return items
+        return _Leased(len(items), kept)
 
     def _report_running(self) -> None:
         if self._running:
@@ -299,19 +328,45 @@ class Worker:
             self._finish_here(item, error)
             return None
         with self._changed:
+            if not self._done:
+                self._done_at = time.monotonic()
             self._done.append(item)
-            if self._collects:
+            if self._collects or self._has_more():
                 return None
             self._collects = True
         return self._collect()
+
+    def _has_more(self) -> bool:
+        """Tell whether a thread may go on with what waits, before what is done is collected."""
+        is_soon = time.monotonic() < self._done_at + _MOMENT_SECONDS
+        return self._most > self._concurrency and is_soon and not self._tasks.empty()
+
+    def _is_late(self) -> bool:
+        """Tell whether items are done for so long that no thread seems to be free for them."""
+        if not self._done or self._collects:
+            return False
+        return time.monotonic() > self._done_at + _SIGNAL_SECONDS
+
+    def _finish_late(self) -> None:
+        """Acknowledge what is done where no thread is free for it."""
+        with self._changed:
+            if not self._is_late():
+                return
+            self._collects = True
+            done = self._done[:MAX_ENDED]
+        for item in done:
+            self._finish_here(item, None)
+        with self._changed:
+            del self._done[: len(done)]
+            self._collects, self._done_at = False, time.monotonic()
 
     def _collect(self) -> Item | None:
         """Acknowledge the items that are done, and lease as many; return the first of these."""
         with self._changed:
             done = self._done[:MAX_ENDED]
-        items = self._lease_next(done)
+        leased = self._lease_next(done)
         for item in done:
-            if items is None:
+            if leased is None:
                 self._finish_here(item, None)
             else:
                 self._end_of(item, "handled", None)
@@ -320,9 +375,9 @@ class Worker:
             self._collects = bool(self._done)
             if self._collects:
                 self._tasks.put(_Collect())
-        return items[0] if items else None
+        return None if leased is None else leased.kept
 
-    def _lease_next(self, done: Sequence[Item]) -> list[Item] | None:
+    def _lease_next(self, done: Sequence[Item]) -> _Leased | None:
         """Acknowledge items, and lease as many; return None if they were not acknowledged."""
         count = self._reserved(len(done))
         if not count:

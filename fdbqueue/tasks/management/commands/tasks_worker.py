@@ -24,6 +24,7 @@ from fdbqueue.tasks.supervisor import CHANGED, OfParent, Parent
 from fdbqueue.tasks.worker import TaskWorker
 
 _MAX_THREADS = 256
+_MAX_PREFETCH = 100
 _MAX_PROCESSES = 256
 #: The longest pause before a process that failed is replaced; shorter while code is being changed.
 _MAX_PAUSE_SECONDS = 60.0
@@ -61,6 +62,14 @@ examples:
             default=1,
             metavar="N",
             help="Run N tasks at a time in each process (default: 1)",
+        )
+        parser.add_argument(
+            "--prefetch",
+            type=arguments.whole_number(most=_MAX_PREFETCH),
+            default=1,
+            metavar="N",
+            help="Lease N tasks for each thread, which is several times as fast with short tasks; "
+            "those that wait for a thread are RUNNING, and no other worker takes them (default: 1)",
         )
         parser.add_argument(
             "--processes",
@@ -148,6 +157,7 @@ examples:
                 chosen.names,
                 excluded=chosen.excluded,
                 threads=chosen.threads,
+                prefetch=chosen.prefetch,
                 limit=chosen.max_tasks or math.inf,
                 follow=not chosen.batch,
                 worker=_name(chosen.worker_id, parent.number),

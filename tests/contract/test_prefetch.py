@@ -1,0 +1,123 @@
+"""Workers that lease more items than they have threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from fdbqueue.service import FifoQueue, Worker
+from tests.concurrency.census import assert_counted
+from tests.concurrency.preemption import preempted
+from tests.engines.children import wait_until
+
+ITEMS = 60
+
+
+@pytest.fixture
+def queue(database, subspace):
+    """A queue of numbers."""
+    queue = FifoQueue(database, subspace, name="numbers")
+    queue.push_many(range(ITEMS))
+    return queue
+
+
+def test_items_come_in_their_order(queue):
+    """One thread sees what one that leases item by item does."""
+    done = []
+    worker = Worker(queue, lambda item: done.append(item.value), prefetch=7)
+    worker.run()
+    assert done == list(range(ITEMS))
+    assert worker.handled == ITEMS
+    assert not any(assert_counted(queue).values())
+
+
+@pytest.mark.parametrize("limit", [1, 6, 13])
+def test_a_limit_holds(queue, limit):
+    """No more items are leased than it allows."""
+    done = []
+    Worker(queue, lambda item: done.append(item.value), prefetch=5, limit=limit).run()
+    assert done == list(range(limit))
+    assert queue.counts().leased == 0
+    assert queue.size() == ITEMS - limit
+
+
+@pytest.mark.parametrize("failing", [{0}, {ITEMS - 1}, {7, 8, 9}, set(range(ITEMS))])
+@pytest.mark.parametrize("follow", [False, True])
+def test_items_that_fail_leave_none_behind(queue, failing, follow):
+    """Whatever their places: what is done is acknowledged, also where the last one fails."""
+
+    def work(item):
+        if item.value in failing:
+            raise LookupError
+
+    worker = Worker(queue, work, prefetch=8, follow=follow, retry_delay_seconds=600)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    wait_until(lambda: queue.counts().leased == queue.counts().ready == 0)
+    worker.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert (worker.handled, worker.failed) == (ITEMS - len(failing), len(failing))
+    assert queue.counts().delayed == len(failing)
+
+
+def test_what_is_done_does_not_wait_for_an_item_that_takes_long(queue):
+    """It is acknowledged meanwhile, and the leases of those that wait are held."""
+    gate = threading.Event()
+
+    def work(item):
+        if item.value == 3:
+            assert gate.wait(60)
+
+    worker = Worker(queue, work, prefetch=6)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_until(lambda: worker.handled == 3)
+        assert sorted(item.value for item in worker.running())[:3] == [3, 4, 5]
+    finally:
+        gate.set()
+        thread.join(60)
+    assert worker.handled == ITEMS
+
+
+def test_a_stopped_worker_finishes_what_it_has_leased(queue):
+    """And leases nothing more."""
+    done = []
+
+    def work(item):
+        done.append(item.value)
+        worker.stop()
+
+    worker = Worker(queue, work, prefetch=5, follow=True)
+    worker.run()
+    assert done == list(range(5))
+    assert queue.size() == ITEMS - 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_are_held_up_at_random_lines(queue, seed):
+    """Each item is handled once, by several workers of several threads."""
+    done = []
+
+    def work(item):
+        done.append(item.value)
+        if item.value % 10 == 3 and item.attempts == 0:
+            raise LookupError
+
+    workers = [
+        Worker(queue, work, concurrency=2, prefetch=4, retry_delay_seconds=0, seconds=600)
+        for _ in range(2)
+    ]
+    with preempted(seed, 0.004):
+        threads = [threading.Thread(target=worker.run) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(240)
+    assert not any(thread.is_alive() for thread in threads)
+    assert sum(worker.handled for worker in workers) == ITEMS
+    assert {value: n for value, n in Counter(done).items() if n > 1 and value % 10 != 3} == {}
+    assert not any(assert_counted(queue).values())
