@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -136,9 +135,9 @@ def _commands(task: TaskDetails) -> list[Command]:
 
 def _abort(task: TaskDetails) -> str:
     alias = task.backend.alias
-    more = "" if alias == DEFAULT_TASK_BACKEND_ALIAS else f", backend={json.dumps(alias)}"
-    code = f"from fdbqueue.tasks import abort; print(abort({json.dumps(task.id)}{more}))"
-    return f"python manage.py shell -c {shlex.quote(code)}"
+    more = "" if alias == DEFAULT_TASK_BACKEND_ALIAS else f" --backend={shlex.quote(alias)}"
+    dashes = "-- " if task.id.startswith("-") else ""
+    return f"python manage.py tasks_abort{more} {dashes}{task.id}"
 
 
 # Facts
