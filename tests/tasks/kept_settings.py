@@ -4,7 +4,6 @@ import json
 import os
 
 from tests.tasks.process_settings import *
+from tests.tasks.process_settings import TASKS
 
 TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("FDBQUEUE_TEST_OPTIONS", "{}"))
-if os.environ.get("FDBQUEUE_TEST_DEBUG"):
-    DEBUG = True

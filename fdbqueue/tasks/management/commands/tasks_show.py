@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
-from fdbqueue.tasks.compat import TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.tasks.compat import TaskResultDoesNotExist, TaskResultStatus
 from fdbqueue.tasks.management import given
 
 
@@ -41,7 +41,7 @@ examples:
         self.console.report(record, _text(record), as_json=options["as_json"])
 
 
-def _record(result: TaskResult[Any]) -> dict[str, Any]:
+def _record(result: Any) -> dict[str, Any]:
     """Return what JSON says of a task."""
     is_successful = result.status is TaskResultStatus.SUCCESSFUL
     times = {
