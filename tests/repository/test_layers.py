@@ -154,11 +154,13 @@ BELOW_THE_FACE = {
     "options": {"api", "conf", "pages", "tasks"},
     "push": {"commits"},
     "receipts": {"management", "testing"},
+    "storage.handoffs": {"tasks"},
     "storage.item_keys": {"api"},
     "strict_json": {"api", "management"},
     "tools.census": {"management"},
     "tools.load": {"management"},
     "tools.sweep": {"management"},
+    "transactions": {"tasks"},
     "tuples": {"pages"},
 }
 #: Modules that only check and delegate may be longer.

@@ -3,11 +3,7 @@
 import json
 import os
 
-from tests.tasks import process_settings
 from tests.tasks.process_settings import *
+from tests.tasks.process_settings import TASKS
 
-process_settings.TASKS["default"]["OPTIONS"] |= json.loads(
-    os.environ.get("FDBQUEUE_TEST_OPTIONS", "{}")
-)
-if os.environ.get("FDBQUEUE_TEST_DEBUG"):
-    DEBUG = True
+TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("FDBQUEUE_TEST_OPTIONS", "{}"))
