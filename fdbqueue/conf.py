@@ -348,6 +348,7 @@ def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator
     places = [
         (fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX"),
         (fdb.tuple.pack((*prefix, "receipt")), "the receipts under PREFIX"),
+        (fdb.tuple.pack((*prefix, "tasks")), "the tasks under PREFIX"),
     ]
     for name, options in queues.items():
         if options.get("subspace") is not None:

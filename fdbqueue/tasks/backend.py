@@ -37,6 +37,9 @@ from fdbqueue.tasks.records import Records, is_pending, pending
 from fdbqueue.tasks.results import Found, change, moment, new_result, result_of
 from fdbqueue.tasks.results import microseconds as in_us
 
+#: The longest call: the arguments of a task, as JSON, and what names it.
+MAX_CALL_BYTES = 1_000_000
+
 
 class FdbQueueBackend(BaseTaskBackend):
     """Enqueue tasks in fdbqueue's queues.
@@ -164,7 +167,13 @@ class FdbQueueBackend(BaseTaskBackend):
         """Yield how its queues are stored, but for those whose name is not valid."""
         for name in self.names():
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
-                yield QueueSpec(name, "priority", owner="fdbqueue.tasks", max_attempts=None)
+                yield QueueSpec(
+                    name,
+                    "priority",
+                    owner="fdbqueue.tasks",
+                    max_attempts=None,
+                    max_value_bytes=MAX_CALL_BYTES,
+                )
 
     def prepare(self, result: TaskResult[..., Any]) -> Any:
         """Return a function that pushes a task: in the transaction it is given, or one of its own.
@@ -184,7 +193,7 @@ class FdbQueueBackend(BaseTaskBackend):
         def record(tr: Transaction, placed: Sequence[Any]) -> None:
             if placed[0].existing is None:
                 item_id = queue.parts.store.keys.item_id(placed[0].place.data)
-                self.records.write(tr, call.id, pending(queue.name, item_id))
+                self.records.write_new(tr, call.id, pending(queue.name, item_id))
 
         return queue.parts.pusher.prepare_beside(push, record)
 

@@ -96,8 +96,7 @@ class Ends:
     def writes(self, end: End) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
         if end.is_success and not self._keeps_successful:
-            key = self._records.key(end.call.id)
-            return lambda tr: tr.clear(key)
+            return lambda tr: self._records.remove(tr, end.call.id)
         record = final_record(
             end.call,
             end.item.queue,
@@ -107,11 +106,11 @@ class Ends:
             ended=end.moment,
             value=end.value,
         )
-        rows = [*self._records.rows(end.call.id, record), self._entry(end)]
+        rows, (key, value) = self._records.rows(end.call.id, record), self._entry(end)
 
         def write(tr: Transaction) -> None:
-            for key, value in rows:
-                tr[key] = value
+            self._records.write_rows(tr, end.call.id, rows)
+            tr[key] = value
 
         return write
 

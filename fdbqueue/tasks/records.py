@@ -146,7 +146,7 @@ class Records:
 
     def begin_read_short(self, tr: Transaction, result_id: str) -> Any:
         """Begin to read a record in one key; what is returned returns None for a longer one too."""
-        row = tr[self.key(result_id)]
+        row = tr[self._results.pack((result_id, 0))]
 
         def record() -> dict[str, Any] | None:
             data = bytes(row) if row.present() else b""
@@ -154,14 +154,20 @@ class Records:
 
         return record
 
-    def key(self, result_id: str) -> bytes:
-        """Return the key of a record's first part."""
-        key: bytes = self._results.pack((result_id, 0))
-        return key
-
     def write(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:
-        """Write a record in place of one that is not longer, or of none; reads nothing."""
+        """Write a record in place of another; reads nothing."""
+        self.write_rows(tr, result_id, self.rows(result_id, record))
+
+    def write_new(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:
+        """Write a record where there is none."""
         for key, value in self.rows(result_id, record):
+            tr[key] = value
+
+    def write_rows(self, tr: Transaction, result_id: str, rows: list[tuple[bytes, bytes]]) -> None:
+        """Write the rows of a record in place of another, which may be longer; reads nothing."""
+        parts = self._results[result_id]
+        tr.clear_range(parts.pack((1,)), parts.range().stop)
+        for key, value in rows:
             tr[key] = value
 
     def rows(self, result_id: str, record: dict[str, Any]) -> list[tuple[bytes, bytes]]:

@@ -56,6 +56,12 @@ def leave() -> None:
     raise SystemExit(3)
 
 
+@task(max_attempts=10, backoff=at_once, takes_context=True)
+def fail_at_length(context: Any, ends_well: bool = False) -> None:
+    if not (ends_well and context.attempt == 10):
+        raise LookupError("\u20ac" * 100_000)
+
+
 @task
 async def leave_the_loop() -> None:
     raise SystemExit(3)

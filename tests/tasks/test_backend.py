@@ -80,6 +80,14 @@ def test_arguments_that_the_queue_cannot_hold_are_refused(backend, wrong):
     assert backend.queue("default").counts() == Counts(0, 0, 0, 0)
 
 
+def test_long_arguments_are_taken(backend, work):
+    """Longer than one of FoundationDB's values."""
+    result = jobs.note.enqueue("x" * 900_000)
+    assert backend.get_result(result.id).args == ["x" * 900_000]
+    work()
+    assert backend.get_result(result.id).return_value == "x" * 900_000
+
+
 def test_a_queue_that_the_setting_does_not_list_is_refused(backend):
     """When the task is made, and when it is enqueued."""
     with pytest.raises(InvalidTask):

@@ -110,6 +110,19 @@ def test_a_task_that_succeeds_at_the_second_attempt(backend, work):
     assert result.started_at < result.last_attempted_at < result.finished_at
 
 
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_a_record_that_becomes_shorter_leaves_nothing_behind(backend, work, ends_well):
+    """Ten long tracebacks take several keys; after a redrive, or an end, fewer."""
+    result = jobs.fail_at_length.enqueue(ends_well)
+    work()
+    assert len(backend_result(result).errors) == (9 if ends_well else 10)
+    if not ends_well:
+        backend.queue("default").redrive()
+        assert backend_result(result).errors == []
+        work(limit=1)
+        assert len(backend_result(result).errors) == 1
+
+
 def test_between_attempts_a_task_is_ready_and_its_error_is_known(configure, work):
     """It waits as the backoff says."""
     backend = configure(backoff=lambda error, result: 60 * result.attempts)
