@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +15,11 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from fdbqueue.engines import embedded
+
+# The tests start several hundred processes, and a third of the time of each would go into
+# compiling the package again where the environment forbids keeping bytecode, as images do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = ["fdbqueue.testing.pytest_plugin"]
 pytest.register_assert_rewrite("tests.concurrency.census", "tests.concurrency.machine")
@@ -54,6 +61,35 @@ def _cluster() -> Engine:
 
     foundationdb.load_binding()
     return Engine("foundationdb", foundationdb.open(CLUSTER_FILE), fdb.KeySelector, fdb.FDBError)
+
+
+#: Folders whose files take longest, most of it for processes that they start.
+LONG_FOLDERS = frozenset(
+    ["benchmarks", "browser", "commands", "concurrency", "docs", "live", "package", "tasks"]
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep pytest-xdist from beginning with the files that have the most tests: they are short."""
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files, so that no worker has one left when the others have ended.
+
+    Tests that start a command as a process are slow, as are those that are marked so.
+    """
+    items.sort(key=lambda item: LONG_FOLDERS.isdisjoint(item.nodeid.split("/")))
+    for item in items:
+        if "processes" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look at thousands of collected tests again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -85,6 +85,12 @@ def user_with(db: None) -> Callable[..., User]:
 
 
 @pytest.fixture
+def quick_passwords(settings: Any) -> None:
+    """Hash passwords quickly: Django's own way is slow, so that none is guessed."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture
 def client_with(user_with: Callable[..., User]) -> Callable[..., APIClient]:
     """Make a client whose user has some of the app's permissions."""
 

@@ -17,7 +17,7 @@ PUSH = "/api/queues/mail/push/"
 
 
 @pytest.fixture
-def user(user_with: Callable[..., User], queues: service.Catalog) -> User:
+def user(user_with: Callable[..., User], queues: service.Catalog, quick_passwords: None) -> User:
     """A user who may push."""
     user = user_with("push_queue")
     user.set_password("secret")

@@ -64,7 +64,7 @@ def test_a_post_that_does_not_say_json(
 
 @pytest.mark.parametrize("kind", CROSS_SITE)
 def test_a_page_of_another_site_cannot_pop(
-    db: None, queues: service.Catalog, kind: str | None
+    db: None, quick_passwords: None, queues: service.Catalog, kind: str | None
 ) -> None:
     """Not with a password that the browser sends by itself, for which no CSRF token is asked."""
     User.objects.create_superuser("root", password="secret")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from django.core.management import call_command
+from django.core.management import ManagementUtility, call_command
 from fdb.subspace_impl import Subspace
 
 from fdbqueue import conf
@@ -150,6 +152,35 @@ def call() -> Callable[..., Printed]:
         return Printed(out.getvalue(), err.getvalue())
 
     return call
+
+
+@pytest.fixture
+def manage(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command in this process as ``manage.py`` does: arguments, streams and exit code.
+
+    All of its way is the real one but for the start of an interpreter, which takes longer than the
+    command. What a process is needed for, such as a signal or a stream that is closed, is tested
+    with ``processes``.
+    """
+
+    def manage(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        utility = ManagementUtility(["manage.py", *arguments])
+        command = utility.fetch_command(arguments[0])
+        status: Any = 0
+        with io.TextIOWrapper(tempfile.TemporaryFile()) as stream, monkeypatch.context() as patch:
+            stream.buffer.write(stdin)
+            stream.seek(0)
+            patch.setattr("sys.stdin", stream)
+            patch.setattr(gc, "freeze", lambda: None)  # of a process that ends with its command
+            try:
+                command.run_from_argv(utility.argv)
+            except SystemExit as ended:
+                status = ended.code
+        return subprocess.CompletedProcess(utility.argv, status, *capfd.readouterr())
+
+    return manage
 
 
 @pytest.fixture

@@ -291,10 +291,10 @@ def test_a_long_error(processes, mail):
         ["--lease-seconds=-1"],
     ],
 )
-def test_options_that_do_not_go_together(processes, mail, arguments):
+def test_options_that_do_not_go_together(manage, mail, arguments):
     """They are wrong usage, and nothing is drained."""
     mail.push(1)
-    done = processes.run("queue_drain", "mail", *arguments)
+    done = manage("queue_drain", "mail", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert mail.size() == 1
 

@@ -131,12 +131,29 @@ def test_an_unknown_queue_in_a_process(processes):
 
 @pytest.mark.parametrize("command", CALLS)
 @pytest.mark.parametrize("directory", ["none", "file"])
-def test_an_engine_that_cannot_be_opened(processes, tmp_path, directory, command):
+def test_an_engine_that_cannot_be_opened(manage, settings, tmp_path, directory, command):
     """An engine whose file is in no directory, or in no such thing, is 4; no traceback."""
+    (tmp_path / "file").touch()
+    options = {"path": str(tmp_path / directory / "queues.sqlite3")}
+    settings.FDBQUEUE = {
+        **settings.FDBQUEUE,
+        "ENGINE": "fdbqueue.engines.embedded",
+        "OPTIONS": options,
+    }
+    refused(manage(*command, stdin=b"1\n"))
+
+
+@pytest.mark.parametrize("directory", ["none", "file"])
+def test_an_engine_that_cannot_be_opened_by_a_process(processes, tmp_path, directory):
+    """Nor is there one where the process that cannot open it ends."""
     (tmp_path / "file").touch()
     processes.environment.pop("FDB_CLUSTER_FILE", None)
     path = str(tmp_path / directory / "queues.sqlite3")
-    done = processes.run(*command, stdin=b"1\n", env={"FDBQUEUE_PATH": path})
+    refused(processes.run("queue_push", "mail", stdin=b"1\n", env={"FDBQUEUE_PATH": path}))
+
+
+def refused(done):
+    """Check how a command has ended whose engine could not be opened."""
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("CommandError: The engine does not answer")
     assert done.stderr.count("\n") == 1
@@ -205,17 +222,33 @@ def test_wrong_usage(call, command, arguments):
         ["queue_list", "--engine-timeout=nan"],
     ],
 )
-def test_wrong_usage_in_a_process(processes, arguments):
-    """A process ends with 2 where its arguments are wrong."""
-    done = processes.run(*arguments)
+def test_usage_that_the_parser_refuses(manage, arguments):
+    """A command ends with 2 where its arguments are wrong."""
+    done = manage(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "usage: manage.py queue_" in done.stderr
 
 
+def test_wrong_usage_in_a_process(processes):
+    """So does its process."""
+    done = processes.run("queue_pop")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: manage.py queue_pop")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help(processes, command):
+def test_help(manage, command):
     """``--help`` ends with examples, a line each."""
-    done = processes.run(command, "--help")
+    check_help(manage(command, "--help"), command)
+
+
+def test_help_in_a_process(processes):
+    """On standard output, and it is no error."""
+    check_help(processes.run("queue_push", "--help"), "queue_push")
+
+
+def check_help(done, command):
+    """Check what a command says of itself."""
     assert done.returncode == 0
     _, _, examples = done.stdout.partition("\nexamples:\n")
     assert f"manage.py {command}" in examples
@@ -236,7 +269,7 @@ def test_a_reader_that_is_gone(processes, command, code):
     assert "Traceback" not in done.stderr
 
 
-def test_json_is_all_there_is(processes):
+def test_json_is_all_there_is(manage):
     """With --json, whatever is on standard output is JSON."""
     for arguments, stdin in (
         (("queue_push", "mail", "--json"), b'"\\u001b[2J"\n[2]\n'),
@@ -254,6 +287,6 @@ def test_json_is_all_there_is(processes):
         (("queue_pop", "mail", "--json", "--limit=5"), b""),
         (("queue_pop", "mail", "--json"), b""),
     ):
-        done = processes.run(*arguments, stdin=stdin)
+        done = manage(*arguments, stdin=stdin)
         assert (done.returncode, done.stderr) == (0, "")
         assert all(json.loads(line) for line in done.stdout.splitlines())

@@ -218,9 +218,9 @@ def test_priorities_a_queue_does_not_take(call, ndjson, name, arguments):
         ["mail", "--priority", "1"],
     ],
 )
-def test_wrong_usage_in_a_process(processes, arguments):
-    """A process ends with 2 where its arguments are wrong."""
-    done = processes.run("queue_push", *arguments)
+def test_usage_that_is_wrong_before_anything_is_read(manage, arguments):
+    """A command ends with 2 where its arguments are wrong."""
+    done = manage("queue_push", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
 

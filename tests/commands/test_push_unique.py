@@ -149,9 +149,9 @@ def test_options_that_make_no_sense(call, ndjson, arguments, message):
     "arguments",
     [["--unique", ""], ["--unique", "é" * 501], ["--unique", "k", "--unique-while", "leased"]],
 )
-def test_bad_keys(processes, arguments):
-    """A process ends with 2."""
-    done = processes.run("queue_push", "mail", *arguments, stdin=b"1")
+def test_bad_keys(manage, arguments):
+    """It ends with 2."""
+    done = manage("queue_push", "mail", *arguments, stdin=b"1")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
     assert fdbqueue.queue("mail").size() == 0

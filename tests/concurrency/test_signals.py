@@ -13,6 +13,7 @@ from tests.engines.children import wait_until
 
 CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints"}]
 ITEMS = 30_000
+#: A process spends its seconds on one kind and one pace of signals each; ``make soak`` on all.
 
 
 def check_storm(kind, database, subspace, start, *, seconds, longest_seconds, threads=3, seed=1):
@@ -43,15 +44,17 @@ def check_storm(kind, database, subspace, start, *, seconds, longest_seconds, th
     assert ITEMS - len(found) <= said["unknown"]
 
 
-@pytest.mark.parametrize("kind", CHOSEN, ids=str)
-@pytest.mark.parametrize("longest_seconds", [0.02, 0.002])
+@pytest.mark.parametrize(
+    ("kind", "longest_seconds"), list(zip(CHOSEN, [0.02, 0.002], strict=True)), ids=str
+)
 def test_a_storm_of_signals(database, subspace, start, kind, longest_seconds):
     """Others lose nothing and get no error; no pop hangs; the interrupted thread is told."""
     check_storm(kind, database, subspace, start, seconds=2.5, longest_seconds=longest_seconds)
 
 
-@pytest.mark.parametrize("kind", CHOSEN, ids=str)
-@pytest.mark.parametrize("longest_seconds", [0.02, 0.001])
+@pytest.mark.parametrize(
+    ("kind", "longest_seconds"), list(zip(CHOSEN, [0.02, 0.001], strict=True)), ids=str
+)
 def test_pushes_in_a_storm_of_signals(database, subspace, start, kind, longest_seconds):
     """What returned is there once; what is known not to have happened is not there."""
     child = start(kind, "storm_pushes", seconds=2.5, longest_seconds=longest_seconds)

@@ -86,6 +86,7 @@ def test_poppers_take_each_item_once_and_in_order(kind, crowd, end):
     assert queues[0].pop() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_poppers_at_both_ends_meet_in_the_middle(kind, crowd):
     """Each end is in order, and no item comes from both."""
@@ -104,6 +105,7 @@ def test_poppers_at_both_ends_meet_in_the_middle(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_pops_leases_and_pops_of_many_mix(kind, crowd):
     """Whatever is taken together comes in order, and nothing comes twice."""
@@ -133,6 +135,7 @@ def test_pops_leases_and_pops_of_many_mix(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS[::2], ids=str)
 def test_who_is_told_that_the_queue_is_empty_is_told_the_truth(kind, crowd):
     """Threads that push one before each pop always find one."""
@@ -153,6 +156,7 @@ def test_who_is_told_that_the_queue_is_empty_is_told_the_truth(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_what_is_given_up_meanwhile_comes_again(kind, crowd):
     """Each item is acknowledged once in the end, with the attempts it took."""
@@ -510,6 +514,8 @@ def test_a_clock_that_is_ahead_takes_nothing_back(kind, ten, ask_and_die, clock)
     assert numbers(kind, [ten.pop()]) == [4]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SOME, ids=str)
 def test_what_was_handed_over_comes_back_in_time(kind, ten, ask_and_die):
     """By the database's versions, without anybody else's doing."""
     ask_and_die(ten, lowest=3, seconds=2)
@@ -648,6 +654,7 @@ def test_the_timeout_of_a_claim_is_bounded(database, subspace, seconds):
 # Relaxed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
 def test_a_relaxed_pop_takes_one_of_the_first_100(kind, database, subspace, end):

@@ -15,6 +15,7 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
 from tests.contract.test_contention import HANDOFFS, Meddled, tables
+from tests.covering import pairs
 from tests.engines.children import wait_until
 
 SOON_SECONDS = 60
@@ -264,8 +265,12 @@ def test_leases_that_expire_before_they_are_seen(queue, rival, meddled, clock, a
     assert held == {*values(found), *([] if acks else [item.value])}
 
 
-@pytest.mark.parametrize("is_served", [True, False])
-@pytest.mark.parametrize("acks", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("open_queue", "is_served", "acks"),
+    pairs([FifoQueue, PriorityQueue], [True, False], [True, False]),
+    indirect=["open_queue"],
+)
 def test_who_gives_up_meanwhile(meddled, rival, open_queue, is_served, acks):
     """What is leased for it is requeued; with an old lease it does not know."""
     item = rival.lease(seconds=600)
@@ -327,6 +332,7 @@ def test_a_corrupt_item_refuses_a_request_that_ends_a_lease(rival, database, sub
     assert_counted(rival)
 
 
+@pytest.mark.slow
 def test_more_than_a_row_can_name_is_refused(rival):
     """A client of ours does not ask for so much; nothing breaks where one does."""
     fill(rival, 2_700)
@@ -349,6 +355,7 @@ def test_many_leases_come_whole(queue, rival, meddled, count):
     assert len(requests_of(rival)) == (count <= 500)
 
 
+@pytest.mark.slow
 def test_long_names_are_not_asked_for(queue, rival, meddled):
     """Leases whose names a row cannot hold end when the items are collected."""
     fill(rival, 1_000)

@@ -26,6 +26,7 @@ from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
 from tests.contract.test_contention import Meddled
 from tests.contract.unsure import unsure_database
+from tests.covering import pairs
 from tests.engines.children import wait_until
 
 SOON_SECONDS = 4
@@ -205,6 +206,7 @@ def test_names_that_make_no_sense_are_refused(catalog, names, error):
     assert catalog.queue("high").size() == catalog.queue("low").size() == 1
 
 
+@pytest.mark.slow
 def test_a_thousand_queues_are_the_most(catalog):
     """A pattern may find more, which the call says."""
     assert len(catalog.several([f"mail-{n}" for n in range(1_000)]).queues()) == 1_000
@@ -381,8 +383,10 @@ def test_a_paused_queue_is_passed_over_strictly(meddled):
     assert several.pop().value == "a"
 
 
-@pytest.mark.parametrize("fair", [False, True])
-@pytest.mark.parametrize("operation", ["pop", "lease"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "operation", "fair"), pairs(KINDS, ["pop", "lease"], [False, True]), ids=str
+)
 def test_many_clients_take_each_item_once(open_catalog, database, kind, operation, fair):
     """Threads of four clients, beside poppers of one queue and pushes to all."""
     name = "fifo" if kind.is_fifo else "priority"
@@ -534,6 +538,7 @@ def test_a_response_in_a_queue_that_is_new_is_found(open_catalog, database):
     assert second.several(["mail-*"]).pop(once="key") == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["high", "low"], ["mail-*", "low"]], ids=str)
 def test_calls_with_one_key_take_once(open_catalog, database, names):
     """Threads of several clients, while queues come up."""

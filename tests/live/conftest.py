@@ -6,28 +6,52 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from fdbqueue import conf, service
 from tests.live.client import Client
-from tests.live.server import Server
+from tests.live.server import Server, environment_of, manage
 from tests.live.setting import fdbqueue_setting
 
 
+class Prepared(NamedTuple):
+    """Django's tables, migrated, with the demo's user in them.
+
+    Attributes:
+        tables: Their file, for servers to begin with a copy.
+        token: The token of the user, who may do everything.
+    """
+
+    tables: Path
+    token: str
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """What most servers begin with, made once."""
+    folder = tmp_path_factory.mktemp("prepared")
+    environment = environment_of("tests.live.server_settings", folder, "prepared")
+    environment.pop("FDB_CLUSTER_FILE", None)  # the demo's queues are not used
+    manage(environment, "migrate", "--verbosity", "0")
+    token = token_of(manage(environment, "demo"))
+    return Prepared(Path(environment["FDBQUEUE_TEST_DJANGO"]), token)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, prepared: Prepared) -> Iterator[Server]:
     """The server that these tests share; each uses queues of its own."""
-    with Server(tmp_path_factory.mktemp("server")) as running:
+    with Server(tmp_path_factory.mktemp("server"), tables=prepared.tables) as running:
         yield running
     assert "Traceback" not in running.errors
 
 
 @pytest.fixture(scope="session")
-def token(server: Server) -> str:
+def token(prepared: Prepared) -> str:
     """The token of a user who may do everything."""
-    return token_of(server.manage("demo"))
+    return prepared.token
 
 
 def token_of(printed: str) -> str:

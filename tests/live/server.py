@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -31,6 +32,35 @@ _WARNINGS = "error,ignore::ImportWarning,ignore::ResourceWarning:gunicorn.arbite
 _BOOTED = re.compile(r"Booting worker with pid: (\d+)")
 
 
+def environment_of(settings: str, folder: Path, prefix: str) -> dict[str, str]:
+    """Return the environment of a project with all its files in a folder."""
+    return {
+        **os.environ,
+        "DJANGO_DEBUG": "1",
+        "DJANGO_SETTINGS_MODULE": settings,
+        "FDBQUEUE_PATH": str(folder / "queues.sqlite3"),
+        "FDBQUEUE_TEST_DJANGO": str(folder / "django.sqlite3"),
+        "FDBQUEUE_TEST_PREFIX": prefix,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": _WARNINGS,
+    }
+
+
+def manage(environment: dict[str, str], *arguments: str) -> str:
+    """Run a command of the project's, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 class Server:
     """A server that runs from its making to the end of its ``with`` block.
 
@@ -40,6 +70,7 @@ class Server:
         environment: What it finds in its environment besides.
         config: The module of its settings of gunicorn.
         commands: What is run of ``manage.py`` before it starts.
+        tables: A file of Django's to copy instead, which takes less than a command.
     """
 
     def __init__(
@@ -49,38 +80,23 @@ class Server:
         environment: dict[str, str] | None = None,
         config: str = "tests.live.gunicorn_conf",
         commands: Sequence[Sequence[str]] = (("migrate", "--verbosity", "0"),),
+        tables: Path | None = None,
     ) -> None:
         self._config = config
-        self.prefix, self.path = secrets.token_hex(8), str(folder / "queues.sqlite3")
-        self.environment = {
-            **os.environ,
-            "DJANGO_DEBUG": "1",
-            "DJANGO_SETTINGS_MODULE": settings,
-            "FDBQUEUE_PATH": self.path,
-            "FDBQUEUE_TEST_DJANGO": str(folder / "django.sqlite3"),
-            "FDBQUEUE_TEST_PREFIX": self.prefix,
-            "PYTHONPATH": str(ROOT),
-            "PYTHONWARNINGS": _WARNINGS,
-            **(environment or {}),
-        }
+        self.prefix = secrets.token_hex(8)
+        self.environment = {**environment_of(settings, folder, self.prefix), **(environment or {})}
+        self.path = self.environment["FDBQUEUE_PATH"]
         self._errors, self._answered = folder / "errors.log", folder / "answered.log"
-        for command in commands:
-            self.manage(*command)
+        if tables is not None:
+            shutil.copyfile(tables, self.environment["FDBQUEUE_TEST_DJANGO"])
+        else:
+            for command in commands:
+                self.manage(*command)
         self._start()
 
     def manage(self, *arguments: str) -> str:
         """Run a command of the project's, and return what it printed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return manage(self.environment, *arguments)
 
     def _start(self) -> None:
         with (

@@ -11,7 +11,6 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.live.client import Client
-from tests.live.conftest import token_of
 from tests.live.server import DEADLINE_SECONDS, WORKERS, Server
 from tests.live.worker import HEADER
 
@@ -25,13 +24,14 @@ needs_cluster = pytest.mark.skipif(
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve(tmp_path, prepared):
     """Start a server: ``serve(settings, **environment)``."""
     with ExitStack() as stack:
 
         def start(settings="tests.live.server_settings", **environment):
             given = {"FDBQUEUE_TEST_OPENED": str(tmp_path / "opened"), **environment}
-            return stack.enter_context(Server(tmp_path, settings, given))
+            server = Server(tmp_path, settings, given, tables=prepared.tables)
+            return stack.enter_context(server)
 
         yield start
 
@@ -47,9 +47,8 @@ def clients_of_each_worker(stack, server, token):
     return found
 
 
-def push_and_pop_in_turn(server, token=None):
+def push_and_pop_in_turn(server, token):
     """Let each worker push, and pop what another has pushed; return the workers."""
-    token = token or token_of(server.manage("demo"))
     with ExitStack() as stack:
         clients = clients_of_each_worker(stack, server, token)
         for number, client in enumerate(clients.values()):
@@ -63,28 +62,26 @@ def push_and_pop_in_turn(server, token=None):
 
 
 @pytest.mark.parametrize("arguments", [{}, PRELOAD], ids=["loaded-late", "preload"])
-def test_each_worker_answers(serve, arguments):
+def test_each_worker_answers(serve, token, arguments):
     """On the engine of the settings, with the project loaded before the fork and after it."""
     server = serve(**arguments)
-    assert push_and_pop_in_turn(server) <= set(server.workers)
+    assert push_and_pop_in_turn(server, token) <= set(server.workers)
     assert "Traceback" not in server.errors
 
 
-def test_the_embedded_engine_may_be_opened_before_the_fork(serve):
+def test_the_embedded_engine_may_be_opened_before_the_fork(serve, token):
     """It is closed for the fork, and opened again in each worker."""
     if os.environ.get("FDB_CLUSTER_FILE"):
         pytest.skip("the settings name a cluster")
     server = serve("tests.live.opening_settings", **PRELOAD)
-    assert push_and_pop_in_turn(server) <= set(server.workers)
+    assert push_and_pop_in_turn(server, token) <= set(server.workers)
     assert "Traceback" not in server.errors
 
 
 @pytest.mark.parametrize("arguments", [{}, PRELOAD], ids=["loaded-late", "preload"])
-def test_the_cluster_is_opened_by_the_workers_alone(serve, tmp_path, arguments):
+def test_the_cluster_is_opened_by_the_workers_alone(serve, token, tmp_path, arguments):
     """Once in each, and never in the master: over a stand-in for the binding."""
     server = serve("tests.live.binding_settings", **arguments)
-    token = token_of(server.manage("demo"))
-    (tmp_path / "opened").unlink()  # that was the command
     workers = push_and_pop_in_turn(server, token)
     opened = [int(line) for line in (tmp_path / "opened").read_text().split()]
     assert sorted(opened) == sorted(workers)
@@ -106,10 +103,10 @@ def refusals(server, token):
 
 
 @OPENERS
-def test_a_cluster_opened_before_the_fork_is_a_clear_error(serve, opener):
+def test_a_cluster_opened_before_the_fork_is_a_clear_error(serve, token, opener):
     """Each worker answers 503 with its code, says why in the log, and does not hang."""
     server = serve("tests.live.binding_settings", FDBQUEUE_TEST_OPENS=opener, **PRELOAD)
-    assert refusals(server, token_of(server.manage("demo"))) == {(503, "forked_engine")}
+    assert refusals(server, token) == {(503, "forked_engine")}
     assert "the cluster was opened before a fork" in server.errors
     assert requests.get(f"{server.address}/health/ready/", timeout=60).status_code == 503
     assert requests.get(f"{server.address}/health/live/", timeout=60).status_code == 200
@@ -117,10 +114,10 @@ def test_a_cluster_opened_before_the_fork_is_a_clear_error(serve, opener):
 
 @needs_cluster
 @OPENERS
-def test_a_real_cluster_opened_before_the_fork_is_a_clear_error(serve, opener):
+def test_a_real_cluster_opened_before_the_fork_is_a_clear_error(serve, token, opener):
     """The same with FoundationDB's own binding, whose network thread is the master's."""
     server = serve("tests.live.opening_settings", FDBQUEUE_TEST_OPENS=opener, **PRELOAD)
-    assert refusals(server, token_of(server.manage("demo"))) == {(503, "forked_engine")}
+    assert refusals(server, token) == {(503, "forked_engine")}
 
 
 def scrape(server):
@@ -140,14 +137,14 @@ def scrape(server):
 
 
 @pytest.mark.parametrize("arguments", [{}, PRELOAD], ids=["loaded-late", "preload"])
-def test_metrics_are_of_all_workers_whoever_answers(serve, tmp_path, arguments):
+def test_metrics_are_of_all_workers_whoever_answers(serve, token, tmp_path, arguments):
     """With a folder that they share, each scrape counts what every worker has done."""
     folder = tmp_path / "metrics"
     folder.mkdir()
     server = serve(
         PROMETHEUS_MULTIPROC_DIR=str(folder), FDBQUEUE_METRICS_TOKEN=METRICS_TOKEN, **arguments
     )
-    push_and_pop_in_turn(server)
+    push_and_pop_in_turn(server, token)
     seen = {}
     deadline = time.monotonic() + DEADLINE_SECONDS
     while len(seen) < WORKERS:

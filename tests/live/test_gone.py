@@ -12,7 +12,6 @@ from tests.concurrency.clients import together
 from tests.engines.children import wait_until
 from tests.live import gate
 from tests.live.client import Client
-from tests.live.conftest import token_of
 from tests.live.server import DEADLINE_SECONDS, THREADS, Server
 
 pytestmark = pytest.mark.skipif(
@@ -21,13 +20,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def gated(tmp_path):
+def gated(tmp_path, prepared):
     """A server of one worker whose threads the test may hold."""
     with Server(
         tmp_path,
         settings="tests.live.gated_settings",
         environment={gate.FOLDER: str(tmp_path)},
         config="tests.live.one_worker_conf",
+        tables=prepared.tables,
     ) as running:
         yield running
 
@@ -35,7 +35,7 @@ def gated(tmp_path):
 @pytest.mark.parametrize("verb", ["pop", "lease"])
 @pytest.mark.parametrize("body", [{}, {"limit": 3, "wait": 20}])
 def test_nothing_is_taken_for_clients_that_left_before_their_turn(
-    gated, tmp_path, name, verb, body
+    gated, tmp_path, token, name, verb, body
 ):
     """Twenty ask while all threads are busy, and go: their items are all still there."""
 
@@ -49,7 +49,7 @@ def test_nothing_is_taken_for_clients_that_left_before_their_turn(
             for _ in range(20):
                 client.send(f"{name}/{verb}/", body, key="key").close()
 
-    with Client(gated.api, token_of(gated.manage("demo"))) as client:
+    with Client(gated.api, token) as client:
         client.post(f"{name}/push/", {"items": [{"value": number} for number in range(60)]})
         together(THREADS + 1, lambda n: ask_and_go() if n == THREADS else hold())
         wait_until(lambda: len(gated.answered(f"{name}/{verb}/")) == 20)

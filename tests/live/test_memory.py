@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from tests.concurrency.clients import together
-from tests.live.conftest import token_of
+from tests.live.conftest import Prepared
 from tests.live.server import THREADS, Server
 
 #: Most of it are Python and Django, and the objects of one body at a time.
@@ -33,12 +33,17 @@ def peak_bytes(process: int) -> int:
     return int(found[1]) * 1024
 
 
-def check_memory(folder: Path, count: int) -> None:
+def check_memory(folder: Path, count: int, prepared: Prepared) -> None:
     """Push so many bodies that are refused, and as many that are not, and look at the peak."""
     assert 4_900_000 < len(_ACCEPTED) < len(_REFUSED) < 5_000_000
-    with Server(folder, "tests.live.patient_settings", config="tests.live.one_worker_conf") as one:
+    with Server(
+        folder,
+        "tests.live.patient_settings",
+        config="tests.live.one_worker_conf",
+        tables=prepared.tables,
+    ) as one:
         headers = {
-            "Authorization": f"Token {token_of(one.manage('demo'))}",
+            "Authorization": f"Token {prepared.token}",
             "Content-Type": "application/json",
         }
         address = f"{one.api}/user-{secrets.token_hex(8)}/push/"
@@ -61,6 +66,6 @@ def check_memory(folder: Path, count: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's memory so")
-def test_bodies_leave_no_memory_behind(tmp_path):
+def test_bodies_leave_no_memory_behind(tmp_path, prepared):
     """As many clients at once as the worker has threads cost little more than one."""
-    check_memory(tmp_path, 8)
+    check_memory(tmp_path, 8, prepared)

@@ -21,9 +21,9 @@ LONG = ["--max-examples", "100000", "--max-time", SECONDS or ""]
 
 
 @pytest.fixture
-def impatient_server(tmp_path):
+def impatient_server(tmp_path, prepared):
     """A server with demo data of its own, on which long polls end soon."""
-    with Server(tmp_path, "tests.live.impatient_settings") as server:
+    with Server(tmp_path, "tests.live.impatient_settings", tables=prepared.tables) as server:
         yield server
     assert "Traceback" not in server.errors
 

@@ -104,11 +104,10 @@ def _closure(names: Iterator[str], found: dict[str, Distribution]) -> dict[str, 
 def _copy(found: Distribution, packages: Path) -> None:
     """Copy the files of a distribution that are in its environment's packages."""
     for file in found.files or []:
-        inside = ".." not in file.parts and "__pycache__" not in file.parts
-        if inside and Path(file.locate()).is_file():
+        if ".." not in file.parts and Path(file.locate()).is_file():
             target = packages / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file.locate(), target)
+            shutil.copy2(file.locate(), target)  # with its time, so that its bytecode is valid
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from tests.concurrency.conftest import clock, start
 from tests.faults.conftest import faulty
+from tests.live.conftest import prepared
 
-__all__ = ["clock", "faulty", "start"]
+__all__ = ["clock", "faulty", "prepared", "start"]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
