@@ -64,6 +64,7 @@ class FdbQueueBackend(BaseTaskBackend):
             is_default = alias == DEFAULT_TASK_BACKEND_ALIAS
             prefix = "tasks-" if is_default else f"tasks-{alias}-"
         self.queue_prefix = prefix
+        self._records: Records | None = None
 
     # What the API asks for
 
@@ -148,10 +149,13 @@ class FdbQueueBackend(BaseTaskBackend):
         """The queues of the project."""
         return conf.catalog()
 
-    @functools.cached_property
+    @property
     def records(self) -> Records:
         """The records of tasks."""
-        return Records(conf.prefix())
+        prefix = conf.prefix()
+        if self._records is None or self._records.prefix != prefix:
+            self._records = Records(prefix)
+        return self._records
 
     def queue(self, queue_name: str) -> Queue:
         """Return the queue of tasks with a name that ``QUEUES`` allows."""

@@ -45,8 +45,7 @@ from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import EngineError, OutcomeUnknown
-from fdbqueue.service import Catalog, error_code, run
-from fdbqueue.service.clock import now_us
+from fdbqueue.service import Catalog, error_code, now_us, run
 from fdbqueue.tasks.compat import task_enqueued
 from fdbqueue.tasks.results import change, microseconds, moment
 from fdbqueue.tasks.schedules import Schedule, schedules_of

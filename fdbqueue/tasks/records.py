@@ -125,6 +125,7 @@ class Records:
     """
 
     def __init__(self, prefix: tuple[Any, ...]) -> None:
+        self.prefix = prefix
         tasks = Subspace((*prefix, "tasks"))
         self._results = tasks["result"]
         self._ended = tasks["ended"]

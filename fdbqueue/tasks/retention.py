@@ -32,8 +32,7 @@ from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, Queue, run
-from fdbqueue.service.clock import now_us
+from fdbqueue.service import Catalog, Queue, now_us, run
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.tasks.compat import TaskResultStatus

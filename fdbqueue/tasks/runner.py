@@ -24,7 +24,7 @@ from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.definition import BACKENDS, FdbQueueTask
 from fdbqueue.tasks.ends import AtEndFailed, End
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge, TaskAborted, TaskUnknown, WorkerDied
-from fdbqueue.tasks.options import TaskOptions
+from fdbqueue.tasks.options import TaskOptions, function_of
 from fdbqueue.tasks.records import NO_ATTEMPTS, Attempts
 from fdbqueue.tasks.results import (
     change,
@@ -134,11 +134,15 @@ class TaskRunner:
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
         running = Running(self._backend, attempt.result)
+        has_returned = False
         try:
             value = contextvars.copy_context().run(self._called, task, running)
+            has_returned = True
+            value = self._normalised(value)
         except BaseException as error:
             error.__traceback__ = _own_part(error.__traceback__)
-            seconds = self._pause(task, error, attempt)
+            # what it has done is done: to run it again would only do that twice
+            seconds = None if has_returned else self._pause(task, error, attempt)
             self._source.ends(self._failed(attempt, error, seconds))
             raise
         self._source.ends(attempt.end(value=value, at_end=running.at_end))
@@ -155,7 +159,7 @@ class TaskRunner:
             raise error from None
 
     def _called(self, task: Task[..., Any], running: Running) -> Any:
-        """Call the function of a task, and return its result as JSON has it."""
+        """Call the function of a task, and return what it returns."""
         set_running(running)
         result = running.result
         task_started.send(type(self._backend), task_result=result)
@@ -165,14 +169,13 @@ class TaskRunner:
         close_old_connections()
         try:
             if inspect.iscoroutinefunction(task.func):
-                value = self.loop.run(task.func, *args, **result.kwargs)
-            else:
-                value = task.func(*args, **result.kwargs)
+                return self.loop.run(task.func, *args, **result.kwargs)
+            return task.func(*args, **result.kwargs)
         finally:
             close_old_connections()
-        return self._normalised(value)
 
     def _normalised(self, value: Any) -> Any:
+        """Return a return value as JSON has it, if it is that and not too long."""
         if value is None:
             return None
         value = normalize_json(value)
@@ -202,7 +205,7 @@ class TaskRunner:
         if backoff is None or is_last or isinstance(error, TaskAborted):
             return None
         try:
-            seconds = backoff(error, attempt.result)
+            seconds = function_of(backoff)(error, attempt.result)
             return None if seconds is None else min(max(0.0, float(seconds)), MAX_SECONDS)
         except Exception:
             logger.exception("a backoff has failed", extra={"task": task.module_path})

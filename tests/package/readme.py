@@ -17,6 +17,6 @@ def blocks(language: str) -> list[str]:
 
 
 def file(name: str) -> str:
-    """Return the block that says that it belongs into a file."""
-    (found,) = [block for block in blocks("python") if block.startswith(f"# {name}\n")]
+    """Return the first block that says that it belongs into a file."""
+    found = next(block for block in blocks("python") if block.startswith(f"# {name}\n"))
     return found

@@ -38,6 +38,11 @@ def tell(context: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return {"attempt": context.attempt, "id": context.task_result.id, "args": args, **kwargs}
 
 
+@task
+def fail_by_the_backend() -> None:
+    raise LookupError
+
+
 @task(max_attempts=3, backoff=at_once)
 def fail(text: str) -> None:
     done.append(text)

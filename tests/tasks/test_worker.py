@@ -126,12 +126,21 @@ def test_a_record_that_becomes_shorter_leaves_nothing_behind(backend, work, ends
 def test_between_attempts_a_task_is_ready_and_its_error_is_known(configure, work):
     """It waits as the backoff says."""
     backend = configure(backoff=lambda error, result: 60 * result.attempts)
-    waiting = jobs.no_json.enqueue()
+    waiting = jobs.fail_by_the_backend.enqueue()
     work()
     waiting.refresh()
     assert waiting.status is READY
     assert len(waiting.errors) == waiting.attempts == 1
     assert backend.queue("default").counts().delayed == 1
+
+
+def test_a_return_value_that_is_refused_is_not_asked_for_again(configure, work):
+    """What the task has done is done: it fails at once. Other errors are tried again."""
+    configure(backoff=jobs.at_once)
+    refused, again = jobs.no_json.enqueue(), jobs.leave.enqueue()
+    work()
+    assert backend_result(refused).attempts == 1
+    assert backend_result(again).attempts == 2
 
 
 @pytest.mark.parametrize("task", [jobs.leave, jobs.leave_the_loop, jobs.no_json, jobs.nan])

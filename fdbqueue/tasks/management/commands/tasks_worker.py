@@ -82,7 +82,7 @@ examples:
             "--max-tasks",
             type=arguments.whole_number(),
             metavar="N",
-            help="End after N tasks; with --processes, replace each process after N tasks",
+            help="End after N attempts at tasks; with --processes, replace each process after N",
         )
         parser.add_argument(
             "--batch", action="store_true", help="End when there are no more tasks to run"
