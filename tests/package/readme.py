@@ -18,5 +18,4 @@ def blocks(language: str) -> list[str]:
 
 def file(name: str) -> str:
     """Return the first block that says that it belongs into a file."""
-    found = next(block for block in blocks("python") if block.startswith(f"# {name}\n"))
-    return found
+    return next(block for block in blocks("python") if block.startswith(f"# {name}\n"))
