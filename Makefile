@@ -11,6 +11,8 @@ WORKERS ?= auto
 # there is room for two gigabytes.
 FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)
 SCRATCH ?= $(shell [ "$(FREE)" -gt 2000000 ] 2>/dev/null && echo $(MEMORY))
+PYTEST = $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 \
+	--dist loadfile
 FUZZ_SECONDS ?= 300
 LOCALE ?= de
 export PORT
@@ -21,7 +23,11 @@ RESULTS = benchmarks/results/$(ENGINE).ndjson
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
-.PHONY: help install run test soak fuzz coverage schema messages pictures lint bench \
+# What most changes break, without the tests that are marked as slow.
+QUICK = tests/contract tests/api tests/commands tests/django/test_checks.py \
+	tests/repository/test_layers.py
+
+.PHONY: help install run test quick soak fuzz coverage schema messages pictures lint bench \
 	figures plots matrix package docs clean
 
 help: ## Show the targets.
@@ -46,8 +52,14 @@ run: $(VENV)/runnable ## Serve the demo project with its sample data on PORT.
 	$(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
 
 test: install ## Run the tests, on WORKERS processes.
-	$(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 \
-		--dist loadfile $(ARGS)
+	$(PYTEST) $(ARGS)
+
+quick: export FDB_CLUSTER_FILE :=
+quick: export FDBQUEUE_REQUIRE_FDB :=
+quick: install ## Check style, and test the contract, the API and the commands on the embedded engine.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(PYTEST) -m "not slow" $(QUICK) $(ARGS)
 
 soak: install ## Run the long tests of faults and concurrency.
 	$(BIN)/python -m pytest tests/soak $(ARGS)

@@ -76,14 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files, so that no worker has one left when the others have ended.
-
-    Tests that start a command as a process are slow, as are those that are marked so.
-    """
+    """Begin with the longest files, so that no worker has one left when the others have ended."""
     items.sort(key=lambda item: LONG_FOLDERS.isdisjoint(item.nodeid.split("/")))
-    for item in items:
-        if "processes" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

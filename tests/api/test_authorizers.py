@@ -305,6 +305,7 @@ def test_a_page_has_one_name_at_least_looked_at(
     assert len(listed(root())) == len(many.names()) + 1  # the last is empty
 
 
+@pytest.mark.slow
 def test_a_cursor_tells_no_name(
     root: Callable[[], APIClient],
     many: service.Catalog,
@@ -328,6 +329,7 @@ def test_a_cursor_tells_no_name(
         assert "user" not in cursor
 
 
+@pytest.mark.slow
 def test_a_few_queues_among_five_thousand(
     root: Callable[[], APIClient], queues: service.Catalog, authorizer: Callable[[str], None]
 ) -> None:

@@ -22,6 +22,7 @@ def test_the_documentation_needs_credentials(db: None, path: str) -> None:
     assert Client().get(path).status_code == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
 def test_the_documentation_is_served_from_here(db: None, path: str) -> None:
     """Nothing that the page loads is from another host: it works without the internet."""
@@ -75,6 +76,7 @@ print([check.id for check in run_checks()])
 """
 
 
+@pytest.mark.slow
 def test_the_api_does_without_the_schema(tmp_path: Path) -> None:
     """A project that has not installed drf-spectacular has the API all the same."""
     done = subprocess.run(

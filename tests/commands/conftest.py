@@ -33,6 +33,14 @@ needs_full_device = pytest.mark.skipif(
 )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start a process as slow, before those are left out."""
+    for item in items:
+        if "processes" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 class Printed(NamedTuple):
     """What a command printed."""
 

@@ -232,6 +232,7 @@ def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten
 # What is too much for one transaction
 
 
+@pytest.mark.slow
 def test_batches_of_the_dead_come_back_however_many(database, subspace, clock):
     """A bounded number of bytes in each transaction, by what is sent, keys and all."""
     place = subspace["x" * 2_000]
@@ -266,6 +267,7 @@ def test_leases_under_the_longest_names_come_back(database, subspace, clock):
     assert_counted(queue)
 
 
+@pytest.mark.slow
 def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
     """In as many transactions as that takes."""
     queue = FifoQueue(database, subspace["x" * 2_000])
@@ -277,6 +279,7 @@ def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
     assert [item.value for item in queue.pop_many(3)] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_too_many_acks_for_one_transaction_are_refused(database, subspace):
     """By how many it could have been; nothing is changed."""
     queue = PriorityQueue(database, subspace["x" * 1_000])
@@ -293,6 +296,7 @@ def test_too_many_acks_for_one_transaction_are_refused(database, subspace):
     assert queue.counts().leased == 900 - most
 
 
+@pytest.mark.slow
 def test_ten_thousand_acks_fit_where_names_are_short(database, subspace):
     """Or they are refused, with a limit that holds."""
     queue = FifoQueue(another(database), subspace)

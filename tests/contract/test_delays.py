@@ -210,6 +210,7 @@ def test_many_that_fall_due_together_come_each_once(kind, queue, clock):
     assert not any(assert_counted(queue).values())
 
 
+@pytest.mark.slow
 def test_relaxed_consumers_get_what_fell_due_each_once(database, subspace, clock):
     """So do those who take from anywhere near the head."""
     queue = FifoQueue(database, subspace, contention="relaxed")

@@ -637,6 +637,7 @@ def test_one_transaction_brings_back_no_more_than_100(kind, database, subspace, 
     assert_counted(queue)
 
 
+@pytest.mark.slow
 def test_large_items_that_ran_out_come_back_in_transactions_of_a_bounded_size(
     database, subspace, clock
 ):
@@ -655,6 +656,7 @@ def test_large_items_that_ran_out_come_back_in_transactions_of_a_bounded_size(
     assert_counted(queue)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [1, 3])
 def test_many_consumers_share_what_ran_out(kind, database, subspace, clock, clients):
     """Threads of one client and of several, from both ends: each item comes to one, once."""

@@ -172,6 +172,7 @@ def test_an_unknown_end_is_refused(fifo):
         fifo.pop_many(1, end="middle")
 
 
+@pytest.mark.slow
 def test_one_operation_returns_a_bounded_number_of_bytes(fifo):
     """A pop and a page of large values stop at about five million bytes."""
     fifo.push_many(["x" * 90_000] * 70)

@@ -60,12 +60,14 @@ def by_the_tuple_layer(keys: ItemKeys, place: bytes) -> object:
     return priority, elements[0], 1, random[RANDOM_BYTES:] if is_keyed else b""
 
 
+@pytest.mark.slow
 @given(INTEGERS | FLOATS | BYTES | st.text() | st.none() | st.booleans())
 def test_an_element_is_packed_as_the_tuple_layer_does(element):
     """Whatever the element, its bytes are those of ``fdb.tuple.pack``."""
     assert tuples.packed(element) == fdb.tuple.pack((element,))
 
 
+@pytest.mark.slow
 @given(INTEGERS | FLOATS, st.integers(0, 2**64 - 1), BYTES, st.integers(1, 100))
 def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
     """A place is the tuple of the recipe, with the number of chunks where there are more."""
@@ -113,6 +115,7 @@ def test_what_stands_in_place_of_a_mark_makes_a_place_foreign(keys, more):
             keys.position(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
 @given(
     st.lists(INTEGERS | st.floats() | BYTES | KEYED, max_size=4),

@@ -203,6 +203,7 @@ def test_an_error_of_the_source_says_how_many_were_pushed_before_it(database, su
     assert caught.value.context["pushed"] == len(list(queue)) > 0
 
 
+@pytest.mark.slow
 def test_an_unknown_outcome_says_how_many_may_be_in(engine, subspace):
     """Of the items of a commit whose outcome is unknown nothing is claimed."""
     queue = FifoQueue(unsure_database(engine.database, 1031), subspace, codec="bytes")
@@ -212,6 +213,7 @@ def test_an_unknown_outcome_says_how_many_may_be_in(engine, subspace):
     assert caught.value.context["unknown"] == len(list(FifoQueue(engine.database, subspace))) > 0
 
 
+@pytest.mark.slow
 def test_long_prefixes_keep_transactions_small(database, subspace):
     """Keys count, too: thousands of small items under a long prefix fit their transactions."""
     long = Subspace(rawPrefix=subspace.key() + b"x" * 3_000)

@@ -201,6 +201,7 @@ def test_the_recipes_are_safe_with_them(receipted, subspace, left):
 # How many
 
 
+@pytest.mark.slow
 def test_as_many_are_left_as_threads_worked_at_once(queue, left):
     """500 operations by 4 threads leave 4 at most, all of this client."""
 
@@ -329,6 +330,7 @@ say("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["embedded"], indirect=True)
 def test_a_forked_process_is_another_client(database, subspace, left):
     """It never writes into the slots of its parent."""

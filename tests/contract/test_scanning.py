@@ -66,6 +66,7 @@ def test_there_is_a_cursor_only_where_there_is_more(fifo, size):
     assert (result.looked_at, result.cursor is None) == (min(size, 100), size <= 100)
 
 
+@pytest.mark.slow
 def test_a_scan_reads_a_bounded_number_of_bytes(fifo):
     """It ends before it has looked at all of the largest values, and can go on."""
     fifo.push_many("x" * 90_000 for _ in range(120))

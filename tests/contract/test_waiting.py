@@ -189,6 +189,7 @@ def test_many_who_wait_share_one_watch(observed, subspace):
     assert released(observed)
 
 
+@pytest.mark.slow
 def test_a_foreign_push_is_noticed_in_time(database, observed, subspace, waiting):
     """The recipes change no count: one look in five seconds finds what they pushed."""
     found = waiting("pop", FifoQueue(observed, subspace, codec="bytes"))
@@ -236,6 +237,7 @@ def test_who_was_too_late_waits_on(fifo, observed, subspace, waiting):
     assert found.result(LONG_SECONDS).value == "for who waits"
 
 
+@pytest.mark.slow
 def test_producers_and_consumers_keep_pace(database, subspace):
     """Consumers that always wait get all that producers push, each item once."""
     queues = [PriorityQueue(each, subspace) for each in (database, another(database))]

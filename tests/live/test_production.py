@@ -16,7 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.live.server import DEADLINE_SECONDS, ROOT, Server
 
 TOKEN = "a-token-of-some-length"
-COMMANDS = [["migrate", "--verbosity", "0"], ["collectstatic", "--no-input", "--verbosity", "0"]]
 SECURE = {"X-Forwarded-Proto": "https"}
 
 
@@ -34,16 +33,25 @@ def environment(folder, **more):
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    """Start a server, its static files collected, and stop all at the end."""
+def static(tmp_path_factory):
+    """The folder of the static files, collected and compressed once, as in the image."""
+    folder = tmp_path_factory.mktemp("collected")
+    done = manage(folder, "collectstatic", "--no-input", "--verbosity", "0")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return folder / "static"
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory, static):
+    """Start a server, with the static files, and stop all at the end."""
     servers = []
 
     def start(**more):
         folder = tmp_path_factory.mktemp("production")
         (folder / "metrics").mkdir()  # for the commands; the server makes its own
-        given = environment(folder, **more)
+        given = environment(folder, DJANGO_STATIC_ROOT=str(static), **more)
         config = "tests.live.production_conf"
-        servers.append(Server(folder, environment=given, config=config, commands=COMMANDS))
+        servers.append(Server(folder, environment=given, config=config))
         return servers[-1]
 
     yield start

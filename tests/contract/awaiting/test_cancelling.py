@@ -356,6 +356,7 @@ def test_what_a_key_has_taken_stays_taken(gated, subspace, in_loop, operation):
     in_loop(work())
 
 
+@pytest.mark.slow
 def test_more_than_one_transaction_writes_is_put_back(database, subspace, in_loop):
     """A pop may take nearly 10,000,000 bytes, and none of them is lost."""
     gated = Gated(database, after=True)
@@ -371,6 +372,7 @@ def test_more_than_one_transaction_writes_is_put_back(database, subspace, in_loo
     assert [queue.pop() == item for item in before] == [True] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
 def test_many_items_are_put_back_in_transactions_that_end(database, subspace, in_loop, operation):
     """As they were, whatever their number; at most 500 in each transaction."""
@@ -733,6 +735,7 @@ def test_a_long_push_stops_between_two_transactions(gated, subspace, in_loop):
 # Many
 
 
+@pytest.mark.slow
 def test_200_tasks_wait_without_threads(database, subspace, in_loop):
     """They starve neither one another nor anything else, and each gets an item of its own."""
     queue, other = FifoQueue(database, subspace["a"]), FifoQueue(database, subspace["b"])
