@@ -20,10 +20,10 @@ import fdbqueue
 from fdbqueue.tasks import FdbQueueBackend
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.worker import TaskWorker
-from project import tasks
 
 _EARTHQUAKES = Path(__file__).resolve().parents[2] / "sample_data" / "earthquakes.ndjson"
 _NAME = "demo"
+_REPORTS = "reports"
 
 
 class Command(BaseCommand):
@@ -41,7 +41,7 @@ class Command(BaseCommand):
             count = quakes.push_many(_earthquakes())
             self.stdout.write(f"Pushed {count} earthquakes into the queue 'quakes'.")
         backend = task_backends["default"]
-        if isinstance(backend, FdbQueueBackend):
+        if isinstance(backend, FdbQueueBackend) and _REPORTS in backend.queues:
             self.stdout.write(_run_tasks(backend))
         host = f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
         self.stdout.write(f"Pages     {host}/admin/   user {_NAME}, password {_NAME}")
@@ -64,6 +64,8 @@ def _create_user() -> str:
 
 def _run_tasks(backend: FdbQueueBackend) -> str:
     """Enqueue tasks of which some have run, some wait, and some have failed; say how many."""
+    from project import tasks  # which can be imported only where the setting has their queues
+
     if any(backend.queue(name).peek() for name in ("default", "reports")):
         return "There are tasks already."
     for place in ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji"):
