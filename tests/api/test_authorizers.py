@@ -291,6 +291,7 @@ def test_the_list_answers_before_its_time_is_over(
     assert len(pages) == -(-len(many.names()) // 6)  # the sixth second is beyond half of ten
 
 
+@pytest.mark.slow
 def test_a_page_has_one_name_at_least_looked_at(
     root: Callable[[], APIClient],
     many: service.Catalog,

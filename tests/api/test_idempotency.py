@@ -251,6 +251,7 @@ def test_answers_are_kept_for_a_day_by_default(
     assert post(api, "pop/", {}, "key").content != first.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["pop/", "lease/"])
 def test_two_threads_with_one_key(
     queues: service.Catalog, root: Callable[[], APIClient], path: str
@@ -270,6 +271,7 @@ def test_two_threads_with_one_key(
     assert queue.size() == 20
 
 
+@pytest.mark.slow
 def test_two_threads_push_with_one_key(
     queues: service.Catalog, root: Callable[[], APIClient]
 ) -> None:

@@ -199,6 +199,7 @@ def test_items_are_not_taken_for_values(call, file, arguments):
     assert ranks.size() == 0
 
 
+@pytest.mark.slow
 def test_an_item_behind_values(call, ndjson):
     """It is found wherever it is; the message says how many are in the queue by then."""
     with pytest.raises(CommandError, match=r"^Line 6001: it is a whole item") as caught:

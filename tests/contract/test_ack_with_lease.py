@@ -192,6 +192,7 @@ def test_waiting_ends_the_leases_at_once(database, subspace):
     assert not any(states(queue).values())
 
 
+@pytest.mark.slow
 def test_threads_and_processes_that_ask_for_help(database, subspace):
     """Whoever takes for them, each item is leased once and acknowledged once."""
     queues = [FifoQueue(another(database), subspace) for _ in range(3)]

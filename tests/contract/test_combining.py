@@ -80,6 +80,7 @@ def test_who_gives_up_in_line_has_taken_nothing(held, subspace, pool, ten):
     assert [item.value for item in ten.pop_many(10)] == list(range(1, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["pop", "lease", "lease_batch"])
 def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten, operation):
     """Its outcome was unknown to it; the helper puts it back to its place."""
@@ -137,6 +138,7 @@ def test_an_error_of_the_engine_is_given_to_each_who_waited(database, subspace, 
     assert queue.pop().value == 1
 
 
+@pytest.mark.slow
 def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
     """Also where the queue was empty meanwhile."""
     patient, hurried = patient_and_not(held, subspace, 1.5)

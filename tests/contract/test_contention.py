@@ -66,6 +66,7 @@ def is_rising(numbers):
 # Strict order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME, ids=str)
 @pytest.mark.parametrize("end", ["min", "max"])
 def test_poppers_take_each_item_once_and_in_order(kind, crowd, end):
@@ -244,6 +245,7 @@ def test_a_pop_of_an_empty_queue_costs_no_more(kind, observed, subspace):
     assert observed.transactions == 1
 
 
+@pytest.mark.slow
 def test_threads_of_one_client_share_transactions(observed, subspace):
     """Where many pop at once, they take far fewer transactions than they are."""
     kind = STRICT[0]
@@ -602,6 +604,7 @@ def test_a_request_for_more_than_there_is_takes_all(kind, ten, ask_and_die, let_
     assert not any(assert_counted(ten).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_dead_poppers_that_stand_in_line_stop_nobody(kind, crowd, ask_and_die, let_expire):
     """A popper in this process is served although dead ones stand in line before it."""
@@ -673,6 +676,7 @@ def test_a_relaxed_pop_takes_one_of_the_first_100(kind, database, subspace, end)
     assert not any(assert_counted(queue).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
 def test_relaxed_poppers_take_each_item_once(kind, crowd):
     """From both ends, one by one and many at once, popped and leased."""

@@ -197,6 +197,7 @@ def test_a_bad_delay_is_refused(database, subspace, everything, wrong):
     assert everything() == set()
 
 
+@pytest.mark.slow
 def test_many_that_fall_due_together_come_each_once(kind, queue, clock):
     """However many one transaction brings back, pops go on until the last of them."""
     values = [kind.value(str(number)) for number in range(250)]

@@ -344,6 +344,7 @@ def test_more_than_a_row_can_name_is_refused(rival):
     assert len(assert_counted(rival)["ready"]) == 2_738
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [500, 501])
 def test_many_leases_come_whole(queue, rival, meddled, count):
     """Up to 500 are leased by who helps; more are handed over and collected."""

@@ -444,6 +444,7 @@ def test_a_token_of_another_queue_is_worth_nothing(database, subspace):
     one.ack(leased)
 
 
+@pytest.mark.slow
 def test_tokens_are_told_nobody_and_repeat_never(database, subspace):
     """200 leases of one item have 200 tokens."""
     fifo = FifoQueue(database, subspace, max_attempts=None)

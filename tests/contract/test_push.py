@@ -97,6 +97,7 @@ def test_many_threads_push_at_once(database, subspace):
         assert [v[1] for v in values if v[0] == thread] == list(range(25))
 
 
+@pytest.mark.slow
 def test_concurrent_pushes_are_never_done_again(database, subspace):
     """What one call leaves as its receipt is in the way of no other call."""
     codes = []

@@ -79,6 +79,7 @@ def test_a_scan_reads_a_bounded_number_of_bytes(fifo):
     assert looked_at == 120
 
 
+@pytest.mark.slow
 def test_a_scan_costs_few_reads(observed, subspace, fifo):
     """Two thousand items are looked at in two pages."""
     fifo.push_many(range(2_500))

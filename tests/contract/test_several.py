@@ -164,6 +164,7 @@ def test_patterns_stand_for_the_queues_there_are(catalog):
     assert [queue.name for queue in catalog.several(["*-3", "hi*h"]).queues()] == ["mail-3", "high"]
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_new_is_noticed_within_five_seconds(catalog, monkeypatch):
     """Its name is looked for again then."""
     fill(catalog, mail_1=[1])
@@ -288,6 +289,7 @@ def test_what_has_expired_is_taken_in_its_turn(catalog, clock):
     assert values([several.pop()]) == [("low", "b")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [False, True])
 def test_queues_whose_expired_items_die_are_passed_over(open_catalog, database, clock, within):
     """Whatever is requeued on the way."""

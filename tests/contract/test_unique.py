@@ -333,6 +333,7 @@ def test_a_cancelled_pop_gives_the_key_back(fifo):
 # Many at once
 
 
+@pytest.mark.slow
 def test_pushes_of_one_key_by_many_threads_put_one_item(database, subspace):
     """Of several clients, whose threads share transactions; all get the same item."""
     queues = [PriorityQueue(another(database), subspace) for _ in range(3)]
@@ -568,6 +569,7 @@ def test_thousands_are_taken_and_acknowledged_in_one_transaction(fifo):
     assert not unique_keys(fifo)
 
 
+@pytest.mark.slow
 def test_an_ack_of_too_many_is_refused(fifo):
     """By their number, before anything is sent."""
     item = put(fifo)

@@ -45,6 +45,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Return what a module imports, wherever in it."""
     found = set()
@@ -216,6 +217,7 @@ BASES_OF_ONE = {
 }
 
 
+@functools.cache
 def modules_imported(path: Path) -> set[str]:
     """Return the modules of the package that a module imports, also for types alone."""
     names = modules()

@@ -465,6 +465,7 @@ def test_an_error_and_a_cancelled_task(database, subspace, in_loop, code):
     assert values(assert_counted(queue)["ready"]) == ["x"]
 
 
+@pytest.mark.slow
 def test_no_item_is_lost_whenever_tasks_are_cancelled(database, subspace, in_loop):
     """Poppers, some cancelled at any moment: each item is had once, or still there."""
     queue = FifoQueue(database, subspace)
@@ -757,6 +758,7 @@ def test_200_tasks_wait_without_threads(database, subspace, in_loop):
     assert len(ours) <= THREADS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["aredrive", "aclear_state", "aremove_many"])
 def test_work_of_many_transactions_stops_before_the_next(gated, subspace, in_loop, verb):
     """The one under way is done, whole, and no other begins."""

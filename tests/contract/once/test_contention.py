@@ -65,6 +65,7 @@ def combined(queue, meddled, operations):
 # Many at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["push", *TAKES])
 def test_threads_and_clients_with_one_key_make_one_call(kind, crowd, operation):
     """All get the same answer, among many without a key; each item is taken once."""
@@ -95,6 +96,7 @@ def test_threads_and_clients_with_one_key_make_one_call(kind, crowd, operation):
     assert len(assert_counted(queues[0])["ready"]) == there - len(taken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("take", TAKES)
 def test_many_race_for_one_answer(kind, crowd, take):
     """Turn by turn, threads of two clients meet with one key at one head."""
