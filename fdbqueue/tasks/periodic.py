@@ -179,8 +179,7 @@ class Periodic:
             self._later[schedule.name] = time.monotonic() + 1
             logger.warning("the engine has failed; a schedule is tried again", extra=facts)
         else:
-            text = "a scheduled task cannot be enqueued"
-            logger.error(text, extra=facts, exc_info=error)
+            logger.error("a scheduled task cannot be enqueued", extra=facts, exc_info=error)
 
 
 def is_engines(error: Exception) -> bool:

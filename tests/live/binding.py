@@ -31,6 +31,7 @@ def install(path: str, opened: str) -> None:
     given.impl = implementation
     given.FDBError = embedded.FDBError
     given.is_api_version_selected = lambda: True
+    given._version = 730
 
     def open_noted(cluster_file: str | None = None) -> Any:
         with open(opened, "a", encoding="utf-8") as lines:

@@ -12,6 +12,7 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from fdbqueue.conf import ApiOptions
+from fdbqueue.tasks.metrics import install
 from project import gunicorn_conf
 from tests.monitoring.test_logs import LINES, SOURCES
 
@@ -57,6 +58,7 @@ def test_every_line_of_the_log_is_listed():
 def test_every_metric_is_listed(queues, settings):
     """With its labels, and no other."""
     settings.FDBQUEUE_METRICS_TOKEN = "a-token-of-some-length"
+    install()  # as the app of tasks does
     mail = queues.queue("mail")
     mail.push("x")
     answer = Client(headers={"Authorization": f"Bearer {settings.FDBQUEUE_METRICS_TOKEN}"}).get(

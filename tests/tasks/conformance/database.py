@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
+from django.contrib import admin
 from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
@@ -20,7 +21,7 @@ from django.test import override_settings
 from fdbqueue.tasks.testing import ConformanceCase
 
 ROOT = Path(__file__).resolve().parents[3]
-APP = "django_tasks_db"
+APP, LABEL = "django_tasks_db", "django_tasks_database"
 
 
 @contextmanager
@@ -39,6 +40,9 @@ def database_file() -> Iterator[None]:
             call_command("migrate", verbosity=0)
             yield
         finally:
+            # ready() has registered it in the admin, which forgets nothing by itself
+            for model in [one for one in admin.site._registry if one._meta.app_label == LABEL]:
+                admin.site.unregister(model)
             connections["default"].close()
             connections["default"] = connection
             connection.settings_dict["NAME"] = before
