@@ -40,8 +40,18 @@ def _sync_files(path):
     return sorted(file.name for file in path.with_name(path.name + "-sync").iterdir())
 
 
-def _watching_threads():
-    return [thread for thread in threading.enumerate() if thread.name == _THREAD]
+@pytest.fixture
+def watching_threads():
+    """Return a function that lists the watching threads begun by this test.
+
+    One of an earlier test may still be about to end.
+    """
+    earlier = set(threading.enumerate())
+    return lambda: [
+        thread
+        for thread in threading.enumerate()
+        if thread.name == _THREAD and thread not in earlier
+    ]
 
 
 def test_threads_are_woken(database, put):
@@ -224,11 +234,11 @@ def _fires_not(watch):
     return not watch.is_ready()
 
 
-def test_nothing_is_left_once_the_watches_are_gone(database, path, put):
+def test_nothing_is_left_once_the_watches_are_gone(database, path, put, watching_threads):
     """Without watches the thread ends and its pipe goes, however busy the database is."""
     for leave in ("cancel", "drop", "fire"):
         held = _watch(database, b"a")
-        assert len(_watching_threads()) == 1
+        assert len(watching_threads()) == 1
         assert len(_sync_files(path)) == 4
         if leave == "cancel":
             held[0].cancel()
@@ -237,7 +247,7 @@ def test_nothing_is_left_once_the_watches_are_gone(database, path, put):
             assert _fires(held[0])
         held.clear()
         gc.collect()
-        wait_until(lambda: put({b"busy": b""}) and not _watching_threads())
+        wait_until(lambda: put({b"busy": b""}) and not watching_threads())
         assert _sync_files(path) == ["turn", "turnstile", "used"]
         assert not database.watches._watches
 
@@ -266,12 +276,12 @@ def test_a_callback_keeps_its_watch(database, put):
     assert fired.wait(_DEADLINE_SECONDS)
 
 
-def test_closing_ends_the_watches(database, path):
+def test_closing_ends_the_watches(database, path, watching_threads):
     """Closing the database ends its watches with 1101 and leaves nothing behind."""
     (watch,) = _watch(database, b"a")
     database.close()
     assert _code(watch) == 1101
-    wait_until(lambda: not _watching_threads())
+    wait_until(lambda: not watching_threads())
     assert _sync_files(path) == ["turn", "turnstile", "used"]
     assert not database._store._ready
 
@@ -301,10 +311,10 @@ def test_a_new_pipe_is_never_taken_for_a_dead_one(database, path):
         notifying.join()
 
 
-def test_an_error_of_the_file_is_no_watch(tmp_path):
+def test_an_error_of_the_file_is_no_watch(tmp_path, watching_threads):
     """A watch on a file that cannot be opened gives the error, and sets nothing."""
     database = embedded.open(tmp_path / "missing" / "queues.sqlite3")
     future = database.create_transaction().watch(b"a")
     assert not isinstance(future.exception(), FDBError)
     assert future.exception().code == "engine_unavailable"
-    assert _watching_threads() == []
+    assert watching_threads() == []
