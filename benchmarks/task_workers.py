@@ -34,6 +34,8 @@ from benchmarks.task_processes import (
 WORKERS = 4
 TASKS = 1_000
 ROUNDS = 5
+#: How many tasks a worker leases for each thread where it is asked to lease ahead.
+PREFETCH = 8
 #: How many tasks are enqueued for an idle worker, and for one that looks but once a second.
 STARTS, SLOW_STARTS = 40, 12
 START_BAR_MS = 20
@@ -208,7 +210,12 @@ class _Measured:
     def _throughput(self, ours: _Side, theirs: _Side) -> Iterator[Line]:
         workers = self._workers
         enqueued: list[tuple[float, float]] = []
-        done: dict[str, list[tuple[float, float]]] = {"one": [], "four": [], "threads": []}
+        done: dict[str, list[tuple[float, float]]] = {
+            "one": [],
+            "ahead": [],
+            "four": [],
+            "threads": [],
+        }
         for number in range(self._plan.rounds(ROUNDS)):
             for case, count in (("one", 1), ("four", workers)):
                 added = self._enqueued(number, ours, theirs)
@@ -219,11 +226,17 @@ class _Measured:
                     lambda added=added, count=count: theirs.done(added[1][1], count),
                 )
                 done[case].append((ends[0].rate, ends[1].rate))
+            beside_one = done["one"][-1][1]
+            ids = ours.call(enqueue, self._tasks)[1]
+            done["ahead"].append((ours.done(ids, 1, prefetch=PREFETCH).rate, beside_one))
             ids = ours.call(enqueue, self._tasks)[1]
             done["threads"].append((ours.done(ids, 1, threads=workers).rate, ends[1].rate))
         peer = self._peer
         yield self._line("task enqueued, 1 thread", enqueued, peer.enqueue)
         yield self._line("tasks done, 1 worker", done["one"], peer.one)
+        # The peer has no such option: beside its worker as it is.
+        ahead = f"tasks done, 1 worker with --prefetch {PREFETCH}"
+        yield self._line(ahead, done["ahead"], (_NO_BAR, _NO_BAR))
         yield self._line(f"tasks done, {WORKERS} workers", done["four"], peer.four)
         # One process of ours with threads, beside the peer's processes, which have none.
         threads = f"tasks done, 1 worker of {WORKERS} threads"
