@@ -118,6 +118,7 @@ def test_push_many_over_the_limit_of_a_batch(
     assert api.post("/api/queues/mail/push/", {"items": entries[1:]}).status_code == 201
 
 
+@pytest.mark.slow
 def test_a_whole_body_of_items_is_one_batch(api: APIClient, queues: service.Catalog) -> None:
     """A body of the default limit is one push: a thousand items, 5 MB."""
     head, tail, one = '{"items":[', "]}", '{"value":"%s"}'

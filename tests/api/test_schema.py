@@ -175,6 +175,7 @@ def test_the_check_of_answers_finds_what_is_wrong() -> None:
         assert errors(bad, schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mail", "jobs", "quakes", "raw", "pairs", "audit", "tried"])
 def test_what_is_answered_is_what_the_schema_says(
     api: APIClient, queues: service.Catalog, name: str

@@ -269,6 +269,7 @@ def test_a_reader_that_is_gone(processes, command, code):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_json_is_all_there_is(manage):
     """With --json, whatever is on standard output is JSON."""
     for arguments, stdin in (

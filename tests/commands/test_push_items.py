@@ -316,6 +316,7 @@ def test_bytes_are_base64_in_items(call, ndjson):
         call("queue_push", "blobs", ndjson(line(value="*")), "--items")
 
 
+@pytest.mark.slow
 def test_long_values_come_back(call, file, settings):
     """A queue of long values takes its own drain's lines, however they are escaped."""
     queues = {**settings.FDBQUEUE["QUEUES"], "mail": {"kind": "fifo", "max_value_bytes": 1_000_000}}

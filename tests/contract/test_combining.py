@@ -164,6 +164,7 @@ def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
     assert [item.value for item in ten] == [8, 9, "later"]
 
 
+@pytest.mark.slow
 def test_who_finds_no_room_in_a_round_has_taken_nothing(held, subspace, pool):
     """It waits for the next round, and may give up with nothing changed."""
     patient, hurried = patient_and_not(held, subspace, 0.6)

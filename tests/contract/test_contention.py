@@ -182,6 +182,7 @@ def test_what_is_given_up_meanwhile_comes_again(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
+@pytest.mark.slow
 def test_those_who_pop_more_than_there_is_share_it(fifo, crowd):
     """Large pops at once get the items, once, in runs; the rest get none."""
     queues = crowd(STRICT[0])
@@ -193,6 +194,7 @@ def test_those_who_pop_more_than_there_is_share_it(fifo, crowd):
     assert max(len(each) for each in numbers) == 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 20, 39])
 def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
     """Poppers of both ends get all the others once; it stays, and all meet it."""

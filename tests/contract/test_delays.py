@@ -224,6 +224,7 @@ def test_relaxed_consumers_get_what_fell_due_each_once(database, subspace, clock
     assert not any(assert_counted(queue).values())
 
 
+@pytest.mark.slow
 def test_what_is_due_earlier_is_brought_back_first(fifo, clock):
     """Of more than one transaction brings back, the first are those due first."""
     fifo.push_many(range(100), delay=2)

@@ -626,6 +626,7 @@ def expired(kind, database, subspace, clock, count=250, **options):
     return queue
 
 
+@pytest.mark.slow
 def test_one_transaction_brings_back_no_more_than_100(kind, database, subspace, clock):
     """A consumer does its share, and the next ones the rest."""
     queue = expired(kind, database, subspace, clock)

@@ -280,6 +280,7 @@ def test_one_operation_returns_a_bounded_number_of_bytes(database, subspace):
     assert queue.size() == 16 - len(popped) - len(leased)
 
 
+@pytest.mark.slow
 def test_pages_of_long_values_go_through_all(queue):
     """Wherever a page ends, the next goes on behind it."""
     queue.pop()

@@ -71,6 +71,7 @@ def test_pages_stay_right_while_others_push_and_pop(fifo):
     assert [item.value for item in second.items] == [4, 5, 6]
 
 
+@pytest.mark.slow
 def test_iteration_yields_everything_in_order(fifo):
     """A queue longer than one page is iterated whole, from either end or from an item."""
     fifo.push_many(range(1203))

@@ -82,6 +82,7 @@ def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
     assert math.copysign(1, found.priority) == math.copysign(1, priority)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
 @pytest.mark.parametrize("chunks", [1, 7])
 @given(RANDOMS, st.sampled_from([UNTIL_TAKEN, UNTIL_DONE]), DIGESTS)

@@ -274,6 +274,7 @@ def test_only_old_receipts_are_swept(database, subspace, queue, left):
     assert not kept & {b"other0", b"other1", b"other2"}
 
 
+@pytest.mark.slow
 def test_many_are_swept_in_bounded_transactions(database, subspace, left):
     """More than one transaction takes, without one of them being left."""
     forge(database, subspace, range(2_500))

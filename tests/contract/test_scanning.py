@@ -48,6 +48,7 @@ def test_a_scan_ends_where_enough_was_found(fifo):
     assert found == list(range(0, 30, 2))
 
 
+@pytest.mark.slow
 def test_a_scan_ends_where_enough_was_looked_at(fifo):
     """It says how far it looked, and where to go on."""
     fifo.push_many(range(2_500))

@@ -649,6 +649,7 @@ def test_a_resumed_queue_wakes_who_waits(waiting, catalog, observed, pool):
     assert found.result(SOON_SECONDS).value == "a"
 
 
+@pytest.mark.slow
 def test_a_wait_ends_in_time(catalog):
     """With nothing, also where no queue exists yet."""
     for names in (["high", "low"], ["mail-*"]):
@@ -671,6 +672,7 @@ def test_a_wait_ends_when_it_is_told_to(catalog):
     assert several.pop_many(1, once="key") != []
 
 
+@pytest.mark.slow
 def test_who_waits_notices_a_queue_that_is_new(catalog, pool, monkeypatch):
     """Though nothing wakes it."""
     monkeypatch.setattr("fdbqueue.service.several._KEPT_SECONDS", 0.2)
