@@ -13,7 +13,7 @@ import fdbqueue
 from fdbqueue import testing
 from tests.django import async_views
 
-LONG_SECONDS = 60
+LONG_SECONDS = 240
 VALUES = [{"a": 1}, {"b": 1}]
 QUEUES = {"mail": {"kind": "fifo"}, "orders": {"kind": "fifo"}}
 
@@ -86,7 +86,7 @@ def test_100_views_wait_at_once():
 
     async def work():
         client = AsyncClient()
-        waiting = [asyncio.ensure_future(client.get("/pop/?wait=60")) for _ in range(100)]
+        waiting = [asyncio.ensure_future(client.get("/pop/?wait=200")) for _ in range(100)]
         await until(lambda: waits("mail"))
         for number in range(100):
             response = await client.post("/push/", data=number, content_type="application/json")
@@ -102,7 +102,7 @@ def test_a_client_that_goes_away_takes_nothing():
 
     async def work():
         connection = ApplicationCommunicator(
-            get_asgi_application(), request_of("/pop/", b"wait=60")
+            get_asgi_application(), request_of("/pop/", b"wait=200")
         )
         await connection.send_input({"type": "http.request", "body": b""})
         await until(lambda: waits("mail"))

@@ -35,13 +35,15 @@ class Preemption:
         self._on_enter = on_enter
         self._last: dict[FrameType, str] = {}
         self.was_interrupted = False
+        # Held for as long as this is: CPython 3.11 calls a trace function without holding it.
+        self._at_entry, self._at_step = self._enter, self._step
 
     def run(self, work: Callable[[], object]) -> None:
         """Run it; :attr:`was_interrupted` tells whether the place was come to."""
         before = sys.gettrace()
         # From Python 3.12 on, settrace() reports opcodes only if a frame has asked for them before.
         sys._getframe().f_trace_opcodes = True
-        sys.settrace(self._enter)
+        sys.settrace(self._at_entry)
         try:
             work()
         except Interrupt:
@@ -54,10 +56,10 @@ class Preemption:
         if self._on_enter is not None and frame.f_code.co_name == self._on_enter[0]:
             call, self._on_enter = self._on_enter[1], None
             call()
-        frame.f_trace = self._step  # Python 3.13 asks for it before it reports opcodes
+        frame.f_trace = self._at_step  # Python 3.13 asks for it before it reports opcodes
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        return self._step
+        return self._at_step
 
     def _step(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "opcode":
@@ -69,7 +71,7 @@ class Preemption:
                     raise Interrupt
         elif event == "return":
             self._last.pop(frame, None)
-        return self._step
+        return self._at_step
 
     def _name(self, frame: FrameType) -> str:
         names = self._names.get(frame.f_code)
