@@ -16,7 +16,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from fdbqueue import conf, deadlines, service
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general, takeable, visible
-from fdbqueue.api import errors, inputs, outputs, pagination, requests
+from fdbqueue.api import descriptions, errors, inputs, outputs, pagination, requests
 from fdbqueue.api.answers import Answers
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
@@ -357,3 +357,6 @@ def _may_view(user: Any) -> Callable[[str], bool]:
     if may_in_general(user, VIEW):
         return lambda _: True
     return functools.partial(may, user, VIEW)
+
+
+descriptions.load()
