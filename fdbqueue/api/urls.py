@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.urls import re_path
 from rest_framework.routers import SimpleRouter
 
-from fdbqueue.api.viewsets import NoSuchAddress, QueueViewSet
+from fdbqueue.api.unknown import NoSuchAddress
+from fdbqueue.api.viewsets import QueueViewSet
 
 app_name = "fdbqueue-api"
 
