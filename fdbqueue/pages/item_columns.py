@@ -10,21 +10,26 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from django.utils.functional import Promise
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import DASH, STATES, Column, link
+from fdbqueue.pages.marks import FIRST
+from fdbqueue.pages.search import hit_preview
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import (
     Moment,
+    Preview,
     age,
     ahead,
     key_escaped,
     key_text,
     number,
     preview,
+    size,
     visible,
 )
 from fdbqueue.service import Item, Queue
@@ -39,7 +44,8 @@ class ItemRow:
     """An item of a queue, where it is in its list, and what its own page says besides.
 
     ``addresses`` are those of the pages; ``key`` is what it is stored under; ``unique_while`` says
-    how long it has its unique key; ``notes`` are what the queue's reading has read besides.
+    how long it has its unique key; ``notes`` are what the queue's reading has read besides;
+    ``wanted`` is the text that a search has looked for in its value.
     """
 
     item: Item
@@ -49,11 +55,13 @@ class ItemRow:
     key: bytes = b""
     unique_while: str | None = None
     notes: Any = None
+    wanted: str = ""
 
     @property
     def address(self) -> str:
-        """The address of its page."""
-        return self.addresses.item(self.queue.name, self.item.id)
+        """The address of its page; after a search, that of the hit in it."""
+        page = self.addresses.item(self.queue.name, self.item.id)
+        return f"{page}?{urlencode({'q': self.wanted})}#{FIRST}" if self.wanted else page
 
 
 def _always(_queue: Queue, _state: str) -> bool:
@@ -153,6 +161,21 @@ def _folded_failures(row: ItemRow) -> ShownFailures:
     return dataclasses.replace(_failures(row), element_id=f"failures-{row.item.id}")
 
 
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """The beginning of a value, or what is around a hit in it, and where all of it is."""
+
+    preview: Preview
+    address: str
+
+
+def _value(row: ItemRow) -> ShownValue:
+    value, codec = row.item.value, row.queue.codec
+    found = hit_preview(value, codec, row.wanted) or preview(value, codec)
+    has_more = found.clipped or found.begins_later or not found.decodable
+    return ShownValue(found, row.address if has_more else "")
+
+
 def _until_column(state: str, heading: str | Promise) -> ItemColumn:
     return ItemColumn(
         name="until",
@@ -196,8 +219,9 @@ _ATTEMPTS = ItemColumn(
 )
 _SIZE = ItemColumn(
     name="size",
-    heading=_("Size (bytes)"),
-    value=lambda row: number(row.item.size_bytes),
+    heading=_("Size"),
+    value=lambda row: size(row.item.size_bytes),
+    template="size.html",
     is_number=True,
     is_minor=True,
 )
@@ -236,8 +260,8 @@ COLUMNS = (
     ItemColumn(
         name="value",
         heading=_("Value"),
-        value=lambda row: preview(row.item.value, row.queue.codec),
-        template="preview.html",
+        value=_value,
+        template="value_cell.html",
         css=lambda _value: "fdbqueue-value",
     ),
 )

@@ -55,7 +55,8 @@ class Reading:
             all are.
         scans: What finds the items of a tab that is no state, in place of
             :func:`~fdbqueue.service.scan`: called with the queue, what tells whether an item
-            matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after`` and ``is_backward``.
+            matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after``, ``is_backward`` and
+            ``is_late``.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None where columns show nothing else.
         task: Reads what the page of one task shows, by its id, and returns the template's context,

@@ -148,7 +148,7 @@ def test_more_members_than_are_shown_are_counted(viewer, queue):
 
 def test_a_text_beyond_all_bounds_is_cut(viewer, queue, monkeypatch):
     """And says that it is."""
-    monkeypatch.setattr("fdbqueue.pages.text.TEXT_CHARACTERS", 50)
+    monkeypatch.setattr("fdbqueue.pages.item_page.TEXT_CHARACTERS", 50)
     response = viewer.get(of("mail", queue("mail").push("x" * 100)))
     assert len(shown(response)) == 50
     assert "Showing the first 50 of 102 characters." in main(response)
@@ -343,7 +343,8 @@ def test_an_items_page_shows_its_metadata(viewer, queue):
     """Queue, priority, time, attempts, size and id."""
     item = queue("quakes").push({"place": "Hualian"}, priority=6.4)
     markup = text(viewer.get(of("quakes", item)))
-    for fact in ("quakes", "6.4", str(item.size_bytes), "0"):
+    size = f'<span title="{item.size_bytes} bytes">{item.size_bytes} bytes</span>'
+    for fact in ("quakes", "6.4", size, "0"):
         assert f"<td>{fact}</td>" in markup
     assert f"<code>{item.id}</code>" in markup
     assert item.pushed_at.strftime("%Y-%m-%d %H:%M:%S UTC") in markup

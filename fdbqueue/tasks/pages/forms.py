@@ -38,6 +38,8 @@ class TaskItemsForm(ItemsForm):
     their index, the latest first, and chosen by their function alone.
     """
 
+    searches = ("q", "function", "exception")
+
     function = _path(_("Function"))
     exception = _path(_("Exception"))
 
