@@ -40,7 +40,7 @@ $(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
 	@touch $@ $(VENV)/runnable
 
-# What serving needs, and no test tools; a line for each package. Python compiles what it imports.
+# What serving needs, and no test tools: a line for each package. Python compiles what it imports.
 PACKAGES = $(shell grep -c == requirements.txt)
 
 $(VENV)/runnable: SHELL := /bin/bash
@@ -50,9 +50,9 @@ $(VENV)/runnable: requirements.txt
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing $(PACKAGES) packages, some 70 MB:"
 	@$(BIN)/python -u -m pip install --no-compile --progress-bar off --disable-pip-version-check \
-		--requirement requirements.txt | awk ' \
-		/^Collecting/ { printf "  %2d of $(PACKAGES): %s\n", ++n, $$2; fflush() } \
-		/^Installing collected/ { print "  Copying them into $(VENV)..."; fflush() }'
+		--requirement requirements.txt | while IFS= read -r line; do case $$line in \
+		"Collecting "* | "Processing "*) set -- $$line; echo "  $${2##*/}";; \
+		"Installing collected "*) echo "Copying them into $(VENV)...";; esac; done
 	@touch $@
 
 run: $(VENV)/runnable ## Serve the demo, with life in its queues, on PORT.
