@@ -22,12 +22,13 @@ from typing import Any
 
 from django.utils.cache import patch_vary_headers
 from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from fdbqueue.api import cycles, errors, etags, problems, request_ids, throttling
+from fdbqueue.api import browsable, cycles, errors, etags, problems, request_ids, throttling
 from fdbqueue.api.media import StrictJSONParser, StrictJSONRenderer
 from fdbqueue.api.negotiation import Negotiation
 
@@ -46,6 +47,7 @@ class Answers(APIView):
     renderer_classes = (StrictJSONRenderer,)
     content_negotiation_class = Negotiation
     versioning_class = None
+    format_kwarg = None  # no address has a suffix; what fails early is negotiated all the same
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer a request, and release its body and everything it refers to."""
@@ -56,7 +58,10 @@ class Answers(APIView):
         ):
             self._throttles: list[BaseThrottle] = []
             response: Any = super().dispatch(request, *args, **kwargs)
-            if etags.may_have_tag(request, response):
+            if browsable.is_page(response):
+                response.render()
+                self.request.parser_context.clear()  # rendering has let it refer to a request
+            elif etags.may_have_tag(request, response):
                 etags.add_tag(request, response.render())
             return response
 
@@ -67,6 +72,10 @@ class Answers(APIView):
     def get_exception_handler(self) -> Callable[..., Response | None]:
         """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
         return errors.handle
+
+    def get_renderers(self) -> list[BaseRenderer]:
+        """Return the renderer of JSON, and that of pages where the project has them on."""
+        return [*super().get_renderers(), *browsable.renderers()]
 
     def get_throttles(self) -> list[BaseThrottle]:
         """Return the throttles of the project, and remember them for the headers."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import re_path
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from fdbqueue.api import errors
 from fdbqueue.api.answers import Answers
+from fdbqueue.api.media import StrictJSONRenderer
 
 
 class NoSuchAddress(Answers):
@@ -31,6 +33,10 @@ class NoSuchAddress(Answers):
     throttle_classes = ()
     parser_classes = ()
     schema = None
+
+    def get_renderers(self) -> list[BaseRenderer]:
+        """Return the renderer of JSON: there is nothing to browse, and nobody is asked for."""
+        return [StrictJSONRenderer()]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002  # DRF's signature
         """Refuse the request before anything else.
