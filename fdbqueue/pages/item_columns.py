@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.utils.functional import Promise
-from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import DASH, STATES, Column, link
@@ -21,10 +20,12 @@ from fdbqueue.pages.marks import FIRST
 from fdbqueue.pages.search import hit_preview
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import (
+    FoldedText,
     Moment,
     Preview,
     age,
     ahead,
+    folded,
     key_escaped,
     key_text,
     number,
@@ -36,7 +37,6 @@ from fdbqueue.service import Item, Queue
 
 _MAX_REASON_CHARACTERS = 1_000
 _MAX_WORKER_CHARACTERS = 200
-_REASON_CHARACTERS_IN_LIST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,10 @@ def _died(row: ItemRow) -> Moment | None:
 
 def _reason(row: ItemRow) -> str:
     return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
+
+
+def _folded_reason(row: ItemRow) -> FoldedText:
+    return folded(_reason(row), f"reason-{row.item.id}")
 
 
 _UNIQUE = {
@@ -243,8 +247,8 @@ COLUMNS = (
     ItemColumn(
         name="reason",
         heading=_("Reason"),
-        value=lambda row: Truncator(_reason(row)).chars(_REASON_CHARACTERS_IN_LIST),
-        template="text.html",
+        value=_folded_reason,
+        template="reason.html",
         css=lambda _value: "fdbqueue-reason",
         is_shown=_in_state("dead"),
     ),
