@@ -78,9 +78,11 @@ class ItemColumn(Column[ItemRow]):
 
     Attributes:
         is_shown: Tells for a queue and a state of items whether the column is there.
+        is_place: Whether it tells where an item is stored, which few readers ask.
     """
 
     is_shown: Callable[[Queue, str], bool] = _always
+    is_place: bool = False
 
 
 def shown(columns: tuple[ItemColumn, ...], queue: Queue, state: str) -> list[ItemColumn]:
@@ -105,6 +107,11 @@ def _died(row: ItemRow) -> Moment | None:
 
 def _reason(row: ItemRow) -> str:
     return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
+
+
+def _exact_size(row: ItemRow) -> str:
+    shown = size(row.item.size_bytes)
+    return shown.exact if shown.words == shown.exact else f"{shown.words} ({shown.exact})"
 
 
 def _folded_reason(row: ItemRow) -> FoldedText:
@@ -230,6 +237,8 @@ _SIZE = ItemColumn(
     is_minor=True,
 )
 
+_EXACT_SIZE = dataclasses.replace(_SIZE, value=_exact_size, template="")
+
 #: The table of items on the page of a queue.
 COLUMNS = (
     ItemColumn(
@@ -281,7 +290,7 @@ FACTS = (
         name="reason",
         heading=_("Reason"),
         value=_reason,
-        template="text.html",
+        template="lines.html",
         is_shown=_in_state("dead"),
     ),
     ItemColumn(
@@ -293,18 +302,23 @@ FACTS = (
     _PRIORITY,
     _PUSHED,
     _ATTEMPTS,
-    _SIZE,
+    _EXACT_SIZE,
     ItemColumn(name="unique", heading=_("Unique key"), value=_unique),
     ItemColumn(
         name="id", heading=_("Item id"), value=lambda row: row.item.id, template="code.html"
     ),
     ItemColumn(
-        name="key", heading=_("Key"), value=lambda row: key_text(row.key), template="code.html"
+        name="key",
+        heading=_("Key"),
+        value=lambda row: key_text(row.key),
+        template="code.html",
+        is_place=True,
     ),
     ItemColumn(
         name="key_escaped",
         heading=_("Key for fdbcli"),
         value=lambda row: key_escaped(row.key),
         template="code.html",
+        is_place=True,
     ),
 )
