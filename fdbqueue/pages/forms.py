@@ -72,9 +72,8 @@ class PageForm(forms.Form):
 
     def address(self, **changed: Any) -> str:
         """Return the query string of this page with parameters changed; None leaves one out."""
-        kept = {
-            name: self.data[name] for name in (*self.shown, *self.hidden) if self.data.get(name)
-        }
+        names = [name for name in (*self.shown, *self.hidden) if name in self.fields]
+        kept = {name: self.data[name] for name in names if self.data.get(name)}
         wanted = {**kept, **changed}
         return "?" + urlencode(
             {
@@ -90,7 +89,8 @@ class PageForm(forms.Form):
 
     def hidden_fields(self) -> list[forms.BoundField]:
         """Return the hidden fields that are not at their defaults."""
-        changed = [name for name in self.hidden if self.data.get(name) != self.defaults.get(name)]
+        names = [name for name in self.hidden if name in self.fields]
+        changed = [name for name in names if self.data.get(name) != self.defaults.get(name)]
         return [self[name] for name in changed if self.data.get(name)]
 
     def unseen_errors(self) -> list[str]:
@@ -155,6 +155,16 @@ class ItemsForm(PageForm):
         max_length=_MAX_TEXT,
         widget=forms.TextInput(attrs={"type": "search"}),
     )
+    reason = forms.CharField(
+        label=_("Reason contains"),
+        required=False,
+        strip=False,
+        max_length=_MAX_TEXT,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+    group = forms.CharField(
+        required=False, strip=False, max_length=_MAX_TEXT, widget=forms.HiddenInput
+    )
     limit = forms.IntegerField(label=_("Rows per page"), min_value=25, max_value=200)
     span = _hidden([("hour", "hour"), ("day", "day")])
     after = forms.CharField(
@@ -174,18 +184,25 @@ class ItemsForm(PageForm):
         "start": "1",
     }
     shown: tuple[str, ...] = ("end", "q", "limit")
-    hidden = ("state", "span", "refresh")
+    hidden = ("state", "group", "span", "refresh")
     #: The fields that make the page search.
-    searches: tuple[str, ...] = ("q",)
+    searches: tuple[str, ...] = ("q", "reason", "group")
+    #: The fields that only dead letters are chosen by.
+    of_dead: tuple[str, ...] = ("reason", "group")
 
     def __init__(self, parameters: QueryDict) -> None:
         if "refresh" not in parameters and any(parameters.get(name) for name in self.searches):
             self.defaults = {**self.defaults, "refresh": "0"}  # a search reads for seconds
         super().__init__(parameters)
+        if self.data.get("state") == "dead":
+            self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a range that ends before it begins, and a place on both sides."""
+        """Refuse a range that ends before it begins, reasons of the living, and two places."""
         super().clean()
+        wanted = self.cleaned_data
+        if wanted.get("state") != "dead" and any(wanted.get(name) for name in self.of_dead):
+            self.add_error(None, _("Only dead letters have a reason."))
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
             self.add_error("min_priority", _("The lowest priority must not be above the highest."))
@@ -199,7 +216,8 @@ class ItemsForm(PageForm):
 
     def tab_address(self, state: str) -> str:
         """Return the address of the items of another state."""
-        return self.items_address(state=state)
+        dropped = {} if state == "dead" else dict.fromkeys(self.of_dead)
+        return self.items_address(**dropped, state=state)
 
     def bounds(self) -> dict[str, Any]:
         """Return the arguments of ``queue.page()`` that choose the items."""

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.utils.functional import Promise
-from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import DASH, STATES, Column, link
@@ -21,10 +20,12 @@ from fdbqueue.pages.marks import FIRST
 from fdbqueue.pages.search import hit_preview
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import (
+    FoldedText,
     Moment,
     Preview,
     age,
     ahead,
+    folded,
     key_escaped,
     key_text,
     number,
@@ -36,7 +37,6 @@ from fdbqueue.service import Item, Queue
 
 _MAX_REASON_CHARACTERS = 1_000
 _MAX_WORKER_CHARACTERS = 200
-_REASON_CHARACTERS_IN_LIST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,11 @@ class ItemColumn(Column[ItemRow]):
 
     Attributes:
         is_shown: Tells for a queue and a state of items whether the column is there.
+        is_place: Whether it tells where an item is stored, which few readers ask.
     """
 
     is_shown: Callable[[Queue, str], bool] = _always
+    is_place: bool = False
 
 
 def shown(columns: tuple[ItemColumn, ...], queue: Queue, state: str) -> list[ItemColumn]:
@@ -105,6 +107,15 @@ def _died(row: ItemRow) -> Moment | None:
 
 def _reason(row: ItemRow) -> str:
     return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
+
+
+def _exact_size(row: ItemRow) -> str:
+    shown = size(row.item.size_bytes)
+    return shown.exact if shown.words == shown.exact else f"{shown.words} ({shown.exact})"
+
+
+def _folded_reason(row: ItemRow) -> FoldedText:
+    return folded(_reason(row), f"reason-{row.item.id}")
 
 
 _UNIQUE = {
@@ -226,6 +237,8 @@ _SIZE = ItemColumn(
     is_minor=True,
 )
 
+_EXACT_SIZE = dataclasses.replace(_SIZE, value=_exact_size, template="")
+
 #: The table of items on the page of a queue.
 COLUMNS = (
     ItemColumn(
@@ -243,8 +256,8 @@ COLUMNS = (
     ItemColumn(
         name="reason",
         heading=_("Reason"),
-        value=lambda row: Truncator(_reason(row)).chars(_REASON_CHARACTERS_IN_LIST),
-        template="text.html",
+        value=_folded_reason,
+        template="reason.html",
         css=lambda _value: "fdbqueue-reason",
         is_shown=_in_state("dead"),
     ),
@@ -277,7 +290,7 @@ FACTS = (
         name="reason",
         heading=_("Reason"),
         value=_reason,
-        template="text.html",
+        template="lines.html",
         is_shown=_in_state("dead"),
     ),
     ItemColumn(
@@ -289,18 +302,23 @@ FACTS = (
     _PRIORITY,
     _PUSHED,
     _ATTEMPTS,
-    _SIZE,
+    _EXACT_SIZE,
     ItemColumn(name="unique", heading=_("Unique key"), value=_unique),
     ItemColumn(
         name="id", heading=_("Item id"), value=lambda row: row.item.id, template="code.html"
     ),
     ItemColumn(
-        name="key", heading=_("Key"), value=lambda row: key_text(row.key), template="code.html"
+        name="key",
+        heading=_("Key"),
+        value=lambda row: key_text(row.key),
+        template="code.html",
+        is_place=True,
     ),
     ItemColumn(
         name="key_escaped",
         heading=_("Key for fdbcli"),
         value=lambda row: key_escaped(row.key),
         template="code.html",
+        is_place=True,
     ),
 )

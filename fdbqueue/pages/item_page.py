@@ -82,8 +82,10 @@ def context(
     """Return what the template shows of an item."""
     item = details.item
     row = ItemRow(item, queue, 0, addresses, details.key, details.unique_while)
+    columns = shown(reading.facts, queue, item.state)
     return {
-        "facts": facts(shown(reading.facts, queue, item.state), row),
+        "facts": facts([column for column in columns if not column.is_place], row),
+        "places": facts([column for column in columns if column.is_place], row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
         "is_decodable": not isinstance(item.value, Undecodable),

@@ -59,6 +59,7 @@ class Problem:
             "errors": self.errors,
             "cause": self.cause,
             "retry": self.can_retry,
+            "is_forbidden": self.status == 403,
         }
 
 

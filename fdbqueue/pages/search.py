@@ -1,4 +1,4 @@
-"""Search the values of items for a text, and tell how far a search has come."""
+"""Search the values and the reasons of items for a text, and tell how far a search has come."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 
 from fdbqueue.pages.marks import places
 from fdbqueue.pages.text import PREVIEW_CHARACTERS, Preview, grouped, visible
-from fdbqueue.service import Codec, Item, Undecodable
+from fdbqueue.service import Codec, Item, Undecodable, group_named
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 #: A preview has this much of the value before a hit.
@@ -40,6 +40,18 @@ def contains(wanted: str, codec: Codec) -> Callable[[Item], bool]:
         return lambda _item: True
     folded = _visible(wanted).casefold()
     return lambda item: folded in text_of(item.value, codec).casefold()
+
+
+def reason_contains(wanted: str) -> Callable[[Item], bool]:
+    """Return a function that tells whether an item died of a reason that contains a text."""
+    folded = visible(wanted).casefold()
+    return lambda item: folded in visible(item.reason or "").casefold()
+
+
+def died_of(reason: str) -> Callable[[Item], bool]:
+    """Return a function that tells whether an item is in the group of a reason."""
+    group = group_named(reason)
+    return lambda item: group_named(item.reason or "") == group
 
 
 def text_of(value: Any, codec: Codec) -> str:

@@ -75,6 +75,14 @@ class Preview:
     begins_later: bool = False
 
 
+class FoldedText(NamedTuple):
+    """A text whose beginning is shown; ``whole`` is empty where that is all of it."""
+
+    beginning: str
+    whole: str
+    element_id: str
+
+
 class Size(NamedTuple):
     """A number of bytes as people read it, and exactly."""
 
@@ -192,6 +200,19 @@ def clip(text: str) -> tuple[str, bool]:
     """Return the visible beginning of a text, and whether there is more."""
     beginning = visible(text[: PREVIEW_CHARACTERS + 1])
     return beginning[:PREVIEW_CHARACTERS], len(beginning) > PREVIEW_CHARACTERS
+
+
+def folded(text: str, element_id: str) -> FoldedText:
+    """Return a visible text, folded where it is long or has several lines.
+
+    Args:
+        text: The text.
+        element_id: The id of what unfolds it.
+    """
+    line, _newline, more = text.strip().partition("\n")
+    if len(line) <= PREVIEW_CHARACTERS and not more:
+        return FoldedText(line, "", element_id)
+    return FoldedText(f"{line[:PREVIEW_CHARACTERS]}…", text, element_id)
 
 
 def hex_dump(data: bytes) -> str:

@@ -39,6 +39,9 @@ class TaskItemsForm(ItemsForm):
     """
 
     searches = ("q", "function", "exception")
+    of_dead = ()  # they are chosen by their exception
+    reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
+    group = None  # type: ignore[assignment]
 
     function = _path(_("Function"))
     exception = _path(_("Exception"))
