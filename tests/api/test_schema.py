@@ -174,6 +174,8 @@ def test_the_codes_are_those_of_the_documentation() -> None:
     rows = table(Page("docs/rest-api.md"), "status", "code")
     told = {code for row in rows for code in re.findall(r"`(\w+)`", row["code"])}
     assert SCHEMA["components"]["schemas"]["CodeEnum"]["enum"] == sorted(told)
+    anchors = re.findall(r'<a id="error-(\w+)"></a>`(\w+)`', Page("docs/rest-api.md").text)
+    assert sorted(anchors) == [(code, code) for code in sorted(told)]  # what problems link to
     assert SCHEMA["info"]["title"] == "fdbqueue REST API"
     metadata = tomllib.loads((Path(project.BASE_DIR) / "pyproject.toml").read_text())["project"]
     assert SCHEMA["info"]["version"] == metadata["version"]
