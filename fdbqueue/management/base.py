@@ -78,9 +78,9 @@ class QueueCommand(BaseCommand):
             gc.freeze()  # Django's objects stay: the collector need not look at them again
         try:
             return super().execute(*args, **options)
-        except Ended as ended:
+        except Ended as end:
             if self._is_process:
-                raise SystemExit(ended.returncode) from ended
+                raise SystemExit(end.returncode) from end
             raise
         except CommandError:
             raise

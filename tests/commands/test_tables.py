@@ -39,7 +39,7 @@ def test_nothing_is_shortened_where_there_is_no_terminal():
 def test_names_are_shortened_in_the_middle():
     """Their beginning and their end are what tells them apart."""
     heading, row = table(30).lines([(LONG, "1,234", "-")])
-    assert row == "tenant-…ountry  1,234  -"
+    assert row == "tenant-…country  1,234  -"
     assert len(heading) <= 30
 
 
@@ -69,15 +69,11 @@ def test_what_is_copied_is_never_cut():
     """A command or a popped value goes below the row as one line, of any length."""
     columns = (Column("CHECK"), Column("FOUND", fold="cut"), Column("REMEDY", fold="whole"))
     lines = table(30, columns).lines([("counts", "they differ " * 5, "manage.py " * 9 + "x")])
-    assert (
-        lines
-        == [
-            "CHECK   FOUND",
-            "counts  they differ they dif…",
-            "  " + "manage.py " * 9 + "x",
-        ]
-        or lines[-1] == "  " + "manage.py " * 9 + "x"
-    )
+    assert lines == [
+        "CHECK   FOUND",
+        "counts  they differ they dif…",
+        "  " + "manage.py " * 9 + "x",
+    ]
     assert max(map(len, lines[:-1])) <= 30
 
 
@@ -95,13 +91,13 @@ def test_styles():
         ("abcdef", 6, "abcdef"),
         ("abcdef", 5, "ab…ef"),
         ("abcdef", 4, "ab…f"),
-        ("日本語日本語", 7, "日…語"),
+        ("日本語日本語", 12, "日本語日本語"),
+        ("日本語日本語", 8, "日本…語"),
     ],
 )
 def test_shortening_in_the_middle(text, most, expected):
     """Characters of East Asia take two columns of a terminal."""
-    found = shortened(text, most, in_middle=True)
-    assert found == expected or width_of(found) <= most
+    assert shortened(text, most, in_middle=True) == expected
 
 
 @pytest.mark.slow
