@@ -19,6 +19,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
 
+from fdbqueue.api import request_ids
 from fdbqueue.exceptions import (
     BatchTooLarge,
     CorruptItem,
@@ -131,7 +132,8 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
     if response is None:
         return None
     if response.status_code >= 500:
-        logger.error("request failed", exc_info=error, extra={"status": response.status_code})
+        facts = {"status": response.status_code, "request_id": request_ids.current()}
+        logger.error("request failed", exc_info=error, extra=facts)
     return response
 
 

@@ -10,16 +10,18 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats, pauses
+from fdbqueue.management import arguments, formats, pauses, status
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import (
     HISTORY_MINUTES,
     Counts,
     DeadReason,
+    Ends,
     Minute,
     Pause,
     Priority,
     Queue,
+    run,
 )
 
 COLUMNS = (
@@ -31,7 +33,7 @@ COLUMNS = (
     "OLDEST",
     "PUSHES/MIN",
     "POPS/MIN",
-    "PAUSED",
+    "STATUS",
 )
 PRIORITY_COLUMNS = ("NAME", "PRIORITY", "READY")
 REASON_COLUMNS = ("NAME", "DEAD", "REASON")
@@ -46,7 +48,8 @@ class Command(QueueCommand):
     help = (
         "Print how many items of queues are ready, leased, delayed and dead, how old the oldest "
         "ready item is, how many items are pushed and popped per minute, and whether a queue is "
-        "paused. The counts are stored, so this costs the same however long a queue is."
+        "blocked by an item that cannot be decoded, or paused. The counts are stored, so this "
+        "costs the same however long a queue is."
     )
     allows_closed_output = True
     examples = """\
@@ -131,6 +134,7 @@ class QueueStats:
         age_seconds: How long ago that was.
         pushes_a_minute: How many items were pushed.
         pops_a_minute: How many items were popped, or leased and acknowledged.
+        ends: At which ends the queue is blocked by an item that cannot be decoded.
         pause: Since when and why the queue is paused, None where it is not.
         by_priority: The number of ready items of each priority, if requested.
         by_reason: The number of dead letters of each reason, if requested.
@@ -142,6 +146,7 @@ class QueueStats:
     age_seconds: float | None
     pushes_a_minute: float
     pops_a_minute: float
+    ends: Ends
     pause: Pause | None
     by_priority: list[tuple[Priority, int]] | None
     by_reason: list[DeadReason] | None
@@ -155,6 +160,7 @@ class QueueStats:
             "age_seconds": self.age_seconds,
             "pushes_a_minute": round(self.pushes_a_minute, 2),
             "pops_a_minute": round(self.pops_a_minute, 2),
+            "blocked": self.ends.undecodable,
             "paused": pauses.record(self.pause),
         }
         if self.by_priority is not None:
@@ -171,7 +177,7 @@ class QueueStats:
             "-" if self.age_seconds is None else formats.age(self.age_seconds),
             f"{self.pushes_a_minute:.1f}",
             f"{self.pops_a_minute:.1f}",
-            pauses.cell(self.pause),
+            status.cell(self.ends, self.pause),
         )
 
     def priority_rows(self) -> list[tuple[str, ...]]:
@@ -193,18 +199,25 @@ def queue_stats(queue: Queue, *, by_priority: bool, by_reason: bool, minutes: in
         by_reason: Whether to read the counts of dead letters by reason.
         minutes: Over how many minutes the rates are, besides the current one.
     """
+
+    def read(tr: Any) -> tuple[Counts, datetime.datetime | None, list[Minute], Ends, Pause | None]:
+        begin = queue.overview
+        counts, history = begin.begin_counts(tr), begin.begin_history(tr, minutes + 1)
+        ends, pause, oldest = begin.begin_ends(tr), begin.begin_pause(tr), begin.begin_oldest(tr)
+        return counts(), oldest()(), history(), ends(), pause()
+
+    counts, oldest, history, ends, pause = run(queue.database, read, read_only=True)
     now = datetime.datetime.now(datetime.timezone.utc)
-    oldest = queue.oldest()
-    history = queue.history(minutes + 1)
     passed = minutes + max(0.0, (now - history[-1].at).total_seconds() / 60)
     return QueueStats(
         queue=queue.name,
-        counts=queue.counts(),
+        counts=counts,
         oldest=oldest,
         age_seconds=None if oldest is None else (now - oldest).total_seconds(),
         pushes_a_minute=_total(history, "pushes") / passed,
         pops_a_minute=_total(history, "pops") / passed,
-        pause=queue.paused(),
+        ends=ends,
+        pause=pause,
         by_priority=_by_priority(queue) if by_priority else None,
         by_reason=queue.dead_by_reason(limit=_MOST_REASONS) if by_reason else None,
     )
