@@ -12,6 +12,8 @@ from fdbqueue.service.limits import MAX_RETURNED_BYTES
 from fdbqueue.service.queues import Queue
 
 _READ_AT_ONCE = 1_001
+#: After the first read, the next are about as long as this, so that a search ends soon when late.
+_BYTES_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,21 @@ class _BoundedItems:
         self._bounds = bounds
 
     def __iter__(self) -> Iterator[Item]:
-        size, after = 0, self._bounds.pop("after", None)
+        size, after, limit = 0, self._bounds.pop("after", None), self._at_once
         while True:
-            page = self._queue.page(after=after, limit=self._at_once, tr=self._tr, **self._bounds)
+            page = self._queue.page(after=after, limit=limit, tr=self._tr, **self._bounds)
             yield from page.items
             if page.cursor is None:
                 return
-            is_full = len(page.items) < self._at_once  # the page ended at its limit of bytes
+            is_full = len(page.items) < limit  # the page ended at its limit of bytes
             read = sum(item.size_bytes for item in page.items)
             size += MAX_RETURNED_BYTES if is_full else read
             if size >= self._limits.bytes or self._limits.is_late():
                 self.is_cut = True
                 return
             after = page.cursor
+            fitting = _BYTES_AT_ONCE * len(page.items) // max(1, read)
+            limit = max(1, min(self._at_once, fitting))
 
 
 def scan(
@@ -90,7 +94,7 @@ def scan(
         most_found: Find at most this many items.
         most_looked_at: Look at at most this many items.
         most_bytes: Read about this many stored bytes at most; at least 5,000,000.
-        is_late: Asked after each 1,001 items, or 5,000,000 bytes; True ends the search.
+        is_late: Asked after each 1,001 items, or about 1,000,000 bytes; True ends the search.
         bounds: Which items, as for ``queue.page()``.
 
     Raises:
