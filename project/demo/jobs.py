@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import logging
 import random
+import threading
 from typing import Any
 
 from django.utils import timezone
@@ -19,6 +20,7 @@ from project.demo.earthquakes import records
 _PLACES = ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji", "Tonga", "Peru", "Mexico")
 #: How many minutes ago tasks were run, and in how many of these rounds there is one that fails.
 _ROUNDS, _FAILING_ROUNDS = range(58, 0, -2), 0.15
+_STOP_SECONDS = 30.0
 _WORKER = "worker-1.example.org"
 _ELSEWHERE = "worker-2.example.org"
 
@@ -32,6 +34,24 @@ def be_quiet() -> None:
 def backend() -> Any:
     """Return the backend of the demo's tasks."""
     return task_backends["default"]
+
+
+class Worker:
+    """A thread that runs the demo's tasks."""
+
+    def __init__(self) -> None:
+        self._worker = TaskWorker(backend())
+        self._thread = threading.Thread(target=self._worker.run, name="demo-tasks", daemon=True)
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; the task that is running ends early."""
+        tasks.closing.set()
+        self._worker.stop()
+        self._thread.join(_STOP_SECONDS)
 
 
 def is_new() -> bool:
