@@ -91,7 +91,9 @@
 
   async function copy(button) {
     const source = document.getElementById(button.dataset.copies);
-    const told = document.getElementById("fdbqueue-copied");
+    const told =
+      button.parentElement.parentElement.querySelector(".fdbqueue-copied") ||
+      document.getElementById("fdbqueue-copied");
     try {
       await navigator.clipboard.writeText(source.textContent);
       told.textContent = button.dataset.copied;
