@@ -24,8 +24,8 @@ from fdbqueue.service import Depth, Minute
 
 #: The width of a plot in its own units, of which the drawing makes as many pixels as fit.
 PLOT_WIDTH = 1_000
-#: Pixels: the drawing, and where its plot is.
-HEIGHT, _LEFT, _TOP, _BASE = 176, 48, 24, 148
+#: Pixels: the drawing, and where its plot begins and ends.
+HEIGHT, _TOP, _BASE = 176, 24, 148
 _PLOT_HEIGHT = _BASE - _TOP
 
 #: About this many characters fit below the narrowest plot.
@@ -88,7 +88,6 @@ class Chart:
     marks: tuple[TooltipColumn, ...]
     plot_width: int = PLOT_WIDTH
     height: int = HEIGHT
-    left: int = _LEFT
     top: int = _TOP
     base: int = _BASE
     plot_height: int = _PLOT_HEIGHT
