@@ -398,19 +398,19 @@ def test_the_queues_counts_are_shown(viewer, queue):
     markup = text(viewer.get(of("mail")))
     for state, count in (("Ready", "1,231"), ("Leased", "3"), ("Delayed", "0"), ("Dead", "0")):
         assert f"<dt>{state}</dt><dd>{count}</dd>" in markup
-    assert re.search(r"<dt>Oldest</dt><dd><time [^>]*>less than a minute ago", markup)
+    assert re.search(r"<dt>Oldest</dt><dd><time [^>]*>\d+ s</time>", markup)
 
 
 @pytest.mark.parametrize("query", ["", "?span=day", "?q=nothing", "?state=dead", "?end=max"])
 @pytest.mark.parametrize("name", ["quakes", "mail"])
 def test_a_queues_page_takes_few_reads(viewer, queue, watched, name, query):
-    """Under fifteen, whatever it shows."""
+    """Fifteen at most, whatever it shows."""
     many = ((n, n % 300 / 10) for n in range(2_500)) if name == "quakes" else range(2_500)
     queue(name).push_many(many)
     watched.reads.clear()
     response = viewer.get(of(name) + query)
     assert response.status_code == 200
-    assert len(watched.reads) < 15
+    assert len(watched.reads) <= 15
 
 
 def test_the_reads_do_not_grow_with_the_queue(viewer, queue, watched):
