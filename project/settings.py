@@ -172,6 +172,12 @@ FDBQUEUE = {
         "mail": {"kind": "fifo"},
         "legacy": {"kind": "priority", "subspace": ("P",), "codec": "bytes"},
         "user-*": {"kind": "fifo"},
+        "alerts": {"kind": "fifo", "max_attempts": 3},
+        "picks": {"kind": "fifo", "codec": "tuple", "order": "commit"},
+        "waveforms": {"kind": "fifo", "codec": "bytes"},
+        "maintenance": {"kind": "priority"},
+        "imports": {"kind": "fifo"},
+        "exports": {"kind": "fifo"},
     },
 }
 

@@ -1,6 +1,7 @@
 """Where the demo project serves fdbqueue."""
 
 from django.contrib import admin
+from django.http import HttpResponse
 from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
@@ -8,6 +9,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, Spec
 _redoc = SpectacularRedocView.as_view(url_name="schema", template_name="project/redoc.html")
 
 urlpatterns = [
+    path("favicon.ico", lambda _: HttpResponse(status=204)),  # browsers ask, and the log tells
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
     path("queues/", include("fdbqueue.urls")),

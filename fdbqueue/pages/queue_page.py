@@ -88,7 +88,9 @@ def _reasons(
 ) -> Reasons | None:
     chooses = reading.reason_field
     addresses = [form.items_address(**{chooses: one.reason}) if chooses else "" for one in found]
-    return reasons_of(queue.name, found, dead, addresses)
+    chosen = form.cleaned_data[chooses] if chooses else ""
+    everything = form.items_address(**{chooses: None}) if chooses else ""
+    return reasons_of(queue.name, found, dead, addresses, chosen=chosen, everything=everything)
 
 
 def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
