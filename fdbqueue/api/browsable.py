@@ -107,6 +107,8 @@ class Page(BrowsableAPIRenderer):
             "code_style": "",  # an inline style
             "takes_only_posts": context["response"].status_code == 405 and is_read,
             "parameters": list(_parameters(view, request)),
+            "extra_actions": None,  # its menu has an inline style
+            "actions": context["extra_actions"] or {},
             "links": _links(view, data) if is_read else {},
             "following": _following(request, data) if is_read else None,
             "log_in": _log_in(view, request),
