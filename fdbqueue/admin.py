@@ -10,7 +10,16 @@ from django.urls import URLPattern, path, reverse_lazy
 
 from fdbqueue import models
 from fdbqueue.pages.sites import AdminSite, may_view_in_admin
-from fdbqueue.views import ItemView, PageView, QueueListView, QueueView, TaskView, read_only
+from fdbqueue.views import (
+    FindView,
+    ItemView,
+    NoPageView,
+    PageView,
+    QueueListView,
+    QueueView,
+    TaskView,
+    read_only,
+)
 
 
 @admin.register(models.QueueName)
@@ -25,6 +34,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         return [
             path("", self._page(QueueListView), name="fdbqueue_queuename_changelist"),
             path("<str:name>/", self._page(QueueView), name="fdbqueue_queuename_queue"),
+            path("<str:name>/items/", self._page(FindView), name="fdbqueue_queuename_find"),
             path(
                 "<str:name>/items/<str:item_id>/",
                 self._page(ItemView),
@@ -35,6 +45,8 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
                 self._page(TaskView),
                 name="fdbqueue_queuename_task",
             ),
+            path("<str:name>/items/<path:rest>/", self._page(NoPageView)),
+            path("<str:name>/tasks/<path:rest>/", self._page(NoPageView)),
         ]
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -58,8 +70,8 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         return self.has_view_permission(request)
 
     def _page(self, view: type[PageView]) -> Any:
-        guarded = self.admin_site.admin_view(view.as_view(site=AdminSite(self)))
-        page = read_only(guarded)
+        site = AdminSite(self)
+        page = read_only(self.admin_site.admin_view(view.as_view(site=site)), site)
         page.login_url = reverse_lazy(  # type: ignore[attr-defined]  # for LoginRequiredMiddleware
             "admin:login", current_app=self.admin_site.name
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import sys
 
 import django
-from django.apps import AppConfig, apps
+from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
 
 _OLDEST_DJANGO = (5, 2)
@@ -19,7 +19,7 @@ class FdbQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks and the API's schema.
+        """Register the system checks, and the API's schema where its views are loaded.
 
         Raises:
             ImproperlyConfigured: This Django is too old.
@@ -32,5 +32,7 @@ class FdbQueueConfig(AppConfig):
         from fdbqueue.checks import register_checks
 
         register_checks()
-        if apps.is_installed("drf_spectacular"):
-            importlib.import_module("fdbqueue.api.schema")
+        if "fdbqueue.api.viewsets" in sys.modules:  # a module of models has imported it
+            from fdbqueue.api import descriptions
+
+            descriptions.load()

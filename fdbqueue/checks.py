@@ -1,11 +1,14 @@
-"""System checks of the ``FDBQUEUE`` setting; they never connect."""
+"""System checks of the settings; they never connect to a queue's database."""
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.shortcuts import resolve_url
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 
 from fdbqueue import conf
 
@@ -14,6 +17,7 @@ def register_checks() -> None:
     """Let ``manage.py check`` run the checks below."""
     register(check_setting, Tags.compatibility)
     register(check_embedded_in_production, Tags.security)
+    register(check_login_address, Tags.urls)
 
 
 def check_setting(**_: Any) -> list[CheckMessage]:
@@ -34,3 +38,41 @@ def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
             id="fdbqueue.W001",
         )
     ]
+
+
+def check_login_address(**_: Any) -> list[CheckMessage]:
+    """Warn where the pages outside the admin send visitors to a login that does not exist."""
+    if not _has_plain_pages() or _leads_somewhere(settings.LOGIN_URL):
+        return []
+    return [
+        Warning(
+            f"The pages of fdbqueue.urls send visitors to log in at LOGIN_URL, "
+            f"{str(settings.LOGIN_URL)!r}, and the project has no such address.",
+            hint="Set LOGIN_URL to the address or the name of a login view, for instance "
+            "'admin:login', or add one to the urlpatterns.",
+            id="fdbqueue.W002",
+        )
+    ]
+
+
+def _has_plain_pages() -> bool:
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return False
+    try:
+        reverse("fdbqueue:queues")
+    except NoReverseMatch:
+        return False
+    return True
+
+
+def _leads_somewhere(login_url: Any) -> bool:
+    """Tell whether a view is at an address; one of another host is not looked up."""
+    if not login_url:
+        return False
+    try:
+        address = urlsplit(resolve_url(login_url))
+        if not address.netloc:
+            resolve("/" + address.path.removeprefix(get_script_prefix()).lstrip("/"))
+    except (NoReverseMatch, Resolver404):
+        return False
+    return True

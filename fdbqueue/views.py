@@ -9,7 +9,7 @@ from functools import update_wrapper
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 from django.utils.functional import Promise
@@ -18,35 +18,69 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import View
 
 from fdbqueue import access, deadlines
-from fdbqueue.exceptions import (
-    ConfigurationError,
-    EngineError,
-    InvalidInput,
-    ItemNotFound,
-    OutcomeUnknown,
-    QueueNotFound,
-)
+from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
 from fdbqueue.pages import item_page, queue_list, queue_page, refresh
-from fdbqueue.pages.forms import QueuesForm
-from fdbqueue.pages.readings import reading_of
+from fdbqueue.pages.forms import FindForm, ItemForm, PageForm, QueuesForm
+from fdbqueue.pages.problems import Problem, bad_address, method_refused, problem_of
+from fdbqueue.pages.readings import Reading, reading_of
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.text import Preview, clip
-from fdbqueue.service import Catalog, error_code
+from fdbqueue.service import Catalog, Queue
 
 logger = logging.getLogger("fdbqueue.pages")
 
 _METHODS = ("GET", "HEAD")
 
 
-def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def read_only(
+    view: Callable[..., HttpResponseBase], site: PlainSite
+) -> Callable[..., HttpResponseBase]:
     """Refuse every method but GET and HEAD with 405, before anything else is checked."""
 
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.method not in _METHODS:
-            return HttpResponseNotAllowed(_METHODS)
-        return view(request, *args, **kwargs)
+        if request.method in _METHODS:
+            return view(request, *args, **kwargs)
+        response = problem_page(site, request, method_refused())
+        response.headers["Allow"] = ", ".join(_METHODS)
+        return _private(response)
 
     return csrf_exempt(update_wrapper(page, view))  # 405 with and without a token
+
+
+def problem_page(
+    site: PlainSite, request: HttpRequest, problem: Problem, **context: Any
+) -> TemplateResponse:
+    """Return a page in its frame that says what went wrong."""
+    shown = {**problem.context(), "title": problem.title, **context}
+    return framed(site, request, "problem.html", problem.status, **shown)
+
+
+def framed(
+    site: PlainSite, request: HttpRequest, template: str, status: int, **context: Any
+) -> TemplateResponse:
+    """Return a page in the frame of its site, or only its live part if htmx asks for it."""
+    is_part = status == 200 and refresh.is_asked_for(request)
+    response = TemplateResponse(
+        request,
+        f"fdbqueue/{template}",
+        {
+            **({} if is_part else site.context(request)),
+            "frame": "fdbqueue/live.html" if is_part else site.frame,
+            "addresses": site.addresses(request),
+            **context,
+        },
+        status=status,
+    )
+    if is_part:
+        response.headers[refresh.HEADER] = "1"
+    return response
+
+
+def _private(response: HttpResponseBase) -> HttpResponseBase:
+    """Let no cache keep a page, which is its user's alone."""
+    add_never_cache_headers(response)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
 
 
 class PageView(View):
@@ -57,7 +91,8 @@ class PageView(View):
     site: PlainSite = PlainSite()
     template: str
     #: How long all reads of a page may take before it says that the database does not respond.
-    timeout_seconds = 3.0
+    #: FoundationDB allows a transaction five seconds; a search takes half of this.
+    timeout_seconds = 4.0
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Check the permission, and answer; errors are shown in the frame of the site."""
@@ -65,21 +100,22 @@ class PageView(View):
         try:
             refusal = self._refusal(kwargs.get("name"))
             response = refusal or super().dispatch(request, *args, **kwargs)
-        except QueueNotFound:
-            message = _("There is no queue with this name.")
-            response = self.problem(404, _("Queue not found"), message)
-        except ConfigurationError as error:
-            message = _("The setting of the queues has errors. Run “manage.py check” for details.")
-            response = self.unavailable(error, message)
-        except (EngineError, OutcomeUnknown) as error:
-            response = self.unavailable(error, _("The queue database is not responding."))
         except Exception as error:
-            if error_code(error) is None:
+            problem = problem_of(error, getattr(request, "user", None))
+            if problem is None:
                 raise
-            response = self.unavailable(error, _("The queue database is not responding."))
-        add_never_cache_headers(response)
-        patch_vary_headers(response, ["HX-Request"])
-        return response
+            response = self._failed(error, problem)
+        return _private(response)
+
+    def _failed(self, error: Exception, problem: Problem) -> HttpResponseBase:
+        """Return the page of an error; who may not view it is told that alone."""
+        if problem.is_unavailable and not self._may_view(self.kwargs.get("name")):
+            forbidden = problem_of(PermissionDenied(), self.request.user)
+            assert forbidden is not None
+            return self.problem(forbidden)
+        if problem.is_unavailable:
+            logger.warning("a page could not read the queues", exc_info=error)
+        return self.problem(problem)
 
     def _refusal(self, name: str | None) -> HttpResponseBase | None:
         """Return where to send a user who may not view the page, None if they may.
@@ -105,36 +141,21 @@ class PageView(View):
         self, title: str | Promise, template: str | None = None, status: int = 200, **context: Any
     ) -> TemplateResponse:
         """Return a page in its frame, or only its live part if htmx asks for it."""
-        is_part = status == 200 and refresh.is_asked_for(self.request)
-        frame = "fdbqueue/live.html" if is_part else self.site.frame
-        response = TemplateResponse(
-            self.request,
-            f"fdbqueue/{template or self.template}",
-            {
-                **({} if is_part else self.site.context(self.request)),
-                "frame": frame,
-                "addresses": self.addresses,
-                "title": title,
-                **context,
-            },
-            status=status,
-        )
-        if is_part:
-            response.headers[refresh.HEADER] = "1"
-        return response
+        template = template or self.template
+        return framed(self.site, self.request, template, status, title=title, **context)
 
-    def problem(
-        self, status: int, title: str | Promise, message: str | Promise, **context: Any
-    ) -> TemplateResponse:
+    def problem(self, problem: Problem, **context: Any) -> TemplateResponse:
         """Return a page that says what went wrong."""
-        return self.page(title, "problem.html", status, message=message, **context)
+        return problem_page(self.site, self.request, problem, **context)
 
-    def unavailable(self, error: Exception, message: str | Promise) -> TemplateResponse:
-        """Say that the queues cannot be read now; the details go to the log only."""
-        if not self._may_view(self.kwargs.get("name")):
-            raise PermissionDenied from error
-        logger.warning("a page could not read the queues", exc_info=error)
-        return self.problem(503, _("Queues unavailable"), message, retry=True)
+    def about(self, queue: Queue, reading: Reading) -> dict[str, Any]:
+        """Return what all pages of a queue show."""
+        return {
+            "queue": queue,
+            "queue_address": self.addresses.queue(queue.name),
+            "find_address": self.addresses.find(queue.name),
+            "has_tasks": reading.task is not None,
+        }
 
     def catalog(self) -> Catalog:
         """Return the catalog, to be read within the timeout."""
@@ -172,7 +193,7 @@ class QueueListView(PageView):
 class QueueView(PageView):
     """The page of a queue: its settings, its figures, and its items."""
 
-    def get(self, request: HttpRequest, name: str) -> TemplateResponse:
+    def get(self, request: HttpRequest, name: str) -> HttpResponseBase:
         """Show the items that the parameters ask for, or point out bad parameters."""
         queue = self.catalog().queue(name)
         reading = reading_of(queue)
@@ -191,13 +212,38 @@ class QueueView(PageView):
             queue.name,
             reading.template,
             status=400 if details is None else 200,
-            queue=queue,
-            queue_address=self.addresses.queue(name),
             settings=queue_page.settings(queue, reading),
             form=form,
             live=refresh.refresh_of(request, form),
+            **self.about(queue, reading),
             **shown,
         )
+
+
+class FindView(PageView):
+    """Goes to the item or the task whose id a reader has typed."""
+
+    def get(self, request: HttpRequest, name: str) -> HttpResponseBase:
+        """Redirect to the page of an item or a task, or say that there is none."""
+        queue = self.catalog().queue(name)
+        reading = reading_of(queue)
+        form = FindForm(request.GET)
+        if not form.is_valid():
+            errors = tuple(form.texts_of_errors())
+            return self.problem(bad_address(errors), **self.about(queue, reading))
+        sought = form.cleaned_data["id"]
+        try:
+            queue.get(sought)
+        except ItemNotFound:
+            message = _("This item is not in the queue. It may have been popped or acknowledged.")
+        except InvalidInput:
+            if reading.task is not None and reading.task(queue, sought, self.addresses):
+                return HttpResponseRedirect(self.addresses.task(queue.name, sought))
+            message = _("This is not an id of this queue. An item's own page shows its id.")
+        else:
+            return HttpResponseRedirect(self.addresses.item(queue.name, sought))
+        missing = Problem(status=404, title=_("Item not found"), message=message)
+        return self.problem(missing, item_id=_shown_id(sought), **self.about(queue, reading))
 
 
 class ItemView(PageView):
@@ -205,44 +251,61 @@ class ItemView(PageView):
 
     template = "item.html"
 
-    def get(self, request: HttpRequest, name: str, item_id: str) -> TemplateResponse:  # noqa: ARG002  # Django's signature
+    def get(self, request: HttpRequest, name: str, item_id: str) -> HttpResponseBase:
         """Show an item, or say that it is not in the queue."""
         queue = self.catalog().queue(name)
-        context: dict[str, Any] = {"queue": queue, "queue_address": self.addresses.queue(name)}
+        reading = reading_of(queue)
+        about = self.about(queue, reading)
+        form = ItemForm(request.GET)
+        if not form.is_valid():
+            return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
         try:
-            details = item_page.item_details(queue, item_id)
+            details = item_page.item_details(queue, item_id, form)
         except (ItemNotFound, InvalidInput):
-            return self.problem(
-                404,
-                _("Item not found"),
-                _("This item is not in the queue. It may have been popped or acknowledged."),
-                item_id=Preview(*clip(item_id), decodable=True),
-                **context,
-            )
+            message = _("This item is not in the queue. It may have been popped or acknowledged.")
+            missing = Problem(status=404, title=_("Item not found"), message=message)
+            return self.problem(missing, item_id=_shown_id(item_id), **about)
         return self.page(
             _("Item in %(queue)s") % {"queue": queue.name},
-            **context,
-            **item_page.context(queue, details, self.addresses, reading_of(queue)),
+            **about,
+            **item_page.context(queue, details, form, self.addresses, reading),
         )
 
 
 class TaskView(PageView):
     """The page of a task: what it called, how its attempts went, and what came of it."""
 
-    def get(self, request: HttpRequest, name: str, task_id: str) -> TemplateResponse:  # noqa: ARG002  # Django's signature
+    def get(self, request: HttpRequest, name: str, task_id: str) -> HttpResponseBase:
         """Show a task, or say that there is none."""
         queue = self.catalog().queue(name)
-        context: dict[str, Any] = {"queue": queue, "queue_address": self.addresses.queue(name)}
         reading = reading_of(queue)
+        about = self.about(queue, reading)
+        form = PageForm(request.GET)
+        if not form.is_valid():
+            return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
         shown = None
         if reading.task is not None:
             shown = reading.task(queue, task_id, self.addresses)
         if shown is None:
-            return self.problem(
-                404,
-                _("Task not found"),
-                _("This queue has no such task. It may have been removed after its retention."),
-                task_id=Preview(*clip(task_id), decodable=True),
-                **context,
+            message = _(
+                "This queue has no such task. It may have been removed after its retention."
             )
-        return self.page(template=reading.task_template, **context, **shown)
+            missing = Problem(status=404, title=_("Task not found"), message=message)
+            return self.problem(missing, task_id=_shown_id(task_id), **about)
+        return self.page(template=reading.task_template, **about, **shown)
+
+
+class NoPageView(PageView):
+    """Says that there is nothing at an address below that of a queue."""
+
+    def get(self, request: HttpRequest, name: str, rest: str) -> HttpResponseBase:  # noqa: ARG002  # Django's signature
+        """Say that there is no such page."""
+        queue = self.catalog().queue(name)
+        missing = Problem(
+            status=404, title=_("Page not found"), message=_("There is no page at this address.")
+        )
+        return self.problem(missing, **self.about(queue, reading_of(queue)))
+
+
+def _shown_id(sought: str) -> Preview:
+    return Preview(*clip(sought), decodable=True)

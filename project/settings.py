@@ -144,11 +144,12 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
 }
 SPECTACULAR_SETTINGS = {
-    "TITLE": "fdbqueue",
+    "TITLE": "fdbqueue REST API",
     "DESCRIPTION": "FIFO and priority queues in FoundationDB, over HTTP.",
-    "VERSION": "1",
+    "VERSION": "1.0.0",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SERVE_INCLUDE_SCHEMA": False,
+    "REDOC_DIST": "SIDECAR",
     "SWAGGER_UI_DIST": "SIDECAR",  # its files come from this server
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"validatorUrl": None, "persistAuthorization": False},
@@ -171,6 +172,12 @@ FDBQUEUE = {
         "mail": {"kind": "fifo"},
         "legacy": {"kind": "priority", "subspace": ("P",), "codec": "bytes"},
         "user-*": {"kind": "fifo"},
+        "alerts": {"kind": "fifo", "max_attempts": 3},
+        "picks": {"kind": "fifo", "codec": "tuple", "order": "commit"},
+        "waveforms": {"kind": "fifo", "codec": "bytes"},
+        "maintenance": {"kind": "priority"},
+        "imports": {"kind": "fifo"},
+        "exports": {"kind": "fifo"},
     },
 }
 

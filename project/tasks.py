@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import threading
 from typing import Any
 
 from fdbqueue.tasks import task
+from project.demo.earthquakes import records
 
-_EARTHQUAKES = Path(__file__).parent / "sample_data" / "earthquakes.ndjson"
+#: Set when the demo ends, so that no task keeps it waiting.
+closing = threading.Event()
 
 
 @task(queue_name="reports")
 def summarise(place: str) -> dict[str, Any]:
     """Return how many earthquakes of the sample were near a place, and how strong they were."""
-    with _EARTHQUAKES.open(encoding="utf-8") as lines:
-        quakes = [json.loads(line) for line in lines]
-    found = [quake["magnitude"] for quake in quakes if place in quake["place"]]
+    found = [quake["magnitude"] for quake in records() if place in quake["place"]]
     return {"place": place, "count": len(found), "strongest": max(found, default=None)}
+
+
+@task
+def listen(place: str, seconds: float = 10) -> dict[str, Any]:
+    """Listen to the ground at a place for some seconds, in which the task is running."""
+    closing.wait(seconds)
+    return {"place": place, "heard": "nothing"}
+
+
+@task(max_attempts=2, backoff=lambda _error, _result: 1_800.0)
+def locate(quake_id: str) -> None:
+    """Locate an earthquake: it fails, and is tried again after half an hour."""
+    raise TimeoutError(f"no station has answered for {quake_id}")
 
 
 @task(priority=50, max_attempts=1)

@@ -1,11 +1,15 @@
 """Where the demo project serves fdbqueue."""
 
 from django.contrib import admin
+from django.http import HttpResponse
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
+
+_redoc = SpectacularRedocView.as_view(url_name="schema", template_name="project/redoc.html")
 
 urlpatterns = [
+    path("favicon.ico", lambda _: HttpResponse(status=204)),  # browsers ask, and the log tells
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
     path("queues/", include("fdbqueue.urls")),
@@ -14,4 +18,6 @@ urlpatterns = [
     path("health/", include("fdbqueue.health.urls")),
     path("metrics/", include("fdbqueue.metrics.urls")),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("api/redoc/", _redoc, name="redoc"),
+    path("api/", include("fdbqueue.api.unknown")),  # last: it answers every other address
 ]

@@ -2,61 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 
-from rest_framework.exceptions import NotAcceptable, ParseError
-from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
-from rest_framework.request import Request
 from rest_framework.utils.encoders import JSONEncoder
 
 from fdbqueue import conf
 from fdbqueue.api.body_memory import BodyMemory
+from fdbqueue.api.negotiation import JSON, PROBLEM
 from fdbqueue.service import strict_json
 
 #: Bodies may be nested this deep: deeper than any value may be, wherever it is in a body. So it is
 #: the codec that refuses a value that is too deep, with the same error in a batch as alone.
 MAX_DEPTH = 250
-#: A weight of zero: not acceptable.
-_ZERO = re.compile(r"q\s*=\s*0(\.0{0,3})?")
-
-
-class Negotiation(DefaultContentNegotiation):
-    """Negotiate by the header ``Accept`` only; ``?format=`` is an unknown parameter."""
-
-    def select_renderer(
-        self,
-        request: Request,
-        renderers: Iterable[BaseRenderer],
-        format_suffix: str | None = None,  # noqa: ARG002  # no address has one
-    ) -> tuple[BaseRenderer, str]:
-        """Return the renderer, if the client accepts JSON.
-
-        Raises:
-            NotAcceptable: It does not.
-        """
-        available = list(renderers)
-        if not accepts_json(request.META.get("HTTP_ACCEPT", "")):
-            raise NotAcceptable(available_renderers=available)
-        return available[0], available[0].media_type
-
-
-def accepts_json(accept: str) -> bool:
-    """Tell whether an ``Accept`` header accepts JSON (RFC 9110, section 12.5.1).
-
-    The most specific range that includes JSON decides; a weight of zero means no. Other parameters
-    are ignored. An empty header accepts anything.
-    """
-    wanted: dict[str, bool] = {}
-    for accepted in filter(None, map(str.strip, accept.lower().split(","))):
-        media, *parameters = map(str.strip, accepted.split(";"))
-        is_wanted = not any(map(_ZERO.fullmatch, parameters))
-        wanted[media] = wanted.get(media, False) or is_wanted
-    ranges = ("application/json", "application/*", "*/*")
-    return next((wanted[media] for media in ranges if media in wanted), not wanted)
 
 
 class StrictJSONParser(BaseParser):
@@ -68,7 +29,7 @@ class StrictJSONParser(BaseParser):
     with a key twice, an empty body, and nesting deeper than :data:`MAX_DEPTH`.
     """
 
-    media_type = "application/json"
+    media_type = JSON
 
     def parse(
         self,
@@ -106,7 +67,7 @@ class StrictJSONRenderer(BaseRenderer):
     nested value of 100 kB then becomes 80 MB, most of it spaces.
     """
 
-    media_type = "application/json"
+    media_type = JSON
     format = "json"
     charset = None  # JSON is UTF-8
 
@@ -121,6 +82,13 @@ class StrictJSONRenderer(BaseRenderer):
             return b""
         # Only lone surrogates have no UTF-8, and Python escapes them as JSON does.
         return _encode(data).encode(errors="backslashreplace")
+
+
+class ProblemRenderer(StrictJSONRenderer):
+    """Render an error as ``application/problem+json``."""
+
+    media_type = PROBLEM
+    format = "problem"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Throttles: a rate limit for each user and permission.
+"""Throttles: a rate limit for each user and permission, and what responses say about limits.
 
 The rates are in DRF's own setting of the project:
 
@@ -6,18 +6,26 @@ The rates are in DRF's own setting of the project:
 
 The scopes are ``fdbqueue_view``, ``fdbqueue_push``, ``fdbqueue_pop``,
 ``fdbqueue_lease`` and ``fdbqueue_manage``. Without a rate there is no limit.
+
+Responses have the headers ``RateLimit-Policy`` and ``RateLimit`` of
+draft-ietf-httpapi-ratelimit-headers, one member for each limit that the request counted for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
-from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from fdbqueue.api.requests import identity
+
+#: What a string of structured fields (RFC 9651) may have without an escape.
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
 
 
 class QueueThrottle(SimpleRateThrottle):
@@ -41,6 +49,55 @@ class QueueThrottle(SimpleRateThrottle):
         return self.cache_format % {"scope": self.scope, "ident": identity(request)}
 
 
+class Limit(NamedTuple):
+    """A rate limit, and how much of it is left.
+
+    Attributes:
+        name: The throttle's scope.
+        quota: How many requests are allowed in a window.
+        window_seconds: How long a window lasts.
+        remaining: How many more requests are allowed now.
+        reset_seconds: When at least one more is allowed again.
+    """
+
+    name: str
+    quota: int
+    window_seconds: int
+    remaining: int
+    reset_seconds: int
+
+
 def scope_of(permission: str | None) -> str:
     """Return the throttle scope of a permission, such as ``fdbqueue_push``."""
     return "" if permission is None else permission.replace(".", "_").removesuffix("_queue")
+
+
+def headers(throttles: Iterable[BaseThrottle]) -> dict[str, str]:
+    """Return the headers about the limits of throttles that were asked; none if there is none."""
+    limits = list(_limits(throttles))
+    if not limits:
+        return {}
+    policies = (f'"{one.name}";q={one.quota};w={one.window_seconds}' for one in limits)
+    states = (f'"{one.name}";r={one.remaining};t={one.reset_seconds}' for one in limits)
+    return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(states)}
+
+
+def _limits(throttles: Iterable[BaseThrottle]) -> Iterator[Limit]:
+    """Yield the limits of DRF's own kind of throttle, which keeps the times of past requests."""
+    for throttle in throttles:
+        history: list[float] | None = getattr(throttle, "history", None)
+        name = str(getattr(throttle, "scope", None) or "default")
+        if not isinstance(throttle, SimpleRateThrottle) or history is None:
+            continue  # it counts otherwise, or did not count this request
+        if not _NAME.fullmatch(name):
+            continue
+        quota: int = vars(throttle)["num_requests"]
+        window: int = vars(throttle)["duration"]
+        oldest_seconds = throttle.now - history[-1] if history else 0
+        yield Limit(
+            name=name,
+            quota=quota,
+            window_seconds=window,
+            remaining=max(quota - len(history), 0),
+            reset_seconds=max(math.ceil(window - oldest_seconds), 0),
+        )

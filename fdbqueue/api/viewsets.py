@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,13 +12,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
-from rest_framework.viewsets import ViewSet
+from rest_framework.viewsets import ViewSetMixin
 
 from fdbqueue import conf, deadlines, service
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general, takeable, visible
-from fdbqueue.api import cycles, errors, inputs, outputs, pagination, requests
-from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
+from fdbqueue.api import descriptions, errors, inputs, outputs, pagination, requests, results
+from fdbqueue.api.answers import Answers
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.values import from_json, pushes_of
@@ -37,51 +35,12 @@ from fdbqueue.service import (
 _Ending = tuple[type[inputs.Input], Callable[..., Any]]
 
 
-class NoSuchAddress(APIView):
-    """Answer 404 at unknown addresses below the API's, whatever the method.
-
-    Otherwise Django would redirect an address without the last slash, and a client that follows
-    would send a request without a body. A GET is not redirected either: an address has one form,
-    with every method and whatever ``APPEND_SLASH`` says.
-    """
-
-    authentication_classes = ()
-    permission_classes = ()
-    throttle_classes = ()
-    parser_classes = ()
-    renderer_classes = (StrictJSONRenderer,)
-    versioning_class = None
-    schema = None
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002  # DRF's signature
-        """Refuse the request before anything else.
-
-        Raises:
-            AddressNotFound: Always.
-        """
-        raise errors.AddressNotFound
-
-    def get_exception_handler(self) -> Callable[..., Response | None]:
-        """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
-        return errors.handle
-
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the response, with caching forbidden."""
-        final = super().finalize_response(request, response, *args, **kwargs)
-        final.headers.setdefault("Cache-Control", "no-store")
-        return final
-
-
-class QueueViewSet(ViewSet):
+class QueueViewSet(ViewSetMixin, Answers):
     """Queues by name: list and browse them, push, pop, and lease items.
 
     The project decides how users authenticate; :mod:`fdbqueue.access` decides what they may do.
     """
 
-    parser_classes = (StrictJSONParser,)
-    renderer_classes = (StrictJSONRenderer,)
-    content_negotiation_class = Negotiation
-    versioning_class = None
     permission_classes = (QueuePermission,)
     required_permissions: ClassVar[Mapping[str, str]] = {
         "list": VIEW,
@@ -121,15 +80,6 @@ class QueueViewSet(ViewSet):
         asks_what_it_is = self.action == "metadata"
         return next(iter(self.action_map.values())) if asks_what_it_is else self.action
 
-    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answer a request, and release its body and everything it refers to."""
-        with cycles.forgotten(self), contextlib.ExitStack() as self.held:
-            return super().dispatch(request, *args, **kwargs)
-
-    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
-        """Return DRF's request, without its references to the view and to itself."""
-        return cycles.cut_request(super().initialize_request(request, *args, **kwargs))
-
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the request before the action; nothing reads the body before these checks."""
         requests.check_address(request)
@@ -139,19 +89,11 @@ class QueueViewSet(ViewSet):
         request.parser_context["held"] = self.held
         super().initial(request, *args, **kwargs)
 
-    def get_exception_handler(self) -> Callable[..., Response | None]:
-        """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
-        return errors.handle
-
     def get_throttles(self) -> list[BaseThrottle]:
         """Return the throttles of the project, and the API's own."""
-        return [*super().get_throttles(), QueueThrottle()]
-
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the response, with caching forbidden."""
-        final = super().finalize_response(request, response, *args, **kwargs)
-        final.headers.setdefault("Cache-Control", "no-store")
-        return cycles.cut_response(final)
+        throttles = super().get_throttles()
+        throttles.append(QueueThrottle())
+        return throttles
 
     def list(self, request: Request) -> Response:
         """List the queues that the user may view, one page at a time; a page may be short."""
@@ -202,13 +144,16 @@ class QueueViewSet(ViewSet):
             queue = self._queue(name)
             pushed = queue.push_batch(pushes_of(queue, entries), once=once)
             keyed = any("unique" in entry for entry in entries)
-            return _answer(outputs.pushed(pushed, keyed=keyed), once, status.HTTP_201_CREATED)
+            return _answer(results.pushed(pushed, keyed=keyed), once, status.HTTP_201_CREATED)
         entry = requests.checked(inputs.PushBody, body)
         queue = self._queue(name)
         item = queue.push(from_json(entry.pop("value"), queue), **entry, once=once)
         kind = outputs.PushedItemOutput if "unique" in entry else outputs.ItemOutput
         if not item.existing:
-            return _answer(outputs.item(queue, item, kind), once, status.HTTP_201_CREATED)
+            address = self.reverse_action("item", args=[name, item.id], request=None)
+            made = _answer(outputs.item(queue, item, kind), once, status.HTTP_201_CREATED)
+            made.headers["Location"] = address
+            return made
         # Another user may have pushed it: only a user who may view the queue sees what it is.
         shown = kind if may(request.user, VIEW, name) else outputs.ExistingOutput
         return _answer(outputs.item(queue, item, shown), once)
@@ -390,7 +335,7 @@ class QueueViewSet(ViewSet):
         found = end(queue, **asked, once=once)
         if isinstance(found, Item):
             return _answer(outputs.item(queue, found, outputs.LeasedItemOutput), once)
-        return _answer(outputs.held(done, found), once)
+        return _answer(results.held(done, found), once)
 
     def _begin(self, wait_seconds: float = 0) -> Catalog:
         """Start the deadline of the engine, now that all input is read; return the catalog."""
@@ -412,3 +357,6 @@ def _may_view(user: Any) -> Callable[[str], bool]:
     if may_in_general(user, VIEW):
         return lambda _: True
     return functools.partial(may, user, VIEW)
+
+
+descriptions.load()

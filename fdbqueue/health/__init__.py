@@ -1,1 +1,1 @@
-"""Health checks for load balancers: is the process alive, and does its engine respond."""
+"""Health checks for load balancers: is the process alive, its engine there, a queue blocked."""

@@ -1,11 +1,15 @@
-"""The health checks: is the process alive, and does its engine respond.
+"""The health checks: is the process alive, does its engine respond, can items be popped.
 
-They need no login, so they say nothing else; the reason of a failure is in the log.
+The first two need no login, so they say nothing else; the reason of a failure is in the log. The
+third names queues, so only monitors may read it.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
@@ -14,9 +18,9 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from fdbqueue import deadlines
+from fdbqueue import deadlines, monitors
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service import error_code
+from fdbqueue.service import Catalog, End, ends_of, error_code, run
 
 logger = logging.getLogger(__name__)
 
@@ -34,23 +38,29 @@ class HealthView(View):
         return response
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Return 200 if the check succeeds, else 503."""
+        """Return 200 if the check succeeds, else 503; 503 if the engine does not respond."""
         del request
-        if self.is_well():
-            return JsonResponse({"status": "ok"})
-        return JsonResponse({"status": "unavailable"}, status=503)
+        try:
+            report = self.report()
+        except Exception as error:
+            if not isinstance(error, FdbQueueError) and error_code(error) is None:
+                raise
+            reason = getattr(error, "code", None)
+            logger.warning("the engine is not ready", extra={"reason": reason}, exc_info=error)
+            report = {"status": "unavailable"}
+        return JsonResponse(report, status=200 if report["status"] == "ok" else 503)
 
-    def is_well(self) -> bool:
-        """Tell whether the check succeeds."""
+    def report(self) -> dict[str, Any]:
+        """Return what was found; its ``status`` is "ok" where the check succeeds."""
         raise NotImplementedError
 
 
 class LiveView(HealthView):
     """Check that this process responds; the engine is not used."""
 
-    def is_well(self) -> bool:
-        """Return True, because the process responds."""
-        return True
+    def report(self) -> dict[str, Any]:
+        """Return that all is well, because the process responds."""
+        return {"status": "ok"}
 
 
 class ReadyView(HealthView):
@@ -63,14 +73,48 @@ class ReadyView(HealthView):
     #: take the engine's ``connect_timeout_seconds`` instead.
     timeout_seconds: float = 2.0
 
-    def is_well(self) -> bool:
+    def report(self) -> dict[str, Any]:
         """Read from the engine."""
-        try:
-            deadlines.begin(self.timeout_seconds, reads_only=True).reach()
-        except Exception as error:
-            if not isinstance(error, FdbQueueError) and error_code(error) is None:
-                raise
-            reason = getattr(error, "code", None)
-            logger.warning("the engine is not ready", extra={"reason": reason}, exc_info=error)
-            return False
-        return True
+        deadlines.begin(self.timeout_seconds, reads_only=True).reach()
+        return {"status": "ok"}
+
+
+class QueuesView(HealthView):
+    """Check that no queue is blocked: at an end of it is an item that cannot be decoded.
+
+    It reads both ends of each queue, so it is for monitors alone: with the token of the metrics,
+    or logged in as a user who may view all queues.
+    """
+
+    #: How long all reads may take.
+    timeout_seconds: float = 5.0
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Check the permission, too."""
+        refused = monitors.refusal(request)
+        if refused is None:
+            return super().dispatch(request, *args, **kwargs)
+        add_never_cache_headers(refused)
+        return refused
+
+    def report(self) -> dict[str, Any]:
+        """Return the blocked queues, each with its ends at which pops fail."""
+        catalog = deadlines.begin(self.timeout_seconds, reads_only=True)
+        names, is_complete = monitors.queue_names(catalog)
+        blocked = _blocked(catalog, names)
+        status = "blocked" if blocked else "ok"
+        return {"status": status, "blocked": blocked, "complete": is_complete}
+
+
+def _blocked(catalog: Catalog, names: Sequence[str]) -> dict[str, tuple[End, ...]]:
+    """Return the blocked ends of queues, for those that have any."""
+    found: dict[str, tuple[End, ...]] = {}
+    rest = map(catalog.queue, names)
+    while some := list(itertools.islice(rest, monitors.QUEUES_AT_ONCE)):
+        ends = run(catalog.database, functools.partial(ends_of, queues=some), read_only=True)
+        found |= {
+            queue.name: at.undecodable
+            for queue, at in zip(some, ends, strict=True)
+            if at.undecodable
+        }
+    return found

@@ -25,13 +25,11 @@ def record(pause: Pause | None) -> dict[str, Any] | None:
     return {"since": formats.timestamp(pause.since), "reason": pause.reason}
 
 
-def cell(pause: Pause | None) -> str:
-    """Return how long a queue has been paused, and the beginning of the reason; or a dash."""
-    if pause is None:
-        return "-"
+def words(pause: Pause) -> str:
+    """Return for how long a queue has been paused, and the beginning of the reason."""
     now = datetime.datetime.now(datetime.timezone.utc)
-    age = formats.age((now - pause.since).total_seconds())
-    return f"{age}: {formats.clipped(pause.reason, _CELL_CHARACTERS)}" if pause.reason else age
+    text = f"paused {formats.age((now - pause.since).total_seconds())}"
+    return f"{text}: {formats.clipped(pause.reason, _CELL_CHARACTERS)}" if pause.reason else text
 
 
 def since(pause: Pause) -> str:

@@ -16,7 +16,7 @@ class MetricsConfig(AppConfig):
         """Start measuring, and register the checks."""
         from django.core.checks import Tags, register
 
-        from fdbqueue.metrics.access import check_folder, check_token
+        from fdbqueue.metrics.checks import check_folder, check_token
         from fdbqueue.metrics.exposition import install
 
         install()

@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fdbqueue import deadlines
+from fdbqueue import deadlines, monitors
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.metrics.operations import label_of
 from fdbqueue.service import (
@@ -39,10 +39,6 @@ logger = logging.getLogger(__name__)
 
 _Moment = datetime.datetime | None
 
-#: At most this many queues of patterns are read.
-MAX_PATTERNED = 1_000
-#: This many queues are read in one transaction.
-_AT_ONCE = 200
 #: How long all reads may take; scrapers usually wait ten seconds.
 _TIMEOUT_SECONDS = 5.0
 
@@ -87,13 +83,9 @@ class _Sizes:
 
     def read(self, catalog: Catalog) -> None:
         """Read the sizes, in transactions of some queues each."""
-        names = catalog.plain_names()
-        plain = set(names)
-        listed = catalog.names(limit=len(plain) + MAX_PATTERNED + 1)
-        patterned = [name for name in listed if name not in plain]
-        self._is_complete = len(patterned) <= MAX_PATTERNED
-        rest = iter([*names, *patterned[:MAX_PATTERNED]])
-        while some := [catalog.queue(name) for name in itertools.islice(rest, _AT_ONCE)]:
+        names, self._is_complete = monitors.queue_names(catalog)
+        rest = map(catalog.queue, names)
+        while some := list(itertools.islice(rest, monitors.QUEUES_AT_ONCE)):
             read = functools.partial(_read, queues=some)
             found = run(catalog.database, read, read_only=True)
             for queue, count, moment, ends, pause in zip(some, *found, strict=True):

@@ -11,7 +11,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from prometheus_client.exposition import choose_encoder
 
-from fdbqueue.metrics.access import may_read
+from fdbqueue import monitors
 from fdbqueue.metrics.exposition import registry
 
 
@@ -23,18 +23,9 @@ class MetricsView(View):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Check the permission, and forbid caching."""
-        if may_read(request):
-            response = super().dispatch(request, *args, **kwargs)
-        else:
-            response = self.refusal(request)
+        response = monitors.refusal(request) or super().dispatch(request, *args, **kwargs)
         add_never_cache_headers(response)
         return response
-
-    def refusal(self, request: HttpRequest) -> HttpResponse:
-        """Return the refusal: 403 for a user who is logged in, else 401."""
-        if getattr(getattr(request, "user", None), "is_authenticated", False):
-            return HttpResponse(status=403)
-        return HttpResponse(status=401, headers={"WWW-Authenticate": "Bearer"})
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Return the metrics."""

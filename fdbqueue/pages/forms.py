@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
@@ -11,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import STATES
 from fdbqueue.pages.queue_columns import BY_NAME, SORTABLE
+from fdbqueue.pages.text import clip
 from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, PriorityQueue, Queue
 
 #: The choices of how often a page refreshes itself, in seconds; 0 is never.
@@ -19,6 +21,8 @@ INTERVALS = (0, 2, 5, 30)
 _PRIORITIES = ("min_priority", "max_priority")
 _MAX_TEXT = 200
 _MAX_CURSOR = 14_000
+#: At most this many unknown parameters are named.
+_MOST_UNKNOWN = 5
 _FIRST, _LAST = 1, 10**15
 
 #: Django's own message repeats the parameter, which may be anything.
@@ -43,7 +47,7 @@ def _hidden(choices: Any) -> forms.ChoiceField:
 
 
 class PageForm(forms.Form):
-    """The parameters that all pages have.
+    """The parameters that all pages have; any other, and one given twice, is an error.
 
     Args:
         parameters: Those of the request; missing and empty ones get their defaults.
@@ -51,7 +55,7 @@ class PageForm(forms.Form):
 
     refresh = _hidden([(str(seconds), seconds) for seconds in INTERVALS])
 
-    defaults: ClassVar[dict[str, str]] = {"refresh": "5"}
+    defaults: Mapping[str, str] = {"refresh": "5"}
     #: The fields that a reader fills in.
     shown: tuple[str, ...] = ()
     #: The fields that the form sends along, hidden.
@@ -59,13 +63,28 @@ class PageForm(forms.Form):
 
     def __init__(self, parameters: QueryDict) -> None:
         given = {name: value for name, value in parameters.items() if value}
+        self._repeated = [name for name, values in parameters.lists() if len(values) > 1]
         super().__init__({**self.defaults, **given}, auto_id="show-%s")
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse parameters that the page does not have, and those that are given twice."""
+        unknown = [name for name in self.data if name not in self.fields]
+        for name in unknown[:_MOST_UNKNOWN]:
+            text = _("This page has no parameter “%(name)s”.")
+            self.add_error(None, text % {"name": clip(name)[0]})
+        for name in self._repeated[:_MOST_UNKNOWN]:
+            text = _("The parameter “%(name)s” is given more than once.")
+            self.add_error(None, text % {"name": clip(name)[0]})
+        return self.cleaned_data
+
+    def texts_of_errors(self) -> list[str]:
+        """Return all errors as texts, for a page that has no form."""
+        return [str(error) for errors in self.errors.values() for error in errors]
 
     def address(self, **changed: Any) -> str:
         """Return the query string of this page with parameters changed; None leaves one out."""
-        kept = {
-            name: self.data[name] for name in (*self.shown, *self.hidden) if self.data.get(name)
-        }
+        names = [name for name in (*self.shown, *self.hidden) if name in self.fields]
+        kept = {name: self.data[name] for name in names if self.data.get(name)}
         wanted = {**kept, **changed}
         return "?" + urlencode(
             {
@@ -96,7 +115,8 @@ class PageForm(forms.Form):
 
     def hidden_fields(self) -> list[forms.BoundField]:
         """Return the hidden fields that are not at their defaults."""
-        changed = [name for name in self.hidden if self.data.get(name) != self.defaults.get(name)]
+        names = [name for name in self.hidden if name in self.fields]
+        changed = [name for name in names if self.data.get(name) != self.defaults.get(name)]
         return [self[name] for name in changed if self.data.get(name)]
 
     def unseen_errors(self) -> list[str]:
@@ -126,7 +146,7 @@ class QueuesForm(PageForm):
     after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
     page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
-    defaults: ClassVar[dict[str, str]] = {"refresh": "5", "sort": "name", "page": "1"}
+    defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
     shown = ("q", "sort")
 
     def __init__(self, parameters: QueryDict) -> None:
@@ -172,6 +192,16 @@ class ItemsForm(PageForm):
         max_length=_MAX_TEXT,
         widget=forms.TextInput(attrs={"type": "search"}),
     )
+    reason = forms.CharField(
+        label=_("Reason contains"),
+        required=False,
+        strip=False,
+        max_length=_MAX_TEXT,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+    group = forms.CharField(
+        required=False, strip=False, max_length=_MAX_TEXT, widget=forms.HiddenInput
+    )
     limit = forms.IntegerField(label=_("Rows per page"), min_value=25, max_value=200)
     span = _hidden([("hour", "hour"), ("day", "day")])
     after = forms.CharField(
@@ -182,7 +212,7 @@ class ItemsForm(PageForm):
     )
     start = forms.IntegerField(min_value=_FIRST, max_value=_LAST, widget=forms.HiddenInput)
 
-    defaults: ClassVar[dict[str, str]] = {
+    defaults: Mapping[str, str] = {
         "refresh": "5",
         "state": "ready",
         "end": "min",
@@ -191,13 +221,25 @@ class ItemsForm(PageForm):
         "start": "1",
     }
     shown: tuple[str, ...] = ("end", "q", "limit")
-    hidden = ("state", "span", "refresh")
+    hidden = ("state", "group", "span", "refresh")
+    #: The fields that make the page search.
+    searches: tuple[str, ...] = ("q", "reason", "group")
+    #: The fields that only dead letters are chosen by.
+    of_dead: tuple[str, ...] = ("reason", "group")
+
+    def __init__(self, parameters: QueryDict) -> None:
+        if "refresh" not in parameters and any(parameters.get(name) for name in self.searches):
+            self.defaults = {**self.defaults, "refresh": "0"}  # a search reads for seconds
+        super().__init__(parameters)
+        if self.data.get("state") == "dead":
+            self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
 
     def clean(self) -> dict[str, Any]:
-        """Refuse priorities of a queue without any, and a range that ends before it begins."""
+        """Refuse a range that ends before it begins, reasons of the living, and two places."""
         super().clean()
-        if any(name in self.data and name not in self.fields for name in _PRIORITIES):
-            self.add_error(None, _("This queue has no priorities."))
+        wanted = self.cleaned_data
+        if wanted.get("state") != "dead" and any(wanted.get(name) for name in self.of_dead):
+            self.add_error(None, _("Only dead letters have a reason."))
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
             self.add_error("min_priority", _("The lowest priority must not be above the highest."))
@@ -215,13 +257,32 @@ class ItemsForm(PageForm):
 
     def tab_address(self, state: str) -> str:
         """Return the address of the items of another state."""
-        return self.items_address(state=state)
+        dropped = {} if state == "dead" else dict.fromkeys(self.of_dead)
+        return self.items_address(**dropped, state=state)
 
     def bounds(self) -> dict[str, Any]:
         """Return the arguments of ``queue.page()`` that choose the items."""
         wanted = self.cleaned_data
         priorities = {name: wanted.get(name) for name in _PRIORITIES}
         return {"state": wanted["state"], **priorities}
+
+
+class ItemForm(PageForm):
+    """How to show an item, and the text to mark in its value."""
+
+    q = forms.CharField(required=False, strip=False, max_length=_MAX_TEXT)
+    show = _hidden([(name, name) for name in ("value", "text", "bytes")])
+
+    defaults: Mapping[str, str] = {"refresh": "5", "show": "value"}
+    shown = ("q", "show")
+
+
+class FindForm(PageForm):
+    """Which item or task to go to."""
+
+    id = forms.CharField(
+        max_length=_MAX_CURSOR, error_messages={"required": _("Enter the id of an item.")}
+    )
 
 
 class PriorityItemsForm(ItemsForm):

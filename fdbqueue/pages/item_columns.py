@@ -10,28 +10,33 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from django.utils.functional import Promise
-from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import DASH, STATES, Column, link
+from fdbqueue.pages.marks import FIRST
+from fdbqueue.pages.search import hit_preview
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import (
+    FoldedText,
     Moment,
+    Preview,
     age,
     ahead,
+    folded,
     key_escaped,
     key_text,
     number,
     preview,
+    size,
     visible,
 )
 from fdbqueue.service import Item, Queue
 
 _MAX_REASON_CHARACTERS = 1_000
 _MAX_WORKER_CHARACTERS = 200
-_REASON_CHARACTERS_IN_LIST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,8 @@ class ItemRow:
     """An item of a queue, where it is in its list, and what its own page says besides.
 
     ``addresses`` are those of the pages; ``key`` is what it is stored under; ``unique_while`` says
-    how long it has its unique key; ``notes`` are what the queue's reading has read besides.
+    how long it has its unique key; ``notes`` are what the queue's reading has read besides;
+    ``wanted`` is the text that a search has looked for in its value.
     """
 
     item: Item
@@ -49,11 +55,13 @@ class ItemRow:
     key: bytes = b""
     unique_while: str | None = None
     notes: Any = None
+    wanted: str = ""
 
     @property
     def address(self) -> str:
-        """The address of its page."""
-        return self.addresses.item(self.queue.name, self.item.id)
+        """The address of its page; after a search, that of the hit in it."""
+        page = self.addresses.item(self.queue.name, self.item.id)
+        return f"{page}?{urlencode({'q': self.wanted})}#{FIRST}" if self.wanted else page
 
 
 def _always(_queue: Queue, _state: str) -> bool:
@@ -70,9 +78,11 @@ class ItemColumn(Column[ItemRow]):
 
     Attributes:
         is_shown: Tells for a queue and a state of items whether the column is there.
+        is_place: Whether it tells where an item is stored, which few readers ask.
     """
 
     is_shown: Callable[[Queue, str], bool] = _always
+    is_place: bool = False
 
 
 def shown(columns: tuple[ItemColumn, ...], queue: Queue, state: str) -> list[ItemColumn]:
@@ -97,6 +107,15 @@ def _died(row: ItemRow) -> Moment | None:
 
 def _reason(row: ItemRow) -> str:
     return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
+
+
+def _exact_size(row: ItemRow) -> str:
+    shown = size(row.item.size_bytes)
+    return shown.exact if shown.words == shown.exact else f"{shown.words} ({shown.exact})"
+
+
+def _folded_reason(row: ItemRow) -> FoldedText:
+    return folded(_reason(row), f"reason-{row.item.id}")
 
 
 _UNIQUE = {
@@ -153,6 +172,21 @@ def _folded_failures(row: ItemRow) -> ShownFailures:
     return dataclasses.replace(_failures(row), element_id=f"failures-{row.item.id}")
 
 
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """The beginning of a value, or what is around a hit in it, and where all of it is."""
+
+    preview: Preview
+    address: str
+
+
+def _value(row: ItemRow) -> ShownValue:
+    value, codec = row.item.value, row.queue.codec
+    found = hit_preview(value, codec, row.wanted) or preview(value, codec)
+    has_more = found.clipped or found.begins_later or not found.decodable
+    return ShownValue(found, row.address if has_more else "")
+
+
 def _until_column(state: str, heading: str | Promise) -> ItemColumn:
     return ItemColumn(
         name="until",
@@ -196,11 +230,14 @@ _ATTEMPTS = ItemColumn(
 )
 _SIZE = ItemColumn(
     name="size",
-    heading=_("Size (bytes)"),
-    value=lambda row: number(row.item.size_bytes),
+    heading=_("Size"),
+    value=lambda row: size(row.item.size_bytes),
+    template="size.html",
     is_number=True,
     is_minor=True,
 )
+
+_EXACT_SIZE = dataclasses.replace(_SIZE, value=_exact_size, template="")
 
 #: The table of items on the page of a queue.
 COLUMNS = (
@@ -219,8 +256,8 @@ COLUMNS = (
     ItemColumn(
         name="reason",
         heading=_("Reason"),
-        value=lambda row: Truncator(_reason(row)).chars(_REASON_CHARACTERS_IN_LIST),
-        template="text.html",
+        value=_folded_reason,
+        template="reason.html",
         css=lambda _value: "fdbqueue-reason",
         is_shown=_in_state("dead"),
     ),
@@ -236,8 +273,8 @@ COLUMNS = (
     ItemColumn(
         name="value",
         heading=_("Value"),
-        value=lambda row: preview(row.item.value, row.queue.codec),
-        template="preview.html",
+        value=_value,
+        template="value_cell.html",
         css=lambda _value: "fdbqueue-value",
     ),
 )
@@ -253,7 +290,7 @@ FACTS = (
         name="reason",
         heading=_("Reason"),
         value=_reason,
-        template="text.html",
+        template="lines.html",
         is_shown=_in_state("dead"),
     ),
     ItemColumn(
@@ -265,18 +302,23 @@ FACTS = (
     _PRIORITY,
     _PUSHED,
     _ATTEMPTS,
-    _SIZE,
+    _EXACT_SIZE,
     ItemColumn(name="unique", heading=_("Unique key"), value=_unique),
     ItemColumn(
         name="id", heading=_("Item id"), value=lambda row: row.item.id, template="code.html"
     ),
     ItemColumn(
-        name="key", heading=_("Key"), value=lambda row: key_text(row.key), template="code.html"
+        name="key",
+        heading=_("Key"),
+        value=lambda row: key_text(row.key),
+        template="code.html",
+        is_place=True,
     ),
     ItemColumn(
         name="key_escaped",
         heading=_("Key for fdbcli"),
         value=lambda row: key_escaped(row.key),
         template="code.html",
+        is_place=True,
     ),
 )

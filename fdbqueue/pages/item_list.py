@@ -12,17 +12,21 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fdbqueue import deadlines
 from fdbqueue.pages.columns import cells
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_columns import ItemRow, shown
 from fdbqueue.pages.queue_rows import QueueRow
 from fdbqueue.pages.readings import Reading
+from fdbqueue.pages.search import progress
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped
 from fdbqueue.service import Item, Queue, Scan, scan
 
-#: A search looks at this many items before it asks whether to go on.
-LOOKED_AT = 2_000
+#: A search ends when half of the page's time is over, and at the latest when it has looked at this
+#: many items, or about this many bytes. FoundationDB allows a transaction five seconds.
+LOOKED_AT = 1_000_000
+LOOKED_AT_BYTES = 25_000_000
 _OTHER_END = {"min": "max", "max": "min"}
 
 
@@ -91,7 +95,14 @@ def context(
     queue, state = of.queue, form.cleaned_data["state"]
     columns = shown(reading.columns, queue, state)
     rows = [
-        ItemRow(listed.item, queue, listed.position, addresses, notes=listed.notes)
+        ItemRow(
+            listed.item,
+            queue,
+            listed.position,
+            addresses,
+            notes=listed.notes,
+            wanted=form.cleaned_data["q"],
+        )
         for listed in found.items
     ]
     return {
@@ -102,6 +113,7 @@ def context(
         "rows": [cells(columns, row) for row in rows],
         "items": found,
         "searched": found.is_searched,
+        "progress": progress(len(rows), found.start, found.looked_at, found.following),
     }
 
 
@@ -142,10 +154,11 @@ class _Search:
 
     def scan(self, position: str | None, *, is_backward: bool = False) -> Scan:
         limit = self._form.cleaned_data["limit"]
-        bounds = {
+        bounds: dict[str, Any] = {
             "tr": self._tr,
             "most_found": limit,
             "most_looked_at": LOOKED_AT if self.is_selective else limit,
+            "is_late": deadlines.is_half_over,
             "after": position,
         }
         matches = self._matches or _always
@@ -153,6 +166,8 @@ class _Search:
             return self._scan(self._queue, matches, is_backward=is_backward, **bounds)
         end = self._form.cleaned_data["end"]
         end = _OTHER_END[end] if is_backward else end
+        if self.is_selective:
+            bounds["most_bytes"] = LOOKED_AT_BYTES
         return scan(self._queue, matches, end=end, **bounds, **self._form.bounds())
 
 

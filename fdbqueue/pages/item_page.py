@@ -1,50 +1,73 @@
-"""The page of one item: its facts, its neighbours in the same state, and its value."""
+"""The page of one item: its facts, its neighbours in the same state, and its value.
+
+The value is shown as a tree with its text folded below, as its whole text, or as the bytes that are
+stored. A search leads here with its text, whose hits in the value are marked.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from django.utils.functional import Promise
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import facts
+from fdbqueue.pages.forms import ItemForm
 from fdbqueue.pages.item_columns import ItemRow, shown
 from fdbqueue.pages.json_tree import tree
+from fdbqueue.pages.marks import Marker
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import show
+from fdbqueue.pages.text import TEXT_CHARACTERS, WHOLE_CHARACTERS, Shown, dumped, show
 from fdbqueue.service import Item, Queue, Undecodable, run
+
+
+class Choice(NamedTuple):
+    """A way to show the value, and the address that shows it so."""
+
+    label: str | Promise
+    address: str
+    is_chosen: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ItemDetails:
     """An item, its keys, and the ids of its neighbours in the same state.
 
-    ``key`` is the one it is stored under; ``unique_while`` says how long it has its unique key.
+    ``key`` is the one it is stored under; ``stored`` are the bytes there, if they were asked for;
+    ``unique_while`` says how long it has its unique key.
     """
 
     item: Item
     key: bytes
+    stored: bytes | None
     unique_while: str | None
     previous: str | None
     following: str | None
 
 
-def item_details(queue: Queue, item_id: str) -> ItemDetails:
+def item_details(queue: Queue, item_id: str, form: ItemForm) -> ItemDetails:
     """Read an item and its neighbours, in one transaction.
 
     Raises:
         ItemNotFound: The item is not there, or no longer.
         InvalidInput: It is not the id of an item of this queue.
     """
+    wants_bytes = form.cleaned_data["show"] == "bytes"
 
     def read(tr: Any) -> ItemDetails:
         item = queue.get(item_id, tr=tr)
+        key = queue.overview.key_of(item)
         previous, following = (
             queue.page(end=end, after=item_id, limit=1, state=item.state, tr=tr).items
             for end in ("max", "min")
         )
         return ItemDetails(
             item,
-            queue.overview.key_of(item),
+            key,
+            bytes(tr[key]) if wants_bytes else None,
             queue.overview.unique_while(tr, item),
             previous[0].id if previous else None,
             following[0].id if following else None,
@@ -54,26 +77,71 @@ def item_details(queue: Queue, item_id: str) -> ItemDetails:
 
 
 def context(
-    queue: Queue, details: ItemDetails, addresses: Addresses, reading: Reading
+    queue: Queue, details: ItemDetails, form: ItemForm, addresses: Addresses, reading: Reading
 ) -> dict[str, Any]:
     """Return what the template shows of an item."""
     item = details.item
-    is_decodable = not isinstance(item.value, Undecodable)
-    is_json = queue.codec.holds == "json" and is_decodable
     row = ItemRow(item, queue, 0, addresses, details.key, details.unique_while)
+    columns = shown(reading.facts, queue, item.state)
     return {
-        "facts": facts(shown(reading.facts, queue, item.state), row),
+        "facts": facts([column for column in columns if not column.is_place], row),
+        "places": facts([column for column in columns if column.is_place], row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
-        "value": show(item.value, queue.codec),
-        "is_decodable": is_decodable,
-        "tree": _tree(item.value) if is_json else None,
+        "is_decodable": not isinstance(item.value, Undecodable),
+        "choices": _choices(queue, item, form),
+        **_value(queue, details, form),
     }
 
 
-def _tree(value: Any) -> str | None:
+def _choices(queue: Queue, item: Item, form: ItemForm) -> list[Choice]:
+    """Return the ways to show a value; those that would show the same are left out."""
+    is_text = not isinstance(item.value, bytes | Undecodable)
+    first = _("As a tree") if _is_json(queue, item) else _("As text")
+    labels = {"value": first if is_text else _("The value's bytes")}
+    if is_text:
+        labels["text"] = _("Show the whole value")
+    labels["bytes"] = _("Raw bytes, as stored")
+    chosen = form.cleaned_data["show"]
+    return [
+        Choice(label, form.address(show=name) + "#value-heading", name == chosen)
+        for name, label in labels.items()
+    ]
+
+
+def _value(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
+    """Return the value as the reader has chosen to see it, and the marks in it."""
+    item, chosen = details.item, form.cleaned_data["show"]
+    marker = Marker(form.cleaned_data["q"])
+    markup = _tree(item.value, marker) if chosen == "value" and _is_json(queue, item) else None
+    most = WHOLE_CHARACTERS if chosen == "text" else TEXT_CHARACTERS
+    if details.stored is None:
+        value = show(item.value, queue.codec, most)
+    else:
+        value = dumped(details.stored, max(item.size_bytes, len(details.stored)))
+    text = _text(value, Marker("") if marker.count else marker)
+    return {
+        "value": value,
+        "tree": markup,
+        "text": text,
+        "is_open": not markup or "<mark" in text,
+        "wanted": form.cleaned_data["q"],
+        "marks": marker.count,
+    }
+
+
+def _text(value: Shown, marker: Marker) -> SafeString:
+    """Return the text of a value as markup; nothing is marked in a dump, whose lines break hits."""
+    return (Marker("") if value.is_dump else marker).marked(value.text)
+
+
+def _is_json(queue: Queue, item: Item) -> bool:
+    return queue.codec.holds == "json" and not isinstance(item.value, Undecodable)
+
+
+def _tree(value: Any, marker: Marker) -> SafeString | None:
     """Return the markup of a JSON value, None if it is nested too deeply."""
     try:
-        return tree(value)
+        return tree(value, marker)
     except RecursionError:
         return None

@@ -18,7 +18,7 @@ from fdbqueue.pages.columns import STATES
 from fdbqueue.pages.forms import ItemsForm, items_form
 from fdbqueue.pages.item_columns import COLUMNS, FACTS, ItemColumn
 from fdbqueue.pages.registry import finders
-from fdbqueue.pages.search import contains
+from fdbqueue.pages.search import contains, died_of, reason_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, Scan
 
@@ -32,8 +32,16 @@ class Setting(NamedTuple):
 
 
 def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
-    text = form.cleaned_data["q"]
-    return contains(text, queue.codec) if text else None
+    wanted, tests = form.cleaned_data, []
+    if wanted["group"]:
+        tests.append(died_of(wanted["group"]))
+    if wanted["reason"]:
+        tests.append(reason_contains(wanted["reason"]))
+    if wanted["q"]:
+        tests.append(contains(wanted["q"], queue.codec))
+    if not tests:
+        return None
+    return lambda item: all(test(item) for test in tests)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +63,8 @@ class Reading:
             all are.
         scans: What finds the items of a tab that is no state, in place of
             :func:`~fdbqueue.service.scan`: called with the queue, what tells whether an item
-            matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after`` and ``is_backward``.
+            matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after``, ``is_backward`` and
+            ``is_late``.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None where columns show nothing else.
         task: Reads what the page of one task shows, by its id, and returns the template's context,
@@ -70,7 +79,7 @@ class Reading:
     facts: tuple[ItemColumn, ...] = FACTS
     settings: Callable[[Queue], list[Setting]] | None = None
     has_priorities: bool = True
-    reason_field: str = ""
+    reason_field: str = "group"
     matching: Callable[[Queue, ItemsForm], Callable[[Item], bool] | None] = _matching
     scans: Mapping[str, Callable[..., Scan]] = field(default_factory=dict)
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None

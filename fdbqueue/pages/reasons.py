@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fdbqueue.pages.text import grouped, visible
+from fdbqueue.pages.text import FoldedText, clip, folded, grouped, visible
 from fdbqueue.service import DeadReason
 
 #: The page shows this many reasons, the most frequent.
@@ -15,32 +15,43 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A reason as text, how many items died of it, and the command that redrives these.
+    """A reason, how many items died of it, and the command that redrives these.
 
     The command is empty where the reason has characters that cannot be typed; the address, which
     shows these items alone, where the page cannot do that.
     """
 
     text: str
+    folded: FoldedText
     items: str
     command: str
     address: str
+    is_chosen: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
     """The most frequent reasons; how many dead letters are not among them, and what counts these.
 
-    ``others`` is empty where all are shown.
+    ``chosen`` is the reason whose dead letters alone are listed, empty for none;
+    ``everything`` is the address that lists those of all. ``others`` is empty where all are shown.
     """
 
     groups: list[Group]
+    chosen: str
+    everything: str
     others: str
     recount: str
 
 
 def reasons_of(
-    queue: str, found: Sequence[DeadReason], dead: int, addresses: Sequence[str]
+    queue: str,
+    found: Sequence[DeadReason],
+    dead: int,
+    addresses: Sequence[str],
+    *,
+    chosen: str = "",
+    everything: str = "",
 ) -> Reasons | None:
     """Return what the page shows of the reasons, None where nothing is dead.
 
@@ -49,6 +60,8 @@ def reasons_of(
         found: The most frequent reasons.
         dead: How many dead letters there are.
         addresses: For each reason, what shows its dead letters alone; empty for nothing.
+        chosen: The reason whose dead letters alone are listed; empty for none.
+        everything: The address that lists those of all reasons.
     """
     others = dead - sum(one.count for one in found)
     if dead <= 0 and not found:
@@ -56,11 +69,25 @@ def reasons_of(
     name = shlex.quote(queue)
     return Reasons(
         [
-            Group(visible(one.reason), grouped(one.count), _command(name, one), address)
-            for one, address in zip(found, addresses, strict=True)
+            _group(name, number, one, address, is_chosen=one.reason == chosen != "")
+            for number, (one, address) in enumerate(zip(found, addresses, strict=True), start=1)
         ],
+        clip(chosen)[0],
+        everything,
         grouped(others) if others > 0 else "",
         f"python manage.py queue_recount {name}",
+    )
+
+
+def _group(name: str, number: int, found: DeadReason, address: str, *, is_chosen: bool) -> Group:
+    text = visible(found.reason)
+    return Group(
+        text,
+        folded(text, f"group-{number}"),
+        grouped(found.count),
+        _command(name, found),
+        address if found.reason and found.reason.isprintable() else "",
+        is_chosen,
     )
 
 

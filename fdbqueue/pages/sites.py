@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponseBase
-from django.urls import reverse
+from django.shortcuts import resolve_url
+from django.urls import NoReverseMatch, reverse
 
 from fdbqueue import access, conf, models
 from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.pages.text import visible
 
 #: The admin's index asks about at most this many queues.
 _ASKED_ABOUT = 100
+_MAX_USER_NAME = 150
 
 
 class Addresses:
     """The addresses of the pages in their site.
 
     Args:
-        names: The names of the URLs of the list, of a queue, of an item and of a task.
+        names: The names of the URLs of the list, of a queue, of an item, of a task, and of what
+            finds an item by its id.
         current_app: The instance namespace.
     """
 
-    def __init__(self, names: tuple[str, str, str, str], current_app: str) -> None:
-        self._queues, self._queue, self._item, self._task = names
+    def __init__(self, names: tuple[str, str, str, str, str], current_app: str) -> None:
+        self._queues, self._queue, self._item, self._task, self._find = names
         self._current_app = current_app
 
     def queues(self) -> str:
@@ -43,6 +50,10 @@ class Addresses:
     def task(self, name: str, task_id: str) -> str:
         """Return the address of the page of a task in a queue."""
         return reverse(self._task, args=[name, task_id], current_app=self._current_app)
+
+    def find(self, name: str) -> str:
+        """Return the address that leads to an item of a queue by its id."""
+        return reverse(self._find, args=[name], current_app=self._current_app)
 
 
 class PlainSite:
@@ -67,12 +78,21 @@ class PlainSite:
         """Return the addresses in the namespace that the request came through."""
         match = request.resolver_match
         namespace = match.namespace if match is not None else ""
-        names = ("fdbqueue:queues", "fdbqueue:queue", "fdbqueue:item", "fdbqueue:task")
+        names = (
+            "fdbqueue:queues",
+            "fdbqueue:queue",
+            "fdbqueue:item",
+            "fdbqueue:task",
+            "fdbqueue:find",
+        )
         return Addresses(names, namespace)
 
-    def context(self, request: HttpRequest) -> dict[str, Any]:  # noqa: ARG002  # unused here
-        """Return what the frame needs."""
-        return {}
+    def context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what the frame needs: who is logged in, and where they log out."""
+        user = getattr(request, "user", None)
+        if user is None or not user.is_authenticated:
+            return {}
+        return {"user_name": visible(str(user)[:_MAX_USER_NAME]), "logout": logout_address()}
 
 
 class AdminSite(PlainSite):
@@ -104,12 +124,28 @@ class AdminSite(PlainSite):
             "admin:fdbqueue_queuename_queue",
             "admin:fdbqueue_queuename_item",
             "admin:fdbqueue_queuename_task",
+            "admin:fdbqueue_queuename_find",
         )
         return Addresses(names, self._site.name)
 
     def context(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the admin's own templates need."""
         return {**self._site.each_context(request), "opts": self._model_admin.opts}
+
+
+def logout_address() -> str:
+    """Return where a user logs out, empty where the project has no such address.
+
+    That is the setting ``LOGOUT_URL``, an address or the name of a URL, where the project has it;
+    else the URL named ``logout``, or that of the admin. An address on another host is none: the
+    form there would give it this project's CSRF token.
+    """
+    for place in (getattr(settings, "LOGOUT_URL", None), "logout", "admin:logout"):
+        with contextlib.suppress(NoReverseMatch):
+            address = resolve_url(place) if place else ""
+            if address and not urlsplit(address).netloc:
+                return address
+    return ""
 
 
 def may_enter(user: Any) -> bool:

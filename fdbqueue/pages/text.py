@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from django.utils.formats import number_format
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from fdbqueue.service import Codec, Queue, Undecodable, tuples
 
@@ -25,11 +26,14 @@ PREVIEW_CHARACTERS = 100
 #: value of 100 kB into hundreds of megabytes of spaces.
 INDENTED_CHARACTERS = 400_000
 
-#: No text on an item's page is longer than this.
+#: No text on an item's page is longer than this,
 TEXT_CHARACTERS = 500_000
+#: unless the reader asks for the whole value; then it is this, more than most values have.
+WHOLE_CHARACTERS = 5_000_000
 #: At most this many bytes are dumped: as many as FoundationDB stores under one key.
 DUMPED_BYTES = 100_000
 
+_KILOBYTE = 1_000
 _HEX_COLUMNS = 16
 #: Signs that quote, end a command, or escape in fdbcli.
 _FDBCLI_SIGNS = b'";\\'
@@ -52,11 +56,38 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The beginning of a value, in one line."""
+    """The beginning of a value, in one line, or what is around a hit in it.
+
+    Attributes:
+        text: The beginning, or what is before the hit.
+        clipped: Whether the value goes on after what is shown.
+        decodable: Whether the codec can read the value.
+        hit: What a search has found; empty where there was none.
+        rest: What is after the hit.
+        begins_later: Whether the value has more before what is shown.
+    """
 
     text: str
     clipped: bool
     decodable: bool
+    hit: str = ""
+    rest: str = ""
+    begins_later: bool = False
+
+
+class FoldedText(NamedTuple):
+    """A text whose beginning is shown; ``whole`` is empty where that is all of it."""
+
+    beginning: str
+    whole: str
+    element_id: str
+
+
+class Size(NamedTuple):
+    """A number of bytes as people read it, and exactly."""
+
+    words: str
+    exact: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +111,69 @@ def preview(value: Any, codec: Codec) -> Preview:
     return Preview(*clip(_beginning(value, codec)), decodable=True)
 
 
-def show(value: Any, codec: Codec) -> Shown:
-    """Return a value: JSON, a dump of bytes, or what Python writes for others."""
+def show(value: Any, codec: Codec, most: int = TEXT_CHARACTERS) -> Shown:
+    """Return a value: JSON, a dump of bytes, or what Python writes for others.
+
+    Args:
+        value: The value.
+        codec: The codec of its queue.
+        most: The most characters of a text.
+    """
     if isinstance(value, Undecodable):
-        return _dumped(value.raw, visible(value.reason))
+        return dumped(value.raw, problem=visible(value.reason))
     if isinstance(value, bytes):
-        return _dumped(value)
+        return dumped(value)
     try:
         if codec.holds == "json":
-            return _texted(_indented(value), _("JSON"))
-        return _texted(repr(value), _("Python"))
+            return _texted(_indented(value), _("JSON"), most)
+        return _texted(repr(value), _("Python"), most)
     except RecursionError:
         return Shown("", _("JSON"), _("This value is nested too deeply to show."))
 
 
-def _dumped(data: bytes, problem: str = "") -> Shown:
+def dumped(data: bytes, size: int | None = None, problem: str = "") -> Shown:
+    """Return the beginning of bytes in hexadecimal.
+
+    Args:
+        data: The bytes, or the first of them.
+        size: How many there are; None for those of ``data``.
+        problem: Why they cannot be decoded.
+    """
     cut = ""
-    if len(data) > DUMPED_BYTES:
+    size = len(data) if size is None else size
+    shown = min(len(data), DUMPED_BYTES)
+    if size > shown:
         cut = _("Showing the first %(shown)s of %(all)s bytes.") % {
-            "shown": grouped(DUMPED_BYTES),
-            "all": grouped(len(data)),
+            "shown": grouped(shown),
+            "all": grouped(size),
         }
     return Shown(hex_dump(data[:DUMPED_BYTES]), _("hexadecimal"), problem, is_dump=True, cut=cut)
 
 
-def _texted(text: str, form: str) -> Shown:
+def _texted(text: str, form: str, most: int) -> Shown:
     cut = ""
-    if len(text) > TEXT_CHARACTERS:
+    if len(text) > most:
         cut = _("Showing the first %(shown)s of %(all)s characters.") % {
-            "shown": grouped(TEXT_CHARACTERS),
+            "shown": grouped(most),
             "all": grouped(len(text)),
         }
-    return Shown(visible(text[:TEXT_CHARACTERS]), form, cut=cut)
+    return Shown(visible(text[:most]), form, cut=cut)
 
 
 def grouped(value: int) -> str:
     """Return an integer, exactly, with the language's marks between thousands."""
     return str(number_format(value, use_l10n=True, force_grouping=True))
+
+
+def size(count: int) -> Size:
+    """Return a number of bytes: whole below 1 kB, else with one decimal below ten."""
+    exact = ngettext("%(count)s byte", "%(count)s bytes", count) % {"count": grouped(count)}
+    if count < _KILOBYTE:
+        return Size(exact, exact)
+    number, unit = count / _KILOBYTE, _("%(count)s kB")
+    if round(number) >= _KILOBYTE:
+        number, unit = number / _KILOBYTE, _("%(count)s MB")
+    return Size(unit % {"count": mean(number)}, exact)
 
 
 def mean(value: float) -> str:
@@ -143,6 +200,19 @@ def clip(text: str) -> tuple[str, bool]:
     """Return the visible beginning of a text, and whether there is more."""
     beginning = visible(text[: PREVIEW_CHARACTERS + 1])
     return beginning[:PREVIEW_CHARACTERS], len(beginning) > PREVIEW_CHARACTERS
+
+
+def folded(text: str, element_id: str) -> FoldedText:
+    """Return a visible text, folded where it is long or has several lines.
+
+    Args:
+        text: The text.
+        element_id: The id of what unfolds it.
+    """
+    line, _newline, more = text.strip().partition("\n")
+    if len(line) <= PREVIEW_CHARACTERS and not more:
+        return FoldedText(line, "", element_id)
+    return FoldedText(f"{line[:PREVIEW_CHARACTERS]}…", text, element_id)
 
 
 def hex_dump(data: bytes) -> str:

@@ -85,6 +85,10 @@ class Codec(abc.ABC):
             raise ValueError(f"codec {self.name!r} does not say how to change attempts")
         return data
 
+    def pushed_at(self, data: bytes) -> int | None:  # noqa: ARG002  # no metadata
+        """Return when what cannot be decoded was pushed, in microseconds; None if not known."""
+        return None
+
     def to_json(self, value: Any) -> Any:
         """Return the JSON that REST and items files show for a value that was decoded.
 
@@ -142,6 +146,14 @@ class JsonCodec(Codec):
         """
         text, *metadata = _unpack(data)
         return fdb.tuple.pack((text, _metadata(metadata)[0], attempts))
+
+    def pushed_at(self, data: bytes) -> int | None:
+        """Return the push time that stands behind a text, whether or not the text is JSON."""
+        try:
+            _, *metadata = _unpack(data)
+        except ValueError:
+            metadata = [_time_in_tail(data)]
+        return _metadata(metadata)[0]
 
 
 class BytesCodec(Codec):
@@ -255,15 +267,23 @@ def _packed_metadata(pushed_at: int, attempts: int) -> bytes:
 
 def _fast(data: bytes) -> tuple[str, int | None, int] | None:
     """Return the text and the metadata of the usual stored form, None for any other form."""
+    pushed_at = _time_in_tail(data)
+    if pushed_at is None:
+        return None
+    try:
+        return data[1 : -_METADATA_BYTES - 1].decode(), pushed_at, 0
+    except UnicodeDecodeError:
+        return None
+
+
+def _time_in_tail(data: bytes) -> int | None:
+    """Return the push time at the end of the usual stored form, None for any other form."""
     end = len(data) - _METADATA_BYTES
     if data[end : end + 1] != _SEVEN or data[-1:] != _ZERO or data[:1] != _TEXT:
         return None
     if data.find(b"\x00") != end - 1:
         return None
-    try:
-        return data[1 : end - 1].decode(), int.from_bytes(data[end + 1 : -1], "big"), 0
-    except UnicodeDecodeError:
-        return None
+    return int.from_bytes(data[end + 1 : -1], "big")
 
 
 def _elements(data: bytes) -> tuple[str, int | None, int]:

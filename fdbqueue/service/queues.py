@@ -674,9 +674,9 @@ class Queue(AsyncVerbs):
     def oldest(self, *, tr: Transaction | None = None) -> datetime.datetime | None:
         """Return when the oldest ready item was pushed.
 
-        In a FIFO queue that is the first item that says when it was pushed, which an item that
-        cannot be decoded does not. None when there are no items, or where it is not known: none of
-        the first 100 says it, or the codec keeps no such record.
+        In a FIFO queue that is the first item that says when it was pushed; an item whose value
+        cannot be decoded may say it, too. None when there are no items, or where it is not known:
+        none of the first 100 says it, or the codec keeps no such record.
         """
         return self._runner.read(
             tr, lambda transaction: self.overview.begin_oldest(transaction)()()

@@ -85,6 +85,8 @@ class TaskSource:
         self._noted: dict[str | None, End] = {}
         #: When the attempts began whose leases were not extended yet.
         self._began: dict[str | None, tuple[Call, Attempts]] = {}
+        #: The leases of attempts that have begun, until the worker is done with them.
+        self._begun: set[str | None] = set()
         self._apart_until = 0.0
         self.name = queue.name
         self.acks_with_leases = isinstance(queue, Queue)
@@ -98,6 +100,7 @@ class TaskSource:
     def begun(self, item: Item, call: Call, attempts: Attempts) -> None:
         """Note that an attempt has begun, for the first extension of its lease."""
         self._began[item.lease] = call, attempts
+        self._begun.add(item.lease)
 
     def ends(self, end: End) -> None:
         """Note how an attempt ends; the worker then acknowledges its item, or gives it up."""
@@ -213,11 +216,18 @@ class TaskSource:
         self._began.pop(item.lease, None)
 
     def give_back(self, items: Iterable[Item], worker: str) -> int:
-        """Give up tasks that this process abandons, so that others run them at once; count them."""
+        """Give up tasks that this process abandons, so that others run them at once; count them.
+
+        An attempt counts only where it has begun: what was leased ahead is requeued as it was.
+        """
         count = 0
         for item in items:
             with contextlib.suppress(Exception):  # then its lease expires
-                self.queue_of(item).nack(item, reason=f"The worker {worker} was stopped.")
+                queue = self.queue_of(item)
+                if item.lease in self._begun or item.lease in self._noted:
+                    queue.nack(item, reason=f"The worker {worker} was stopped.")
+                else:
+                    queue.parts.acks.requeue(item)
                 count += 1
         return count
 
@@ -229,6 +239,7 @@ class TaskSource:
     def forget(self, item: Item) -> End | None:
         """Return the end of an item that the worker is done with, and keep nothing of it."""
         self._began.pop(item.lease, None)
+        self._begun.discard(item.lease)
         return self._noted.pop(item.lease, None)
 
     def finish(self, item: Item) -> None:

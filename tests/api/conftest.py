@@ -48,6 +48,13 @@ def allow(settings: Any) -> Callable[..., None]:
 
 
 @pytest.fixture
+def json_alone(settings: Any) -> None:
+    """The browsable API is off, as in projects that name no renderer but that of JSON."""
+    json = ["rest_framework.renderers.JSONRenderer"]
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_RENDERER_CLASSES": json}
+
+
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Set what the service takes for the time."""
     clock = Clock()

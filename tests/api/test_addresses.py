@@ -85,11 +85,27 @@ def test_nobody_needs_credentials_to_be_told(db: None, settings: Any) -> None:
     check_shape(refused, 404, "address_not_found")
 
 
-def test_addresses_beside_the_api_are_the_projects(db: None) -> None:
+def test_addresses_beside_the_api_are_the_projects(db: None, settings: Any) -> None:
     """What begins otherwise is not ours: Django answers, and adds the slash where it is due."""
-    assert Client().get("/api/queuesque/").status_code == 404
-    assert Client().get("/api/queuesque/")["Content-Type"].startswith("text/html")
-    assert Client().get("/api/schema").status_code == 301
+    settings.ROOT_URLCONF = "tests.api.test_root"
+    assert Client().get("/q/queuesque/").status_code == 404
+    assert Client().get("/q/queuesque/")["Content-Type"].startswith("text/html")
+    assert Client().get("/s").status_code == 301
+
+
+@pytest.mark.parametrize(
+    "path", ["queuesque/", "schema", "docs", "x", "x/y/z", "%0a", "%00", "%ff", "../x", "/"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
+def test_every_other_address_of_a_project_that_asks_for_it(
+    db: None, path: str, method: str
+) -> None:
+    """Where the project includes ``fdbqueue.api.unknown``, it is 404 in the API's form."""
+    response = Client().generic(method, f"/api/{path}")
+    check_shape(response, 404, "address_not_found")
+    accept = {"Accept": "application/problem+json"}
+    problem = Client().generic(method, f"/api/{path}", headers=accept)
+    assert (problem.status_code, problem["Content-Type"]) == (404, accept["Accept"])
 
 
 def test_addresses_are_reversed(db: None) -> None:

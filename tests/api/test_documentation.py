@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.test import Client
 
-PAGES = ["/api/docs/", "/api/schema/"]
+PAGES = ["/api/docs/", "/api/redoc/", "/api/schema/"]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -45,6 +46,71 @@ def test_the_files_of_the_documentation_are_there(db: None) -> None:
     for path in loaded:
         assert path.startswith("/static/")
         assert finders.find(path.removeprefix("/static/"))
+
+
+STARTED = """
+import sys
+import django
+from django.conf import settings
+settings.configure(
+    SECRET_KEY="x",
+    INSTALLED_APPS=[{apps}],
+    REST_FRAMEWORK={{"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"}},
+    FDBQUEUE={{"OPTIONS": {{"path": "unused"}}, "QUEUES": {{"mail": {{"kind": "fifo"}}}}}},
+    ROOT_URLCONF="fdbqueue.api.urls",
+)
+django.setup()
+loaded = [name for name in ("fdbqueue.api.schema", "drf_spectacular.utils") if name in sys.modules]
+from drf_spectacular.generators import SchemaGenerator
+schema = SchemaGenerator().get_schema(request=None, public=True)
+print(loaded, schema["paths"]["/queues/{{name}}/pop/"]["post"]["operationId"])
+"""
+APPS = ["django.contrib.auth", "django.contrib.contenttypes", "rest_framework"]
+OURS, THEIRS = "fdbqueue", "drf_spectacular"
+
+
+def run(code: str, *arguments: str, folder: Path) -> str:
+    """Run a program in a folder, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::ImportWarning", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(project.BASE_DIR)},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apps", [[*APPS, THEIRS, OURS], [OURS, *APPS, THEIRS]])
+def test_starting_loads_no_schema(tmp_path: Path, apps: list[str]) -> None:
+    """``django.setup()`` does not import drf-spectacular for us, and the schema is whole."""
+    code = STARTED.format(apps=", ".join(map(repr, apps)))
+    assert run(code, folder=tmp_path) == "[] queues_pop\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["models.py", "apps.py"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_views_that_are_imported_early(tmp_path: Path, place: str, is_first: bool) -> None:
+    """By another app's models or when it is ready, before us or after: the schema is whole."""
+    (tmp_path / "early").mkdir()
+    for name in ("__init__.py", "models.py", "apps.py"):
+        (tmp_path / "early" / name).write_text("")
+    ready = "from django.apps import AppConfig\nclass Early(AppConfig):\n    name = 'early'\n"
+    views = "import fdbqueue.api.viewsets\n"
+    (tmp_path / "early" / "apps.py").write_text(
+        ready + f"    def ready(self):\n        {views}" if place == "apps.py" else ready
+    )
+    if place == "models.py":
+        (tmp_path / "early" / "models.py").write_text(views)
+    apps = [*APPS, THEIRS, *(["early", OURS] if is_first else [OURS, "early"])]
+    code = STARTED.format(apps=", ".join(map(repr, apps)))
+    expected = "['fdbqueue.api.schema', 'drf_spectacular.utils'] queues_pop\n"
+    assert run(code, folder=tmp_path) == expected
 
 
 WITHOUT = """
@@ -79,22 +145,4 @@ print([check.id for check in run_checks()])
 @pytest.mark.slow
 def test_the_api_does_without_the_schema(tmp_path: Path) -> None:
     """A project that has not installed drf-spectacular has the API all the same."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            "-W",
-            "ignore::ImportWarning",
-            "-c",
-            WITHOUT,
-            str(tmp_path / "queues.sqlite3"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=project.BASE_DIR,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "['fdbqueue.W001']\n"
+    assert run(WITHOUT, str(tmp_path / "queues.sqlite3"), folder=tmp_path) == "['fdbqueue.W001']\n"

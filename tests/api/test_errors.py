@@ -106,7 +106,7 @@ def test_wrong_methods(api: APIClient) -> None:
 
 def test_not_acceptable(api: APIClient) -> None:
     """A client that takes no JSON gets 406, in JSON."""
-    response = api.get("/api/queues/", headers={"Accept": "text/html"})
+    response = api.get("/api/queues/", headers={"Accept": "application/xml"})
     check_shape(response, 406, "not_acceptable")
 
 

@@ -159,7 +159,7 @@ def test_only_posts_are_asked_for_json(api: APIClient, kind: str | None) -> None
         "text/html, application/xhtml+xml, application/xml;q=0.9, */*;q=0.8",
     ],
 )
-def test_clients_that_take_json(api: APIClient, accept: str) -> None:
+def test_clients_that_take_json(api: APIClient, json_alone: None, accept: str) -> None:
     """The most specific range decides; an empty header takes anything."""
     response = api.get("/api/queues/", headers={"Accept": accept})
     assert response.status_code == 200
@@ -188,7 +188,9 @@ def test_clients_that_take_json(api: APIClient, accept: str) -> None:
         "garbage",
     ],
 )
-def test_clients_that_take_no_json(api: APIClient, queues: service.Catalog, accept: str) -> None:
+def test_clients_that_take_no_json(
+    api: APIClient, json_alone: None, queues: service.Catalog, accept: str
+) -> None:
     """It is 406, in JSON all the same, and nothing is done."""
     queues.queue("mail").push("kept")
     for method, path in (("get", "/api/queues/"), ("post", "/api/queues/mail/pop/")):

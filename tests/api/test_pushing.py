@@ -271,3 +271,25 @@ def microseconds(text: str) -> int:
 def utc(moment: datetime.datetime) -> str:
     """Return a moment in UTC, without its offset."""
     return moment.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat()
+
+
+@pytest.mark.parametrize("name", ["mail", "jobs", "audit"])
+def test_the_location_of_a_pushed_item(api: APIClient, name: str) -> None:
+    """201 says where the item is, and so does the replay; a push of many has no one place."""
+    path, headers = f"/api/queues/{name}/push/", {"Idempotency-Key": "k"}
+    pushed = [api.post(path, {"value": 1}, headers=headers) for _ in range(2)]
+    assert [each.status_code for each in pushed] == [201, 201]
+    place = pushed[0]["Location"]
+    assert place == f"/api/queues/{name}/items/{pushed[0].json()['id']}/"
+    assert pushed[1]["Location"] == place
+    assert api.get(place).json() == pushed[0].json() == pushed[1].json()
+    assert "Location" not in api.post(path, {"items": [{"value": 1}]})
+
+
+def test_an_item_that_was_there_has_no_location(api: APIClient) -> None:
+    """Nothing was created: the response is 200."""
+    path, body = "/api/queues/mail/push/", {"value": 1, "unique": "k"}
+    assert "Location" in api.post(path, body)
+    again = api.post(path, body)
+    assert again.status_code == 200
+    assert "Location" not in again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -157,3 +158,39 @@ def test_a_user_who_is_not_stored_has_a_count(
         client.force_authenticate(User(username=name, is_superuser=True))
         assert client.get("/api/queues/").status_code == 200
         check_throttled(client.get("/api/queues/"))
+
+
+def test_the_headers_say_what_is_left(api: APIClient, rates: Callable[..., None]) -> None:
+    """Each response has the policy and what is left of it, down to the refusal."""
+    rates(fdbqueue_pop="2/min")
+    for status, left in ((200, 1), (200, 0), (429, 0)):
+        response = api.post("/api/queues/mail/pop/", {})
+        assert response.status_code == status
+        assert response["RateLimit-Policy"] == '"fdbqueue_pop";q=2;w=60'
+        found = re.fullmatch(r'"fdbqueue_pop";r=([0-9]+);t=([0-9]+)', response["RateLimit"])
+        assert found
+        assert int(found[1]) == left
+        assert 1 <= int(found[2]) <= 60
+
+
+def test_the_headers_name_each_limit(
+    api: APIClient, rates: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project's throttle and the API's are two members of each header."""
+    monkeypatch.setattr(QueueViewSet, "throttle_classes", [HostThrottle])
+    rates(fdbqueue_view="50/s")
+    response = api.get("/api/queues/")
+    assert response["RateLimit-Policy"] == '"user";q=2;w=60, "fdbqueue_view";q=50;w=1'
+    assert response["RateLimit"].startswith('"user";r=1;t=')
+
+
+def test_without_a_limit_there_are_no_headers(
+    api: APIClient, client_with: Callable[..., APIClient], rates: Callable[..., None]
+) -> None:
+    """Nor for a request that was refused before it counted."""
+    assert "RateLimit" not in api.get("/api/queues/")
+    rates(fdbqueue_pop="2/min")
+    refused = client_with("view_queue").post("/api/queues/mail/pop/", {})
+    assert refused.status_code == 403
+    assert "RateLimit" not in refused
+    assert "RateLimit-Policy" not in refused

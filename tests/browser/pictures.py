@@ -1,16 +1,18 @@
 """Take the documents' pictures: ``python -m tests.browser.pictures [FOLDER]``.
 
-They show the demo's earthquakes, after an hour of work with them.
+They show the demo as ``make run`` serves it, just started: with an hour of history.
 """
 
 from __future__ import annotations
 
+import secrets
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.browser.machinery import LIST, ROOT, launched, log_in, served
+from tests.browser.machinery import LIST, ROOT, launched, log_in
+from tests.live.demo import Demo, environment, forget_queues
 
 SIZE = {"width": 1280, "height": 860}
 
@@ -19,16 +21,20 @@ def main() -> None:
     """Take them all, light and dark."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as files,
-        served(Path(files), "--busy") as address,
-        launched() as browser,
-    ):
-        for scheme in ("light", "dark"):
-            page = browser.new_context(viewport=SIZE, color_scheme=scheme).new_page()
-            log_in(page, address)
-            page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
-            take(page, address, folder, scheme)
+    prefix = secrets.token_hex(8)
+    try:
+        with (
+            tempfile.TemporaryDirectory() as files,
+            Demo(environment(Path(files), prefix)) as demo,
+            launched() as browser,
+        ):
+            for scheme in ("light", "dark"):
+                page = browser.new_context(viewport=SIZE, color_scheme=scheme).new_page()
+                log_in(page, demo.address)
+                page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+                take(page, demo.address, folder, scheme)
+    finally:
+        forget_queues(prefix)
 
 
 def take(page: Any, address: str, folder: Path, scheme: str) -> None:

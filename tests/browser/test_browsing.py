@@ -9,7 +9,7 @@ import shlex
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.hour import EARTHQUAKES
+from project.demo.earthquakes import records
 from tests.browser.machinery import LIST
 
 QUAKES = f"{LIST}quakes/"
@@ -17,8 +17,7 @@ QUAKES = f"{LIST}quakes/"
 
 def earthquakes():
     """Return the demo's earthquakes, the strongest first."""
-    lines = EARTHQUAKES.read_text(encoding="utf-8").splitlines()
-    return sorted((json.loads(line) for line in lines), key=lambda record: -record["magnitude"])
+    return sorted(records(), key=lambda record: -record["magnitude"])
 
 
 def priorities(page):

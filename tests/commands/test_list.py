@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 import fdbqueue
+from fdbqueue.exceptions import CorruptItem
+from fdbqueue.management import formats
 from fdbqueue.service import run
+from tests.commands.spoiling import spoil
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 
@@ -19,7 +24,7 @@ def test_the_table(call):
     printed = call("queue_list")
     assert printed.err == ""
     heading, *rows = printed.out.splitlines()
-    assert heading.split() == ["NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE", "PAUSED"]
+    assert heading.split() == ["NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE", "STATUS"]
     cells = {row.split()[0]: row.split()[1:] for row in rows}
     assert sorted(cells) == NAMES
     assert cells["quakes"][:4] == ["priority", "json", "float", "2.5"]
@@ -41,6 +46,7 @@ def test_json(call):
         "codec": "tuple",
         "priority_type": None,
         "head": None,
+        "blocked": [],
         "paused": None,
     }
     head = records["ranks"]["head"]
@@ -54,8 +60,8 @@ def test_a_paused_queue(call):
     made = fdbqueue.queue("mail").pause(reason="deploying \x1b[2J 2.4")
     fdbqueue.queue("ranks").pause()
     rows = {row.split()[0]: row for row in call("queue_list").out.splitlines()}
-    assert re.search(r"  \d+s: deploying \\x1b\[2J 2\.4$", rows["mail"])
-    assert re.search(r"  \d+s$", rows["ranks"])
+    assert re.search(r"  paused \d+s: deploying \\x1b\[2J 2\.4$", rows["mail"])
+    assert re.search(r"  paused \d+s$", rows["ranks"])
     printed = call("queue_list", "--json").out
     assert printed.isascii()
     assert "\x1b" not in printed
@@ -74,12 +80,36 @@ def test_queues_of_a_pattern(call):
 
 
 def test_a_head_that_cannot_be_decoded(call):
-    """A queue with such a head is listed all the same."""
+    """A queue with such a head is listed all the same, and says where it is blocked, and paused."""
     queue = fdbqueue.queue("ranks")
     key = queue.subspace.pack((4, 0, b"\x00" * 20))
     run(queue.database, lambda tr: tr.set(key, b"\xff"))
-    (row,) = [row for row in call("queue_list").out.splitlines() if row.startswith("ranks ")]
-    assert row.split()[4:] == ["4", "-", "-"]
+    row = row_of("ranks", call)
+    assert row.split(maxsplit=6)[4:] == ["4", "-", "blocked at both ends"]
+    queue.push("good", 5)
+    queue.pause()
+    assert re.search(r"  blocked at min, paused \d+s$", row_of("ranks", call))
+    record = json.loads(call("queue_list", "--json").out.splitlines()[NAMES.index("ranks")])
+    assert record["blocked"] == ["min"]
+    queue.resume()
+    with pytest.raises(CorruptItem):
+        queue.pop()
+
+
+def test_the_age_of_a_head_that_cannot_be_decoded(call):
+    """A text that is not JSON still has its push time behind it."""
+    item = fdbqueue.queue("mail").push("letter")
+    spoil(fdbqueue.queue("mail"), item)
+    row = row_of("mail", call)
+    assert re.search(r"  \d+s +blocked at both ends$", row)
+    head = json.loads(call("queue_list", "--json").out.splitlines()[NAMES.index("mail")])["head"]
+    assert (head["id"], head["pushed_at"]) == (item.id, formats.timestamp(item.pushed_at))
+
+
+def row_of(name, call):
+    """Return the row of a queue in the table."""
+    (row,) = [row for row in call("queue_list").out.splitlines() if row.startswith(f"{name} ")]
+    return row
 
 
 def test_no_queues(call, settings):

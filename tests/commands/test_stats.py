@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import re
 import signal
+import struct
+import termios
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
+from fdbqueue.management import formats
 from fdbqueue.service import run
+from tests.commands.spoiling import spoil
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 
@@ -37,14 +43,14 @@ def test_json(call, ranks):
     assert 9 / 6 <= record.pop("pushes_a_minute") <= 9 / 5
     assert 1 / 6 - 0.01 <= record.pop("pops_a_minute") <= 1 / 5
     counts = {"ready": 5, "leased": 1, "delayed": 1, "dead": 1}
-    assert record == {"queue": "ranks", **counts, "paused": None}
+    assert record == {"queue": "ranks", **counts, "blocked": [], "paused": None}
 
 
 def test_a_paused_queue(call):
     """The table says for how long it has been paused and why, JSON since when."""
     made = fdbqueue.queue("mail").pause(reason="deploying \x1b 2.4")
     (row,) = call("queue_stats", "mail").out.splitlines()[1:]
-    assert row.split()[-3:] == ["deploying", r"\x1b", "2.4"]
+    assert re.search(r"  paused \d+s: deploying \\x1b 2\.4$", row)
     record = json.loads(call("queue_stats", "mail", "--json").out)
     since = made.since.isoformat(timespec="microseconds").replace("+00:00", "Z")
     assert record["paused"] == {"since": since, "reason": made.reason}
@@ -55,10 +61,24 @@ def test_behind_a_head_that_cannot_be_decoded(call):
     mail = fdbqueue.queue("mail")
     key = mail.subspace.pack((0, b"r"))
     run(mail.database, lambda tr: tr.set(key, b"\xff"))
-    assert json.loads(call("queue_stats", "mail", "--json").out)["oldest"] is None
+    record = json.loads(call("queue_stats", "mail", "--json").out)
+    assert (record["oldest"], record["blocked"]) == (None, ["min", "max"])
     pushed = mail.push("x").pushed_at
     record = json.loads(call("queue_stats", "mail", "--json").out)
     assert record["oldest"] == pushed.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    assert record["blocked"] == ["min"]
+    assert call("queue_stats", "mail").out.splitlines()[1].endswith("  blocked at min")
+
+
+def test_the_age_of_a_head_that_cannot_be_decoded(call):
+    """A text that is not JSON still has its push time behind it, in both kinds of queue."""
+    for name in ("mail", "ranks"):
+        queue = fdbqueue.queue(name)
+        first = queue.push("first")
+        spoil(queue, first)
+        queue.push("second")
+        record = json.loads(call("queue_stats", name, "--json").out)
+        assert record["oldest"] == formats.timestamp(first.pushed_at)
 
 
 def test_by_priority(call, ranks):
@@ -111,16 +131,33 @@ def test_watching(processes):
 
 
 def test_watching_at_a_terminal(processes):
-    """At a terminal each view is drawn over the one before."""
+    """At a terminal each view is drawn over the one before, in the window; it ends quietly."""
+    fdbqueue.queue("mail").push("x")
     controller, terminal = os.openpty()
-    process = processes.start("queue_stats", "mail", "--watch", "0.01", stdout=terminal)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 6, 200, 0, 0))
+    size = {"LINES": "", "COLUMNS": ""}
+    process = processes.start(
+        "queue_stats",
+        "--watch",
+        "0.01",
+        stdout=terminal,
+        env={**processes.environment, **size},
+    )
     os.close(terminal)
     shown = b""
-    while shown.count(b"\x1b[H\x1b[2JNAME") < 3:
+    while shown.count(b"\x1b[J") < 3:
         shown += os.read(controller, 4096)
     process.send_signal(signal.SIGINT)
-    assert processes.finish(process).returncode == 130
+    done = processes.finish(process)
+    assert (done.returncode, done.stderr) == (130, "")
     os.close(controller)
+    first, second, _ = shown.split(b"\x1b[J", 2)
+    assert first.startswith(b"\x1b[2J\x1b[HEvery 0.01 s; ")
+    assert second.lstrip().startswith(b"\x1b[HEvery")
+    lines = second.strip().split(b"\x1b[K\r\n")
+    assert len(lines) == 5
+    assert b"NAME" in lines[2]
+    assert lines[-1] == b"... 5 more lines"
 
 
 def test_call_command_takes_options(ranks):

@@ -366,3 +366,13 @@ def _without_acks(lease_many):
         return lease_many(count, ack=ack, **options)
 
     return lease
+
+
+def test_the_caller_sleeps_while_threads_lease_for_themselves(mail):
+    """The thread that ends an item leases the next one; it wakes nobody for that."""
+    mail.push_many(range(200))
+    beats = []
+    worker = Worker(mail, lambda item: None, on_beat=lambda: beats.append(worker.handled))
+    assert run(worker) == []
+    assert worker.handled == 200
+    assert len(beats) < 100, "the caller's thread was woken for most items"

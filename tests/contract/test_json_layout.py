@@ -76,3 +76,24 @@ def test_what_cannot_be_read(data):
     """Anything else is an error that queues report, and never a wrong value."""
     with pytest.raises((ValueError, TypeError)):
         JsonCodec().decode(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "pushed_at"),
+    [
+        (b"\x02oops\x00" + fdb.tuple.pack((NOW, 0)), NOW),
+        (b"\x02oops\x00" + fdb.tuple.pack((NOW, 7)), NOW),
+        (b"\x02\xff\x00" + fdb.tuple.pack((NOW, 0)), NOW),
+        (fdb.tuple.pack((b"1", NOW, 0)), NOW),
+        (b"", None),
+        (b"\xff", None),
+        (b"\x02\xff\x00" + fdb.tuple.pack((NOW, 7)), None),
+        (b"\x02\xff\x00" + fdb.tuple.pack((2**56 - 1, 0)), 2**56 - 1),
+        (b"\x02oops\x00" + fdb.tuple.pack((2**60, 0)), None),
+        (b"\x02oops\x00" + fdb.tuple.pack(("late", 0)), None),
+        (b"\x02oops\x00", None),
+    ],
+)
+def test_when_what_cannot_be_read_was_pushed(data, pushed_at):
+    """The time is read from behind the text, where it is there; else it is not known."""
+    assert JsonCodec().pushed_at(data) == pushed_at

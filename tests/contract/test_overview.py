@@ -84,6 +84,30 @@ def test_an_oldest_that_was_taken_by_others_is_passed_by(several, observed, cloc
     assert run(observed, lambda tr: oldest_of(tr, [queue])) == [second.pushed_at]
 
 
+def test_the_oldest_may_be_one_that_cannot_be_decoded(several, observed, clock):
+    """Its push time counts while it is ready, and not when it is buried; redriven, again."""
+    for queue in several[:2]:
+        first = queue.push("first")
+        clock.advance(90)
+        second = queue.push("second")
+        key = queue.overview.key_of(first)
+        run(observed, lambda tr, key=key: tr.set(key, bytes(tr[key]).replace(b"first", b'"')))
+        assert run(observed, lambda tr, queue=queue: oldest_of(tr, [queue])) == [first.pushed_at]
+        assert queue.get(first.id).pushed_at == first.pushed_at
+        queue.bury(first.id)
+        assert queue.oldest() == second.pushed_at
+        assert not list(run(observed, lambda tr, queue=queue: ghosts(tr, queue)))
+        assert queue.redrive() == 1
+        assert queue.oldest() == first.pushed_at
+
+
+def ghosts(tr, queue):
+    """Return the ages of items that are not ready."""
+    begin, end = queue.parts.store.tables.ages()
+    places = [queue.parts.store.tables.parse_age(row.key)[1] for row in tr.get_range(begin, end)]
+    return [place for place in places if not tr[queue.parts.store.keys.key(place)].present()]
+
+
 def test_the_ends_that_cannot_be_decoded(several, observed, clock):
     """Each end by itself; leased and delayed items are at no end."""
     fill(several, clock)

@@ -110,3 +110,37 @@ def test_a_position_of_another_queue_is_refused(fifo, ints):
     item = ints.push("x", 1)
     with pytest.raises(InvalidInput):
         look(fifo, after=item.id)
+
+
+@pytest.mark.slow
+def test_a_scan_ends_when_it_is_late(fifo):
+    """It has looked at one read's worth at least, and goes on from there."""
+    fifo.push_many(range(2_500))
+    result = look(fifo, lambda item: item.value == 2_100, looked_at=10_000, is_late=lambda: True)
+    assert (result.found, result.looked_at) == ([], 1_001)
+    asked = iter([False, True])
+    again = look(
+        fifo,
+        lambda item: item.value == 2_100,
+        looked_at=10_000,
+        after=result.cursor,
+        is_late=lambda: next(asked),
+    )
+    assert values(again) == [(1_099, 2_100)]
+    assert (again.looked_at, again.cursor) == (1_499, None)
+
+
+@pytest.mark.slow
+def test_a_scan_may_read_more_bytes(fifo):
+    """As many as it is allowed, in reads that become shorter where values are large."""
+    fifo.push_many("x" * 90_000 for _ in range(120))
+    asked = []
+    result = look(
+        fifo,
+        lambda item: False,
+        looked_at=1_000,
+        most_bytes=20_000_000,
+        is_late=lambda: asked.append(1) or False,
+    )
+    assert (result.looked_at, result.cursor) == (120, None)
+    assert len(asked) >= 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from django.core.checks import run_checks
-from django.core.management import call_command
 from django.test import override_settings
 
 import fdbqueue
@@ -160,30 +159,3 @@ def test_an_engine_may_be_a_projects_own(setting, tmp_path):
         fdbqueue.queue("mail").push("x")
         assert fdbqueue.queue("mail").pop().value == "x"
     assert (tmp_path / "own.sqlite3").exists()
-
-
-@pytest.mark.django_db
-def test_the_demo_fills_the_queue_once(setting, capsys):
-    """The demo command pushes the earthquakes when the queue is empty, and only then."""
-    with override_settings(FDBQUEUE=setting, DEBUG=True):
-        call_command("demo")
-        call_command("demo")
-        assert capsys.readouterr().out.count("Pushed 1707 earthquakes") == 1
-        assert len(list(fdbqueue.queue("quakes"))) == 1707
-        assert fdbqueue.queue("quakes").peek_max().priority == 6.4
-
-
-@pytest.mark.django_db
-def test_the_demo_user_exists_only_with_debug(setting, django_user_model):
-    """Its password is known to all, so it is never made in production."""
-    from django.core.management.base import CommandError
-
-    with override_settings(FDBQUEUE=setting, DEBUG=False):
-        with pytest.raises(CommandError):
-            call_command("demo")
-        assert not django_user_model.objects.exists()
-    with override_settings(FDBQUEUE=setting, DEBUG=True):
-        call_command("demo", verbosity=0)
-    user = django_user_model.objects.get(username="demo")
-    assert user.check_password("demo")
-    assert user.has_perms([f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease")])

@@ -225,9 +225,7 @@ class Runner:
 def _served(command: str, port: int) -> str:
     """Return the command of a server that serves on a port."""
     if command == "make run":  # what the Makefile says, without the installing
-        manage = "python manage.py"
-        serve = f"exec {manage} runserver --noreload 127.0.0.1:{port}"
-        return f"{manage} migrate --verbosity 0 && {manage} demo && {serve}"
+        return f"python manage.py demo --port {port}"
     if command == "python manage.py runserver":
         return f"{command} --noreload 127.0.0.1:{port}"
     return command

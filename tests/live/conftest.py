@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -36,7 +35,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     environment = environment_of("tests.live.server_settings", folder, "prepared")
     environment.pop("FDB_CLUSTER_FILE", None)  # the demo's queues are not used
     manage(environment, "migrate", "--verbosity", "0")
-    token = token_of(manage(environment, "demo"))
+    token = manage(environment, "demo", "--token").strip()
     return Prepared(Path(environment["FDBQUEUE_TEST_DJANGO"]), token)
 
 
@@ -52,13 +51,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, prepared: Prepared) -> Iter
 def token(prepared: Prepared) -> str:
     """The token of a user who may do everything."""
     return prepared.token
-
-
-def token_of(printed: str) -> str:
-    """Return the token that the demo command has printed."""
-    found = re.search(r"token ([0-9a-f]{40})\n", printed)
-    assert found, printed
-    return found[1]
 
 
 @pytest.fixture

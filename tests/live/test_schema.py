@@ -12,7 +12,6 @@ import sys
 
 import pytest
 
-from tests.live.conftest import token_of
 from tests.live.server import ROOT, Server
 
 SECONDS = os.environ.get("FDBQUEUE_FUZZ_SECONDS")
@@ -30,7 +29,9 @@ def impatient_server(tmp_path, prepared):
 
 def test_the_schema_is_kept(impatient_server, tmp_path):
     """In every phase of schemathesis, with all its checks."""
-    token = token_of(impatient_server.manage("demo"))
+    token = impatient_server.manage("demo", "--token").strip()
+    quakes = "project/sample_data/earthquakes.ndjson"
+    impatient_server.manage("queue_push", "quakes", quakes, "--priority-field", "magnitude")
     done = subprocess.run(
         [
             *(sys.executable, "-c", "import schemathesis.cli; schemathesis.cli.schemathesis()"),

@@ -14,9 +14,10 @@ from fdb.subspace_impl import Subspace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
+from fdbqueue import monitors
 from fdbqueue.exceptions import CorruptItem, LeaseLost
-from fdbqueue.metrics import sizes
 from fdbqueue.service import FifoQueue, run
+from tests.commands.spoiling import spoil
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS, TOKEN = "/metrics/", "a-token-of-some-length"
@@ -107,6 +108,18 @@ def test_a_head_that_cannot_be_decoded(queues, bearer, clock):
     assert sample(found, "fdbqueue_undecodable_heads", queue="quakes", end="min") == 0
 
 
+def test_the_age_of_a_head_that_cannot_be_decoded(queues, bearer, clock):
+    """A text that is not JSON has its push time behind it: ItemsWaitTooLong fires, too."""
+    for name in ("mail", "quakes"):
+        queue = queues.queue(name)
+        spoil(queue, queue.push("x"))
+    clock.advance(900)
+    found = samples(bearer.get(ADDRESS))
+    for name in ("mail", "quakes"):
+        assert sample(found, "fdbqueue_undecodable_heads", queue=name, end="min") == 1
+        assert sample(found, "fdbqueue_oldest_item_age_seconds", queue=name) == 900
+
+
 def test_heads_of_a_pattern_are_added_up(queues, bearer, clock):
     """One queue that is blocked is seen among many, and the age is of those that are known."""
     for number in range(3):
@@ -159,7 +172,7 @@ def test_paused_queues(queues, bearer):
 
 def test_too_many_queues_are_not_all_read(queues, bearer, monkeypatch):
     """It says so, and the queues with names of their own are all there."""
-    monkeypatch.setattr(sizes, "MAX_PATTERNED", 2)
+    monkeypatch.setattr(monitors, "MAX_PATTERNED", 2)
     for number in range(3):
         queues.queue(f"user-{number}").push("x")
     queues.queue("quakes").push("x", 1)
@@ -258,7 +271,7 @@ def test_a_scrape_costs_a_bounded_number_of_transactions(settings, tmp_path, bea
         "OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"},
         "QUEUES": {name: {"kind": "fifo"} for name in names},
     }
-    monkeypatch.setattr(sizes, "_AT_ONCE", 20)
+    monkeypatch.setattr(monitors, "QUEUES_AT_ONCE", 20)
     watched_engine.transactions.clear()
     watched_engine.writes.clear()
     found = samples(bearer.get(ADDRESS))

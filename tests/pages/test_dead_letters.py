@@ -30,12 +30,15 @@ def kill(queue, *reasons):
 def groups(shown):
     """Return the rows of the table of reasons: the reason, the number and the command."""
     table = shown.partition('class="fdbqueue-table fdbqueue-reasons"')[2].partition("</table>")[0]
-    rows = re.findall(
-        r'<th scope="row" class="fdbqueue-reason"><bdi>(.*?)</bdi></th>'
-        r'<td class="fdbqueue-number">(.*?)</td><td>(.*?)</td>',
-        table,
-        re.DOTALL,
-    )
+    rows = [
+        (re.sub(r"<[^>]+>", "", reason), re.sub(r"<[^>]+>", "", number), command)
+        for reason, number, command in re.findall(
+            r'<th scope="row" class="fdbqueue-reason">(.*?)</th>'
+            r'<td class="fdbqueue-number">(.*?)</td><td>(.*?)</td>',
+            table,
+            re.DOTALL,
+        )
+    ]
     commands = [re.search(r"<code[^>]*>(.*?)</code>", row[2], re.DOTALL) for row in rows]
     return [
         (html.unescape(row[0]), row[1], command and html.unescape(command[1]))
@@ -87,7 +90,8 @@ def test_the_reasons_of_dead_letters(viewer, mail, capsys):
     assert found["bad\\u001b"] == ("1", None)
     assert "<b>" not in shown
     assert "Not shown here" not in shown
-    for reason, number in (("KeyError: 'a'", 2), ("$(rm) `x` <b>", 1), ("-x", 1), ("", 1)):
+    no_reason = "no reason given"
+    for reason, number in (("KeyError: 'a'", 2), ("$(rm) `x` <b>", 1), ("-x", 1), (no_reason, 1)):
         command = shlex.split(found[reason][1])
         assert command[:2] == ["python", "manage.py"]
         call_command(*command[2:], "--no-input")
@@ -123,3 +127,65 @@ def test_only_the_tab_of_the_dead_has_them(viewer, mail):
     assert len(items(response)) == 1
     live = viewer.get(of("mail") + "?state=dead", headers={"HX-Request": "true"})
     assert "fdbqueue-reasons" in text(live)
+
+
+def listed(viewer, **wanted):
+    """Return the values of the dead letters that the page lists."""
+    response = viewer.get(of("mail"), {"state": "dead", **wanted})
+    assert response.status_code == 200
+    return re.findall(r'<td class="fdbqueue-value">.*?<code>(?:<mark>)?(\d)', text(response))
+
+
+def test_a_text_is_looked_for_in_the_reasons(viewer, mail):
+    """In capitals or not, with a text of the value too; the tab alone has the field."""
+    kill(mail, "KeyError: 'Ada'", "no answer\nkey lost", "timed out", "", "\u202ekey")
+    assert listed(viewer, reason="KEY") == ["0", "1", "4"]
+    assert listed(viewer, reason="key", q="1") == ["1"]
+    assert listed(viewer, reason="\\u202E") == ["4"]
+    assert listed(viewer, reason="nothing") == []
+    assert 'name="reason"' in text(viewer.get(of("mail") + "?state=dead"))
+    assert 'name="reason"' not in text(viewer.get(of("mail")))
+    refused = viewer.get(of("mail") + "?reason=key")
+    assert refused.status_code == 400
+    assert "Only dead letters have a reason." in text(refused)
+
+
+def test_the_dead_letters_of_one_reason_are_listed(viewer, mail):
+    """The number of a group leads to these alone; other tabs do not keep that."""
+    kill(mail, "timed out", "it timed out", "timed out\nagain")
+    shown = text(viewer.get(of("mail") + "?state=dead"))
+    address = html.unescape(re.search(r'id="reason-1" href="([^"]+)"', shown)[1])
+    alone = text(viewer.get(of("mail") + address))
+    assert len(re.findall(r'id="item-', alone)) == 2
+    assert re.search(r'id="reason-1" [^>]*aria-current="true"', alone)
+    assert "Only those that died of this reason are listed: <bdi>timed out</bdi>" in alone
+    back = re.search(r'id="chosen-reason".*?href="([^"]+)"', alone)[1]
+    assert len(items(viewer.get(of("mail") + html.unescape(back)))) == 3
+    tabs = dict(re.findall(r'id="tab-(\w+)" href="([^"]+)"', alone))
+    assert "group" in tabs["dead"]
+    assert "group" not in tabs["ready"]
+
+
+def test_a_long_reason_is_folded(viewer, mail):
+    """In the list of items and in that of reasons its beginning is seen, and the rest unfolds."""
+    kill(mail, "x" * 180 + "\nthe <b>second</b> line", "short")
+    shown = text(viewer.get(of("mail") + "?state=dead"))
+    (item, _short) = mail.page(state="dead").items
+    unfolds = re.search(rf'<details id="reason-{item.id}".*?</details>', shown, re.DOTALL)[0]
+    assert f"<summary><bdi>{'x' * 100}…</bdi></summary>" in unfolds
+    assert f"{'x' * 180}\nthe &lt;b&gt;second&lt;/b&gt; line</bdi>" in unfolds
+    assert shown.count('<details id="group-') == 1
+    assert "<bdi>short</bdi>" in shown
+
+
+def test_the_command_is_quoted_for_a_shell(viewer, queue, setting, settings):
+    """The name of the queue and the reason are each one argument, whatever is in them."""
+    settings.FDBQUEUE = {**setting, "QUEUES": {"a-*": {"kind": "fifo"}}}
+    dead = queue("a-b.c_d")
+    dead.push(1)
+    dead.bury(dead.peek().id, reason='it\'s $HOME; "rm" -rf * ~ && !x \\ é')
+    command = groups(text(viewer.get(of("a-b.c_d") + "?state=dead")))[0][2]
+    assert shlex.split(command)[3:] == [
+        "a-b.c_d",
+        '--reason=it\'s $HOME; "rm" -rf * ~ && !x \\ é',
+    ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from django.test import Client, modify_settings
+from django.contrib.auth.views import LoginView, LogoutView
+from django.core.checks import run_checks
+from django.test import Client, modify_settings, override_settings
 from django.urls import include, path, reverse
 
 from tests.pages.addresses import items, text
@@ -13,7 +17,11 @@ LOGIN_REQUIRED = "django.contrib.auth.middleware.LoginRequiredMiddleware"
 PLAIN = "/look/"
 
 #: A project without the admin.
-urlpatterns = [path("look/", include("fdbqueue.urls"))]
+urlpatterns = [
+    path("look/", include("fdbqueue.urls")),
+    path("log-in/", LoginView.as_view(), name="log-in"),
+    path("bye/", LogoutView.as_view(next_page="/log-in/"), name="bye"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -126,3 +134,94 @@ def test_the_markup_keeps_to_a_strict_policy(pages, customer):
         assert " style=" not in markup
         assert "<style" not in markup
         assert markup.count("<script") == markup.count('<script src="/static/')
+
+
+def header(response):
+    """Return the header of the frame."""
+    found = re.search(r'<header class="fdbqueue-header">(.*?)</header>', text(response), re.DOTALL)
+    return found[1]
+
+
+def test_the_header_leads_to_the_queues_and_names_the_user(pages, customer):
+    """On each page, those of errors too; the name is escaped."""
+    customer = person("<b>eve</b>", "view_queue", staff=False)
+    for page in [*pages, f"{PLAIN}nope/", f"{PLAIN}mail/items/nope/"]:
+        shown = header(customer.get(page))
+        assert f'<a class="fdbqueue-brand" href="{PLAIN}">Queues</a>' in shown
+        assert "Logged in as <strong><bdi>&lt;b&gt;eve&lt;/b&gt;</bdi></strong>" in shown
+
+
+@pytest.mark.parametrize("logout", ["bye", "/bye/"])
+def test_a_user_logs_out_by_the_projects_address(pages, customer, settings, logout):
+    """By a form with a token that is sent by POST; ``LOGOUT_URL`` is an address or a name."""
+    settings.LOGOUT_URL = logout
+    careful = Client(enforce_csrf_checks=True)
+    careful.cookies = customer.cookies
+    shown = header(careful.get(pages[1]))
+    assert '<form method="post" action="/bye/">' in shown
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', shown)[1]
+    assert careful.post("/bye/").status_code == 403
+    assert careful.post("/bye/", {"csrfmiddlewaretoken": token}).url == "/log-in/"
+    assert careful.get(pages[1]).status_code == 302
+
+
+@pytest.mark.parametrize("logout", [None, "", "no-such-name", "https://elsewhere.example/out"])
+def test_without_an_address_here_there_is_no_logging_out(pages, customer, settings, logout):
+    """A name that leads nowhere is none, and another host gets no token of this project."""
+    settings.LOGOUT_URL = logout
+    assert "<form" not in header(customer.get(pages[0]))
+
+
+class _Named:
+    """A project whose log-out has Django's name, beside another one."""
+
+    urlpatterns = [  # noqa: RUF012  # as Django has it
+        path("look/", include("fdbqueue.urls")),
+        path("accounts/", include("django.contrib.auth.urls")),
+    ]
+
+
+def test_the_log_out_of_django_is_found_by_its_name(customer, settings):
+    """Without a setting."""
+    settings.ROOT_URLCONF = _Named
+    assert 'action="/accounts/logout/"' in header(customer.get(PLAIN))
+
+
+def test_an_anonymous_visitor_has_no_name():
+    """A method that is refused is refused in the frame, to anybody."""
+    response = Client().post(PLAIN)
+    assert response.status_code == 405
+    assert "Logged in as" not in header(response)
+    assert "This page only shows queues" in text(response)
+
+
+def warnings():
+    """Return the ids of what the checks find."""
+    return [
+        message.id for message in run_checks() if (message.id or "").startswith("fdbqueue.W002")
+    ]
+
+
+@pytest.mark.parametrize(
+    "login", ["/log-in/", "log-in", "/log-in/?by=name", "https://login.example.org/in"]
+)
+def test_a_login_that_exists_is_no_warning(settings, login):
+    """An address, a name, or one of another host, which is not looked up."""
+    settings.LOGIN_URL = login
+    assert warnings() == []
+
+
+@pytest.mark.parametrize("login", ["/accounts/login/", "no-such-name", "/log-in", "", None])
+def test_a_login_that_leads_nowhere_is_a_warning(settings, login):
+    """The check has an id of its own, says which address it is, and what to do."""
+    settings.LOGIN_URL = login
+    (found,) = [message for message in run_checks() if message.id == "fdbqueue.W002"]
+    assert repr(str(login)) in found.msg
+    assert "Set LOGIN_URL" in found.hint
+
+
+def test_without_the_plain_pages_the_login_is_not_asked_for(settings):
+    """A project whose pages are in the admin alone has no use for LOGIN_URL."""
+    settings.LOGIN_URL = "/accounts/login/"
+    with override_settings(ROOT_URLCONF=type("Bare", (), {"urlpatterns": []})):
+        assert warnings() == []

@@ -11,7 +11,7 @@ from benchmarks.calls import counted
 from fdbqueue.pages import columns, queue_columns, queue_list
 from fdbqueue.pages.queue_rows import QueueRow, rates
 from fdbqueue.service import Counts, Minute
-from tests.pages.addresses import LIST, following, of, text
+from tests.pages.addresses import LIST, following, text
 
 DASH = "\N{EN DASH}"
 COLUMNS = ("kind", "ready", "leased", "delayed", "dead", "total", "oldest", "pushes", "pops")
@@ -174,12 +174,6 @@ def test_numbers_are_written_as_the_language_does(viewer, queue):
     assert cells(viewer.get(LIST), "mail")["ready"] == "1,234"
     german = viewer.get(LIST, headers={"accept-language": "de"})
     assert german.status_code == 200
-
-
-def test_unknown_parameters_are_ignored(viewer):
-    """What other tools append to an address does no harm."""
-    assert viewer.get(LIST + "?e=1&p=zz&utm_source=x").status_code == 200
-    assert viewer.get(of("quakes") + "?utm_source=x&end=").status_code == 200
 
 
 @pytest.mark.parametrize("sort", ["name", "-ready", "-oldest", "-pushes", "-trouble"])

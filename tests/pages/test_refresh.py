@@ -42,15 +42,21 @@ def test_a_page_asks_for_itself_every_few_seconds(viewer, address):
     assert f'hx-get="{address}?refresh=30&amp;q=a" hx-trigger="every 30s"' in markup
 
 
-@pytest.mark.parametrize("address", [LIST, of("mail")])
-def test_refreshing_is_switched_off_by_a_link(viewer, address):
+@pytest.mark.parametrize(("address", "query"), [(LIST, "q=a"), (of("mail"), "end=max")])
+def test_refreshing_is_switched_off_by_a_link(viewer, address, query):
     """The page then asks for nothing, and its links keep it off."""
-    markup = text(viewer.get(address + "?q=a"))
-    assert 'href="?q=a&amp;refresh=0">off</a>' in markup
-    still = text(viewer.get(address + "?q=a&refresh=0"))
+    markup = text(viewer.get(f"{address}?{query}"))
+    assert f'href="?{query}&amp;refresh=0">off</a>' in markup
+    still = text(viewer.get(f"{address}?{query}&refresh=0"))
     assert "hx-get" not in still
     assert 'aria-current="true">off</a>' in still
     assert '<input type="hidden" name="refresh" value="0"' in still
+
+
+def test_a_search_is_repeated_only_when_asked_for(viewer):
+    """It may read for seconds, so its page refreshes itself only where a reader chooses that."""
+    assert "hx-get" not in text(viewer.get(of("mail") + "?q=a"))
+    assert 'hx-trigger="every 5s"' in text(viewer.get(of("mail") + "?q=a&refresh=5"))
 
 
 @pytest.mark.parametrize("address", [LIST, of("mail")])

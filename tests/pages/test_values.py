@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import fdb.tuple
 import pytest
 
+from fdbqueue.pages.text import size
 from fdbqueue.service.transactions import run
 from tests.pages.addresses import LIST, of, text
 
@@ -140,6 +141,33 @@ def test_a_long_text_is_clipped_in_the_tree_and_whole_below(viewer, queue):
     assert json.loads(shown(response)) == {"text": "x" * 90_000}
 
 
+def test_a_long_member_hides_none_of_its_siblings(viewer, queue):
+    """The tree is cut level by level: what comes after a long list is shown, and its members."""
+    rows = [{"n": n, "text": f"row {n}"} for n in range(3_000)]
+    value = {"rows": rows, "after": {"one": [1, 2], "two": {"three": "deep"}}, "last": "z"}
+    markup = tree_of(viewer.get(of("mail", queue("mail").push(value))))
+    for key in ("rows", "after", "one", "two", "three", "last"):
+        assert f"&quot;{key}&quot;</span>: " in markup
+    assert "&quot;deep&quot;" in markup
+    assert len(re.findall(r'class="fdbqueue-(?:leaf|node)"', markup)) == 1_000
+    assert "more; see the text below." in markup
+
+
+def test_many_long_members_share_the_tree(viewer, queue):
+    """Each of twenty long lists shows some of its members."""
+    value = {f"list {n}": list(range(500)) for n in range(20)}
+    markup = tree_of(viewer.get(of("mail", queue("mail").push(value))))
+    lists = markup.split("500 members")[1:]
+    assert len(lists) == 20
+    assert min(one.count('class="fdbqueue-leaf"') for one in lists) >= 25
+
+
+def test_what_has_no_room_is_counted(viewer, queue):
+    """A list none of whose members are shown says how many they are."""
+    markup = tree_of(viewer.get(of("mail", queue("mail").push([[[1, 2, 3]]] * 600))))
+    assert "not shown here; see the text below." in markup
+
+
 def test_more_members_than_are_shown_are_counted(viewer, queue):
     """The tree ends, and says how much is left."""
     markup = tree_of(viewer.get(of("mail", queue("mail").push(list(range(5_000))))))
@@ -148,7 +176,7 @@ def test_more_members_than_are_shown_are_counted(viewer, queue):
 
 def test_a_text_beyond_all_bounds_is_cut(viewer, queue, monkeypatch):
     """And says that it is."""
-    monkeypatch.setattr("fdbqueue.pages.text.TEXT_CHARACTERS", 50)
+    monkeypatch.setattr("fdbqueue.pages.item_page.TEXT_CHARACTERS", 50)
     response = viewer.get(of("mail", queue("mail").push("x" * 100)))
     assert len(shown(response)) == 50
     assert "Showing the first 50 of 102 characters." in main(response)
@@ -343,10 +371,90 @@ def test_an_items_page_shows_its_metadata(viewer, queue):
     """Queue, priority, time, attempts, size and id."""
     item = queue("quakes").push({"place": "Hualian"}, priority=6.4)
     markup = text(viewer.get(of("quakes", item)))
-    for fact in ("quakes", "6.4", str(item.size_bytes), "0"):
+    for fact in ("quakes", "6.4", f"{item.size_bytes} bytes", "0"):
         assert f"<td>{fact}</td>" in markup
     assert f"<code>{item.id}</code>" in markup
     assert item.pushed_at.strftime("%Y-%m-%d %H:%M:%S UTC") in markup
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1_000, "1 kB"),
+        (1_234, "1.2 kB"),
+        (9_960, "10 kB"),
+        (43_210, "43 kB"),
+        (999_400, "999 kB"),
+        (999_600, "1.0 MB"),
+        (4_940_000, "4.9 MB"),
+    ],
+)
+def test_sizes_are_written_as_people_read_them(count, words):
+    """In thousands, with at most one decimal; the exact number is beside it."""
+    assert size(count).words == words
+    assert size(count).exact == f"{count:,} byte{'s' * (count > 1)}"
+
+
+def test_a_size_is_exact_where_it_is_asked_for(viewer, queue):
+    """On the page of the item, and when a reader points at it in the list."""
+    item = queue("mail").push("x" * 43_000)
+    exact = f"{item.size_bytes:,} bytes"
+    assert f"<td>43 kB ({exact})</td>" in text(viewer.get(of("mail", item)))
+    assert f'<span title="{exact}">43 kB</span>' in text(viewer.get(of("mail")))
+
+
+def choices(response):
+    """Return the ways to show a value: each one's words, and its address."""
+    nav = text(response).partition('class="fdbqueue-choices"')[2].partition("</nav>")[0]
+    found = re.findall(r'href="([^"]+)"([^>]*)>([^<]+)</a>', nav)
+    return {words: (html.unescape(address), "current" in rest) for address, rest, words in found}
+
+
+def test_a_value_is_shown_whole_by_a_link(viewer, queue, monkeypatch):
+    """Words lead to it; no limit of the page with the tree cuts it."""
+    monkeypatch.setattr("fdbqueue.pages.item_page.TEXT_CHARACTERS", 50)
+    item = queue("mail").push({"text": "x" * 90_000})
+    page = viewer.get(of("mail", item))
+    assert [words for words, (_, is_chosen) in choices(page).items() if is_chosen] == ["As a tree"]
+    whole = viewer.get(of("mail", item) + choices(page)["Show the whole value"][0])
+    assert json.loads(shown(whole)) == {"text": "x" * 90_000}
+    assert 'class="fdbqueue-tree"' not in text(whole)
+    assert "Showing the first" not in text(whole)
+
+
+@pytest.mark.parametrize("state", ["ready", "leased"])
+def test_the_stored_bytes_are_shown_by_a_link(viewer, queue, stored, state):
+    """All of them, as they are under the item's key."""
+    item = queue("mail").push({"to": "ada"})
+    if state == "leased":
+        queue("mail").lease(seconds=60)
+    page = viewer.get(of("mail", item))
+    raw = shown(viewer.get(of("mail", item) + choices(page)["Raw bytes, as stored"][0]))
+    data = bytes.fromhex("".join(line[10:57] for line in raw.splitlines()))
+    assert b'"to"' in data
+    assert data in [value for _, value in stored()]
+
+
+def test_stored_bytes_in_several_keys_are_cut_and_counted(viewer, queue, settings):
+    """The first key is shown, and the page says how much there is."""
+    wide = {"kind": "fifo", "max_value_bytes": 300_000}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"wide": wide}}
+    item = queue("wide").push("x" * 250_000)
+    response = viewer.get(of("wide", item) + "?show=bytes")
+    assert f"Showing the first 100,000 of {item.size_bytes:,} bytes." in text(response)
+
+
+def test_a_list_leads_to_what_it_shortens(viewer, queue):
+    """In words, and only where something is left out."""
+    long = queue("mail").push("x" * 300)
+    queue("mail").push("x")
+    response = text(viewer.get(of("mail")))
+    link = f'<a class="fdbqueue-more" href="{of("mail", long)}">Show the whole value</a>'
+    assert response.count("fdbqueue-more") == response.count(link) == 1
+    bad = put(queue("mail"), b"\xff not a tuple", 9)
+    assert f'href="{of("mail", bad)}">Show the bytes</a>' in text(viewer.get(of("mail")))
 
 
 def test_an_items_page_tells_of_its_unique_key(viewer, queue):

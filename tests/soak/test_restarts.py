@@ -28,7 +28,6 @@ from tests.concurrency.kinds import KINDS
 from tests.concurrency.test_killed import PROCESSES, THREADS, check_reported
 from tests.engines.children import wait_until
 from tests.live.client import Client
-from tests.live.conftest import token_of
 from tests.live.server import Server
 
 __all__ = ["ndjson", "place", "processes", "queues", "sigint"]
@@ -171,7 +170,10 @@ def test_a_command_while_it_is_away(processes, command):
 
 def test_requests_while_it_is_away(tmp_path):
     """They are 503 in time, and served again when it is back; each push is there once."""
-    with Server(tmp_path) as server, Client(server.api, token_of(server.manage("demo"))) as client:
+    with (
+        Server(tmp_path) as server,
+        Client(server.api, server.manage("demo", "--token").strip()) as client,
+    ):
         assert client.ask("user-1/push/", {"value": 1}, key="first").status_code == 201
         kill()
         begun = time.monotonic()

@@ -244,7 +244,7 @@ def test_tasks_of_one_function(viewer, work, wanted):
     response = viewer.get(f"{PAGE}?state=done&function={wanted}")
     (row,) = table(response)
     assert row["Function"] == "long"
-    assert "Searched 4 items." in plain(text(response))
+    assert "4 items looked at; there are no more." in plain(text(response))
     assert "None of these tasks matches." in text(viewer.get(PAGE + "?state=done&function=on"))
 
 
@@ -260,7 +260,7 @@ def test_a_search_is_bounded(viewer, work, monkeypatch, state):
         work()
     response = viewer.get(f"{PAGE}?state={state}&function=long")
     assert table(response) == []
-    assert "Searched 30 items." in plain(text(response))
+    assert "0 hits in 30 items looked at. Go on from item 31" in plain(text(response))
     on = re.search(r'id="search-on" href="([^"]+)"', text(response))[1]
     (row,) = table(viewer.get(PAGE + html.unescape(on)))
     assert row["Function"] == "long"

@@ -140,6 +140,19 @@ def test_a_second_signal_gives_running_tasks_back(start, begin, tmp_path, number
     assert status(result) is SUCCESSFUL
 
 
+def test_only_attempts_that_have_begun_count_when_given_back(start, begin, tmp_path):
+    """Tasks that were leased ahead return as they were; the one that ran has an attempt more."""
+    results = begin("go", "go", "go")
+    options = json.dumps({"lease_seconds": 600})
+    worker = start("--prefetch", "3", FDBQUEUE_TEST_OPTIONS=options)
+    wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
+    worker.process.send_signal(signal.SIGTERM)
+    worker.wait("Waiting for 3 tasks to end")
+    assert worker.end(signal.SIGTERM) == 130
+    assert {status(result) for result in results} == {READY}
+    assert sorted(result.attempts for result in results) == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
 )

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats, pauses
+from fdbqueue.management import arguments, formats, pauses, status
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Item, Pause, Queue, run
+from fdbqueue.management.tables import Column, Table
+from fdbqueue.service import Ends, Item, Pause, Queue, run
 
-COLUMNS = ("NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE", "PAUSED")
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("KIND"),
+    Column("CODEC"),
+    Column("PRIORITIES"),
+    Column("HEAD", "number"),
+    Column("AGE", "number"),
+    status.COLUMN,
+)
 
 
 class Command(QueueCommand):
     help = (
         "Print the queues: those that the setting names, and those that match one of its patterns "
         "and have been pushed to. HEAD is the priority of the item that queue_pop would take, AGE "
-        "how long ago that item was pushed, PAUSED for how long the queue has been paused, and why."
+        "how long ago that item was pushed. STATUS says at which ends the queue is blocked by an "
+        "item that cannot be decoded, and for how long it has been paused, and why."
     )
     allows_closed_output = True
     examples = """\
@@ -32,27 +42,35 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         now = datetime.datetime.now(datetime.timezone.utc)
-        queues = [(queue, *_head(queue)) for queue in self.catalog.queues()]
+        queues = [(queue, _look(queue)) for queue in self.catalog.queues()]
         if options["as_json"]:
             lines = [formats.json_line(_record(*each, now)) for each in queues]
         else:
-            lines = formats.Table(COLUMNS).lines(_row(*each, now) for each in queues)
+            table = Table(COLUMNS, self.console.look)
+            lines = table.lines(_row(*each, now) for each in queues)
         self.console.print_lines(lines)
 
 
-def _head(queue: Queue) -> tuple[Item | None, Pause | None]:
-    """Return the first item, even one that cannot be decoded, and whether the queue is paused."""
+class _Look(NamedTuple):
+    """What a queue shows: its first item, even one that cannot be decoded, and its status."""
 
-    def read(tr: Any) -> tuple[Item | None, Pause | None]:
-        pause = queue.overview.begin_pause(tr)
-        return next(iter(queue.page(limit=1, tr=tr).items), None), pause()
+    head: Item | None
+    ends: Ends
+    pause: Pause | None
+
+
+def _look(queue: Queue) -> _Look:
+    """Read what is listed of a queue, in one transaction."""
+
+    def read(tr: Any) -> _Look:
+        pause, ends = queue.overview.begin_pause(tr), queue.overview.begin_ends(tr)
+        return _Look(next(iter(queue.page(limit=1, tr=tr).items), None), ends(), pause())
 
     return run(queue.database, read, read_only=True)
 
 
-def _record(
-    queue: Queue, head: Item | None, pause: Pause | None, now: datetime.datetime
-) -> dict[str, Any]:
+def _record(queue: Queue, look: _Look, now: datetime.datetime) -> dict[str, Any]:
+    head = look.head
     return {
         "name": queue.name,
         "kind": queue.kind,
@@ -65,13 +83,13 @@ def _record(
             "pushed_at": formats.timestamp(head.pushed_at),
             "age_seconds": _age_seconds(head, now),
         },
-        "paused": pauses.record(pause),
+        "blocked": look.ends.undecodable,
+        "paused": pauses.record(look.pause),
     }
 
 
-def _row(
-    queue: Queue, head: Item | None, pause: Pause | None, now: datetime.datetime
-) -> tuple[str, ...]:
+def _row(queue: Queue, look: _Look, now: datetime.datetime) -> tuple[str, ...]:
+    head = look.head
     seconds = None if head is None else _age_seconds(head, now)
     return (
         queue.name,
@@ -80,7 +98,7 @@ def _row(
         formats.or_dash(queue.priority_type),
         "empty" if head is None else formats.or_dash(head.priority),
         "-" if seconds is None else formats.age(seconds),
-        pauses.cell(pause),
+        status.cell(look.ends, look.pause),
     )
 
 

@@ -10,43 +10,50 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats, pauses
+from fdbqueue.management import arguments, formats, pauses, status
 from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.tables import Column, Painted, Table
 from fdbqueue.service import (
     HISTORY_MINUTES,
     Counts,
     DeadReason,
+    Ends,
     Minute,
     Pause,
     Priority,
     Queue,
+    run,
 )
 
 COLUMNS = (
-    "NAME",
-    "READY",
-    "LEASED",
-    "DELAYED",
-    "DEAD",
-    "OLDEST",
-    "PUSHES/MIN",
-    "POPS/MIN",
-    "PAUSED",
+    Column("NAME", "name"),
+    *(Column(name, "number") for name in ("READY", "LEASED", "DELAYED", "DEAD", "OLDEST")),
+    Column("PUSHES/MIN", "number"),
+    Column("POPS/MIN", "number"),
+    status.COLUMN,
 )
-PRIORITY_COLUMNS = ("NAME", "PRIORITY", "READY")
-REASON_COLUMNS = ("NAME", "DEAD", "REASON")
+PRIORITY_COLUMNS = (
+    Column("NAME", "name"),
+    Column("PRIORITY", "number"),
+    Column("READY", "number"),
+)
+REASON_COLUMNS = (
+    Column("NAME", "name"),
+    Column("DEAD", "number"),
+    Column("REASON", fold="cut"),
+)
 
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
 _MOST_REASONS = 100
-_CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 class Command(QueueCommand):
     help = (
         "Print how many items of queues are ready, leased, delayed and dead, how old the oldest "
         "ready item is, how many items are pushed and popped per minute, and whether a queue is "
-        "paused. The counts are stored, so this costs the same however long a queue is."
+        "blocked by an item that cannot be decoded, or paused. The counts are stored, so this "
+        "costs the same however long a queue is."
     )
     allows_closed_output = True
     examples = """\
@@ -87,16 +94,33 @@ examples:
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        seconds = options["watch"]
+        if seconds is None:
+            self.console.print_lines(self._lines(options))
+            return
+        with self.console.ended_by_interrupts():
+            if self.console.is_terminal and not options["as_json"]:
+                self._draw(options, seconds)
+            pause = threading.Event()
+            while True:
+                self.console.print_lines(self._lines(options))
+                pause.wait(seconds)
+
+    def _draw(self, options: dict[str, Any], seconds: float) -> None:
+        """Draw the tables again and again, until Ctrl-C."""
         pause = threading.Event()
         while True:
-            stats = self._stats(options)
-            if options["as_json"]:
-                self.console.print_lines(formats.json_line(each.record()) for each in stats)
-            else:
-                self._show(list(stats), live=options["watch"] is not None)
-            if options["watch"] is None:
-                return
-            pause.wait(options["watch"])
+            lines = self._lines(options)
+            now = datetime.datetime.now(datetime.timezone.utc)
+            title = f"Every {seconds:g} s; {formats.short_time(now)} UTC; Ctrl-C ends this."
+            self.console.draw([title, "", *lines])
+            pause.wait(seconds)
+
+    def _lines(self, options: dict[str, Any]) -> list[str]:
+        stats = list(self._stats(options))
+        if options["as_json"]:
+            return [formats.json_line(each.record()) for each in stats]
+        return self._tables(stats)
 
     def _stats(self, options: dict[str, Any]) -> Iterator[QueueStats]:
         for queue in self.queues(options["names"]):
@@ -107,17 +131,16 @@ examples:
                 minutes=options["minutes"],
             )
 
-    def _show(self, stats: list[QueueStats], *, live: bool) -> None:
-        lines = formats.Table(COLUMNS).lines(each.row() for each in stats)
+    def _tables(self, stats: list[QueueStats]) -> list[str]:
+        look = self.console.look
+        lines = Table(COLUMNS, look).lines(each.row() for each in stats)
         by_priority = [row for each in stats for row in each.priority_rows()]
         if by_priority:
-            lines += ["", *formats.Table(PRIORITY_COLUMNS).lines(by_priority)]
+            lines += ["", *Table(PRIORITY_COLUMNS, look).lines(by_priority)]
         by_reason = [row for each in stats for row in each.reason_rows()]
         if by_reason:
-            lines += ["", *formats.Table(REASON_COLUMNS).lines(by_reason)]
-        if live and self.console.is_terminal:
-            lines = [_CLEAR_SCREEN + "\n".join(lines)]
-        self.console.print_lines(lines)
+            lines += ["", *Table(REASON_COLUMNS, look).lines(by_reason)]
+        return lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +154,7 @@ class QueueStats:
         age_seconds: How long ago that was.
         pushes_a_minute: How many items were pushed.
         pops_a_minute: How many items were popped, or leased and acknowledged.
+        ends: At which ends the queue is blocked by an item that cannot be decoded.
         pause: Since when and why the queue is paused, None where it is not.
         by_priority: The number of ready items of each priority, if requested.
         by_reason: The number of dead letters of each reason, if requested.
@@ -142,6 +166,7 @@ class QueueStats:
     age_seconds: float | None
     pushes_a_minute: float
     pops_a_minute: float
+    ends: Ends
     pause: Pause | None
     by_priority: list[tuple[Priority, int]] | None
     by_reason: list[DeadReason] | None
@@ -155,6 +180,7 @@ class QueueStats:
             "age_seconds": self.age_seconds,
             "pushes_a_minute": round(self.pushes_a_minute, 2),
             "pops_a_minute": round(self.pops_a_minute, 2),
+            "blocked": self.ends.undecodable,
             "paused": pauses.record(self.pause),
         }
         if self.by_priority is not None:
@@ -165,23 +191,25 @@ class QueueStats:
 
     def row(self) -> tuple[str, ...]:
         """Return the row for :data:`COLUMNS`."""
+        counts = self.counts
         return (
             self.queue,
-            *map(str, dataclasses.astuple(self.counts)),
+            *(f"{number:,}" for number in (counts.ready, counts.leased, counts.delayed)),
+            Painted.of(f"{counts.dead:,}", "ERROR" if counts.dead else None),
             "-" if self.age_seconds is None else formats.age(self.age_seconds),
-            f"{self.pushes_a_minute:.1f}",
-            f"{self.pops_a_minute:.1f}",
-            pauses.cell(self.pause),
+            f"{self.pushes_a_minute:,.1f}",
+            f"{self.pops_a_minute:,.1f}",
+            status.cell(self.ends, self.pause),
         )
 
     def priority_rows(self) -> list[tuple[str, ...]]:
         """Return a row for :data:`PRIORITY_COLUMNS` for each priority."""
-        return [(self.queue, str(level), str(number)) for level, number in self.by_priority or ()]
+        return [(self.queue, str(level), f"{number:,}") for level, number in self.by_priority or ()]
 
     def reason_rows(self) -> list[tuple[str, ...]]:
         """Return a row for :data:`REASON_COLUMNS` for each reason."""
         found = self.by_reason or ()
-        return [(self.queue, str(one.count), formats.visible(one.reason)) for one in found]
+        return [(self.queue, f"{one.count:,}", formats.visible(one.reason)) for one in found]
 
 
 def queue_stats(queue: Queue, *, by_priority: bool, by_reason: bool, minutes: int) -> QueueStats:
@@ -193,18 +221,25 @@ def queue_stats(queue: Queue, *, by_priority: bool, by_reason: bool, minutes: in
         by_reason: Whether to read the counts of dead letters by reason.
         minutes: Over how many minutes the rates are, besides the current one.
     """
+
+    def read(tr: Any) -> tuple[Counts, datetime.datetime | None, list[Minute], Ends, Pause | None]:
+        begin = queue.overview
+        counts, history = begin.begin_counts(tr), begin.begin_history(tr, minutes + 1)
+        ends, pause, oldest = begin.begin_ends(tr), begin.begin_pause(tr), begin.begin_oldest(tr)
+        return counts(), oldest()(), history(), ends(), pause()
+
+    counts, oldest, history, ends, pause = run(queue.database, read, read_only=True)
     now = datetime.datetime.now(datetime.timezone.utc)
-    oldest = queue.oldest()
-    history = queue.history(minutes + 1)
     passed = minutes + max(0.0, (now - history[-1].at).total_seconds() / 60)
     return QueueStats(
         queue=queue.name,
-        counts=queue.counts(),
+        counts=counts,
         oldest=oldest,
         age_seconds=None if oldest is None else (now - oldest).total_seconds(),
         pushes_a_minute=_total(history, "pushes") / passed,
         pops_a_minute=_total(history, "pops") / passed,
-        pause=queue.paused(),
+        ends=ends,
+        pause=pause,
         by_priority=_by_priority(queue) if by_priority else None,
         by_reason=queue.dead_by_reason(limit=_MOST_REASONS) if by_reason else None,
     )

@@ -172,6 +172,11 @@ class Acks:
         each = functools.partial(self._change_held, tokens=tokens, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
+    def requeue(self, lease: Item | str) -> None:
+        """Requeue a leased item as it was: no attempt is counted. Not if its lease was lost."""
+        requeue = functools.partial(self._leases.requeue, tokens=[token_of(lease)])
+        self._runner.write("return", None, requeue)
+
     def _giving_up(self, delay_us: int | None, reason: str, *, retry: bool = True) -> Change:
         def give_up(tr: Transaction, count_change: CountChange, held: Hidden) -> None:
             self._leases.give_up(tr, count_change, held, delay_us or 0, reason, retry=retry)

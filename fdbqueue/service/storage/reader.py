@@ -33,7 +33,8 @@ class Row(NamedTuple):
 class Loaded(NamedTuple):
     """A decoded item, or the error of decoding it, and what its removal needs to know.
 
-    ``pushed_at`` is the stored time, in microseconds. ``has_attempts`` says that the attempts
+    ``pushed_at`` is the stored time, in microseconds, which may be known of an item that cannot
+    be decoded. ``has_attempts`` says that the attempts
     are in a row of their own. ``data`` is the whole stored value, all chunks of it.
     """
 
@@ -113,7 +114,8 @@ class ItemReader:
             stored = self._codec.decode(data)
         except (ValueError, TypeError) as error:
             corrupt = self._corrupt(row.place, error)
-            return Loaded(row, position, corrupt, None, has_attempts)
+            pushed_at = self._codec.pushed_at(data)
+            return Loaded(row, position, corrupt, pushed_at, has_attempts)
         item = Item(
             value=stored.value,
             priority=position.priority,
@@ -182,6 +184,7 @@ class ItemReader:
             value=Undecodable(loaded.row.value, loaded.item.context["reason"]),
             priority=loaded.position.priority,
             id=self._keys.id_of(loaded.row.place),
+            pushed_at=None if loaded.pushed_at is None else moment(loaded.pushed_at),
             size_bytes=len(loaded.row.value),
             queue=self._queue,
         )

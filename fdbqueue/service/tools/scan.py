@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.items import Item
@@ -12,6 +12,8 @@ from fdbqueue.service.limits import MAX_RETURNED_BYTES
 from fdbqueue.service.queues import Queue
 
 _READ_AT_ONCE = 1_001
+#: After the first read, the next are about as long as this, so that a search ends soon when late.
+_BYTES_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +33,42 @@ class Scan:
     cursor: str | None
 
 
+class _Limits(NamedTuple):
+    """When a search ends besides: after that many stored bytes, or when it is late."""
+
+    bytes: int
+    is_late: Callable[[], bool]
+
+
 class _BoundedItems:
     """The items of a queue in order; ``is_cut`` says that there are more than it yields."""
 
-    def __init__(self, queue: Queue, tr: Transaction, most: int, bounds: dict[str, Any]) -> None:
+    def __init__(
+        self, queue: Queue, tr: Transaction, at_once: int, limits: _Limits, bounds: dict[str, Any]
+    ) -> None:
         self.is_cut = False
         self._queue = queue
         self._tr = tr
-        self._most = most
+        self._at_once = at_once
+        self._limits = limits
         self._bounds = bounds
 
     def __iter__(self) -> Iterator[Item]:
-        size, after = 0, self._bounds.pop("after", None)
+        size, after, limit = 0, self._bounds.pop("after", None), self._at_once
         while True:
-            page = self._queue.page(after=after, limit=self._most, tr=self._tr, **self._bounds)
+            page = self._queue.page(after=after, limit=limit, tr=self._tr, **self._bounds)
             yield from page.items
-            size += sum(item.size_bytes for item in page.items)
             if page.cursor is None:
                 return
-            is_full = len(page.items) < self._most  # the page ended at its limit of bytes
-            if is_full or size >= MAX_RETURNED_BYTES:
+            is_full = len(page.items) < limit  # the page ended at its limit of bytes
+            read = sum(item.size_bytes for item in page.items)
+            size += MAX_RETURNED_BYTES if is_full else read
+            if size >= self._limits.bytes or self._limits.is_late():
                 self.is_cut = True
                 return
             after = page.cursor
+            fitting = _BYTES_AT_ONCE * len(page.items) // max(1, read)
+            limit = max(1, min(self._at_once, fitting))
 
 
 def scan(
@@ -63,12 +78,14 @@ def scan(
     tr: Transaction,
     most_found: int,
     most_looked_at: int,
+    most_bytes: int = MAX_RETURNED_BYTES,
+    is_late: Callable[[], bool] = lambda: False,
     **bounds: Any,
 ) -> Scan:
     """Look at items in order until enough are found, or enough were looked at.
 
-    The search also ends after about 5,000,000 stored bytes. Its cost does not depend on the
-    length of the queue.
+    The search also ends when it has read enough bytes, or when it is late. Its cost does not
+    depend on the length of the queue.
 
     Args:
         queue: The queue.
@@ -76,12 +93,15 @@ def scan(
         tr: The transaction to read in.
         most_found: Find at most this many items.
         most_looked_at: Look at at most this many items.
+        most_bytes: Read about this many stored bytes at most; at least 5,000,000.
+        is_late: Asked after each 1,001 items, or about 1,000,000 bytes; True ends the search.
         bounds: Which items, as for ``queue.page()``.
 
     Raises:
         InvalidInput: A bound does not fit the queue.
     """
-    items = _BoundedItems(queue, tr, min(_READ_AT_ONCE, most_looked_at + 1), bounds)
+    at_once = min(_READ_AT_ONCE, most_looked_at + 1)
+    items = _BoundedItems(queue, tr, at_once, _Limits(most_bytes, is_late), bounds)
     found: list[tuple[int, Item]] = []
     looked_at, first, last = 0, None, None
     for item in items:

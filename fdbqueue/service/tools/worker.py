@@ -123,6 +123,8 @@ class Worker:
         self._on_stop = on_stop
         self._on_beat = on_beat
         self._changed = threading.Condition()
+        #: What the caller's thread waits for, if it waits.
+        self._awaited: Callable[[], Any] | None = None
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
         #: Items to work on; a task to collect; None to end.
@@ -189,7 +191,7 @@ class Worker:
         """
         with self._changed:
             self._stops = True
-            self._changed.notify_all()
+            self._wake()
 
     def running(self) -> list[Item]:
         """Return the items that are running."""
@@ -295,7 +297,7 @@ class Worker:
                     self._tasks.put(item)
                 # Behind that, so that an interrupt in between leaves none running in no thread.
                 self._running |= {item.lease: item for item in items}
-                self._changed.notify_all()
+                self._wake()
         return _Leased(len(items), kept)
 
     def _report_running(self) -> None:
@@ -304,10 +306,20 @@ class Worker:
                 self._on_stop(len(self._running))
 
     def _wait(self, is_so: Callable[[], Any]) -> None:
+        """Wait in the caller's thread until something is so."""
         with self._changed:
-            while not is_so():
-                self._on_beat()
-                self._changed.wait(_SIGNAL_SECONDS)
+            self._awaited = is_so
+            try:
+                while not is_so():
+                    self._on_beat()
+                    self._changed.wait(_SIGNAL_SECONDS)
+            finally:
+                self._awaited = None
+
+    def _wake(self) -> None:
+        """Wake the caller's thread if what it waits for is so; call it with the lock held."""
+        if self._awaited is not None and self._awaited():
+            self._changed.notify_all()
 
     # In the other threads
 
@@ -404,7 +416,7 @@ class Worker:
         with self._changed:
             setattr(self, outcome, getattr(self, outcome) + 1)
             self._running.pop(item.lease, None)
-            self._changed.notify_all()
+            self._wake()
             with contextlib.suppress(BaseException):  # a failing report must not stop the work
                 self._on_end(item, error)
 

@@ -12,6 +12,7 @@ from fdbqueue.tasks.pages.rows import DONE
 from fdbqueue.tasks.records import MAX_ID, Ended, Records
 
 _MAX_DIGITS = 18
+_ASKED_AFTER = 1_000
 
 
 def scan_done(
@@ -24,6 +25,7 @@ def scan_done(
     most_looked_at: int,
     after: str | None,
     is_backward: bool,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Scan:
     """Look at the index of ended tasks until enough are found, or enough were looked at.
 
@@ -36,6 +38,7 @@ def scan_done(
         most_looked_at: Look at at most this many.
         after: The place of a task: only those that follow it.
         is_backward: Whether to begin with the earliest.
+        is_late: Asked after each 1,000 entries; True ends the search.
 
     Raises:
         InvalidInput: ``after`` is not a place.
@@ -51,7 +54,8 @@ def scan_done(
     found: list[tuple[int, Item]] = []
     looked_at, first, last = 0, None, None
     for entry in entries:
-        if len(found) == most_found or looked_at == most_looked_at:
+        is_pause = looked_at and looked_at % _ASKED_AFTER == 0
+        if len(found) == most_found or looked_at == most_looked_at or (is_pause and is_late()):
             return Scan(found, looked_at, first, last)
         item = Item(entry, None, entry.id, state=DONE, queue=queue.name)
         if matches(item):

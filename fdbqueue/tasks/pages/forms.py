@@ -38,6 +38,11 @@ class TaskItemsForm(ItemsForm):
     their index, the latest first, and chosen by their function alone.
     """
 
+    searches = ("q", "function", "exception")
+    of_dead = ()  # they are chosen by their exception
+    reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
+    group = None  # type: ignore[assignment]
+
     function = _path(_("Function"))
     exception = _path(_("Exception"))
 

@@ -12,8 +12,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.forms import ItemsForm
-from fdbqueue.pages.search import contains
-from fdbqueue.service import Item, Queue, group_named
+from fdbqueue.pages.search import contains, died_of
+from fdbqueue.service import Item, Queue
 from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.definition import FdbQueueTask
@@ -60,8 +60,7 @@ def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
     if wanted["q"] and wanted["state"] != DONE:
         tests.append(contains(wanted["q"], queue.codec))
     if wanted["exception"] and wanted["state"] == "dead":
-        group = group_named(wanted["exception"])
-        tests.append(lambda item: group_named(item.reason or "") == group)
+        tests.append(died_of(wanted["exception"]))
     if not tests:
         return None
     return lambda item: all(test(item) for test in tests)

@@ -1,96 +1,108 @@
-"""Prepare the demo project: a user with all permissions, a queue of earthquakes, and tasks."""
+"""Prepare the demo project and serve it: a user, queues with an hour of history, life in them."""
 
 from __future__ import annotations
 
-import datetime
-import json
-import logging
 import os
-from collections.abc import Iterator
-from pathlib import Path
+import random
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
-from django.core.management.base import BaseCommand, CommandError
-from django.utils import timezone
-from rest_framework.authtoken.models import Token
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.servers.basehttp import ThreadedWSGIServer
 
-import fdbqueue
-from fdbqueue.tasks import FdbQueueBackend
-from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.worker import TaskWorker
+from project.demo import jobs, past, server, user
+from project.demo.flows import Stream
+from project.demo.life import Life
+from project.demo.queues import flows
 
-_EARTHQUAKES = Path(__file__).resolve().parents[2] / "sample_data" / "earthquakes.ndjson"
-_NAME = "demo"
-_REPORTS = "reports"
+_PORT = 8000
 
 
 class Command(BaseCommand):
     help = (
-        "Create the demo user, fill the queue of earthquakes, enqueue and run tasks, and print the "
-        "addresses."
+        "Serve the demo on this machine: create its user, fill new queues with an hour of history, "
+        "and go on working in them until Ctrl-C. What is in them is kept for the next time."
     )
+    requires_migrations_checks = False
 
-    def handle(self, *_: Any, **__: Any) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--port",
+            type=int,
+            default=os.environ.get("PORT") or _PORT,
+            help="Serve on this port; by default the variable PORT says which, or 8000. "
+            "0 takes a free one.",
+        )
+        parser.add_argument(
+            "--token",
+            action="store_true",
+            help="Only print the user's token for the REST API; the user is created if need be.",
+        )
+
+    def handle(self, *_: Any, port: int, token: bool, **__: Any) -> None:
         if not settings.DEBUG:
             raise CommandError("The demo user has a known password. Run this only with DEBUG on.")
-        token = _create_user()
-        quakes = fdbqueue.queue("quakes")
-        if quakes.peek() is None:
-            count = quakes.push_many(_earthquakes())
-            self.stdout.write(f"Pushed {count} earthquakes into the queue 'quakes'.")
-        backend = task_backends["default"]
-        if isinstance(backend, FdbQueueBackend) and _REPORTS in backend.queues:
-            self.stdout.write(_run_tasks(backend))
-        host = f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
-        self.stdout.write(f"Pages     {host}/admin/   user {_NAME}, password {_NAME}")
-        self.stdout.write(f"REST API  {host}/api/queues/   token {token}")
-        self.stdout.write(f"Swagger   {host}/api/docs/")
+        if token:
+            self.stdout.write(user.create_user())
+            return
+        with server.interrupted_by_sigterm(), _bound(port) as bound:
+            try:
+                self._run(bound)
+            except KeyboardInterrupt:
+                self._say("\nThe demo has stopped; its data is kept.")
+
+    def _run(self, bound: ThreadedWSGIServer) -> None:
+        """Prepare what is missing, then serve."""
+        chance = random.Random()
+        jobs.be_quiet()
+        self._say("Preparing the database and the user...")
+        call_command("migrate", verbosity=0)
+        token = user.create_user()
+        streams = [Stream(flow, chance) for flow in flows()]
+        self._prepare(streams, chance)
+        life = Life(streams, chance)
+        life.start()
+        try:
+            self._say(_addresses(bound.server_port, token))
+            server.serve(bound)
+        finally:
+            life.stop()
+
+    def _prepare(self, streams: list[Stream], chance: random.Random) -> None:
+        """Write an hour of history into the queues that have none."""
+        new = [stream for stream in streams if stream.is_new()]
+        if new:
+            self._say(f"Writing an hour of history into {len(new)} queues...")
+            past.work(new)
+        if jobs.is_new():
+            self._say("Running tasks of the last hour...")
+            ran = jobs.work_through_the_past(chance)
+            self._say(f"Ran {ran} tasks; a worker goes on with more while this serves.")
+        if not new:
+            self._say("The queues are as the demo left them.")
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
 
 
-def _create_user() -> str:
-    """Create the user unless there is one, and return the token."""
-    user, created = get_user_model().objects.get_or_create(
-        username=_NAME, defaults={"is_staff": True}
-    )
-    if created:
-        user.set_password(_NAME)
-        user.save()
-    user.user_permissions.add(*Permission.objects.filter(content_type__app_label="fdbqueue"))
-    token, _ = Token.objects.get_or_create(user=user)
-    return token.key
-
-
-def _run_tasks(backend: FdbQueueBackend) -> str:
-    """Enqueue tasks of which some have run, some wait, and some have failed; say how many."""
-    from project import tasks  # which can be imported only where the setting has their queues
-
-    if any(backend.queue(name).peek() for name in ("default", "reports")):
-        return "There are tasks already."
-    for place in ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji"):
-        tasks.summarise.enqueue(place)
-    for magnitude in (6.4, 7.1):
-        tasks.alert.enqueue(magnitude)
-    worker = TaskWorker(backend, follow=False)
-    logging.disable(logging.ERROR)  # Django logs each task that fails, as two do on purpose
+def _bound(port: int) -> ThreadedWSGIServer:
     try:
-        worker.run()
-    finally:
-        logging.disable(logging.NOTSET)
-    for place in ("Tonga", "Peru", "Mexico"):
-        tasks.summarise.enqueue(place)
-    tomorrow = timezone.now() + datetime.timedelta(days=1)
-    tasks.summarise.using(run_after=tomorrow).enqueue("Alaska")
+        return server.bind(port)
+    except (OSError, OverflowError) as error:
+        raise CommandError(
+            f"Port {port} cannot be used ({error}). Choose another: make run PORT=8001"
+        ) from error
+
+
+def _addresses(port: int, token: str) -> str:
+    """Return what to open, the login being the last line."""
+    host = f"http://{server.HOST}:{port}"
     return (
-        f"Ran {worker.succeeded + worker.failed} tasks, of which {worker.failed} failed; four wait "
-        "for: manage.py tasks_worker"
+        "\nThe demo is running; Ctrl-C stops it.\n"
+        f"REST API  {host}/api/queues/   token {token}\n"
+        f"Swagger   {host}/api/docs/\n"
+        f"Pages     {host}/admin/\n"
+        f"Log in    user {user.NAME}, password {user.NAME}"
     )
-
-
-def _earthquakes() -> Iterator[tuple[dict[str, Any], float]]:
-    with _EARTHQUAKES.open(encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            yield record, record["magnitude"]

@@ -1,4 +1,4 @@
-"""Permission to read the metrics: by a token, or for users who may view all queues."""
+"""System checks of what the metrics need: the token, and the folder that processes share."""
 
 from __future__ import annotations
 
@@ -7,29 +7,15 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
-from django.http import HttpRequest
-from django.utils.crypto import constant_time_compare
 
-from fdbqueue import access
 from fdbqueue.metrics.exposition import FOLDER, is_folder
-
-SETTING = "FDBQUEUE_METRICS_TOKEN"
-MIN_TOKEN_CHARACTERS = 16
-
-
-def may_read(request: HttpRequest) -> bool:
-    """Tell whether a request has the token, or its user may view all queues."""
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    token = getattr(settings, SETTING, None)
-    if scheme.lower() == "bearer" and token is not None and _is_good(token):
-        return constant_time_compare(given.strip(), token)
-    return access.may_in_general(getattr(request, "user", None), access.VIEW)
+from fdbqueue.monitors import MIN_TOKEN_CHARACTERS, SETTING, is_good_token
 
 
 def check_token(**_: Any) -> list[CheckMessage]:
     """Report a token that is too short, which is never accepted."""
     token = getattr(settings, SETTING, None)
-    if token is None or _is_good(token):
+    if token is None or is_good_token(token):
         return []
     return [
         Error(
@@ -52,7 +38,3 @@ def check_folder(**_: Any) -> list[CheckMessage]:
             id="fdbqueue_metrics.E002",
         )
     ]
-
-
-def _is_good(token: Any) -> bool:
-    return isinstance(token, str) and len(token) >= MIN_TOKEN_CHARACTERS

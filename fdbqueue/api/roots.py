@@ -1,0 +1,61 @@
+"""The API's root: the addresses that there are, for clients and people to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.urls import NoReverseMatch, resolve
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from fdbqueue.api import inputs, requests
+from fdbqueue.api.answers import Answers
+
+#: The API's own addresses, by their names in ``urls.py``.
+_OWN = {"queues": "queue-list", "pop-from": "pop-from", "lease-from": "lease-from"}
+#: What projects call drf-spectacular's views, in its documentation and in this one's.
+_DOCUMENTATION = ("schema", "docs", "swagger-ui", "redoc")
+
+
+class ApiRoot(Answers):
+    """The addresses below this one. Each of them checks what you may do there."""
+
+    name = "API root"
+    permission_classes = (IsAuthenticated,)
+    schema = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check the address before all else, as each view of the API does."""
+        requests.check_address(request)
+        super().initial(request, *args, **kwargs)
+
+    def get(self, request: Request) -> Response:
+        """List the API's addresses, and those of its documentation that the user may read."""
+        requests.query(request, inputs.NoParameters)
+        namespace = request.resolver_match.namespace  # type: ignore[union-attr]  # it was resolved
+        within = f"{namespace}:" if namespace else ""
+        own = {key: reverse(within + name, request=request) for key, name in _OWN.items()}
+        return Response({**own, **dict(_documentation(request))})
+
+
+def _documentation(request: Request) -> Iterator[tuple[str, str]]:
+    """Yield the names and addresses of drf-spectacular's views that a user may read."""
+    for name in _DOCUMENTATION:
+        try:
+            path = reverse(name)
+        except NoReverseMatch:
+            continue
+        if _may_read(request, resolve(path).func):
+            yield name, request.build_absolute_uri(path)
+
+
+def _may_read(request: Request, view: Any) -> bool:
+    """Tell whether a view is one of drf-spectacular's, and allows the request."""
+    kind: Any = getattr(view, "cls", object)
+    if not any(base.__module__ == "drf_spectacular.views" for base in kind.__mro__):
+        return False
+    one = kind(**getattr(view, "initkwargs", {}))
+    return all(each.has_permission(request, one) for each in one.get_permissions())

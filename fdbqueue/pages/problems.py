@@ -1,0 +1,129 @@
+"""What a page says when it cannot show what was asked for, with its HTTP status.
+
+A viewer is told what happened, and what to do. The cause of a database that does not respond may
+have paths and addresses of the server in it: it goes to the log, and to superusers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, TooManyFieldsSent
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue import access, conf
+from fdbqueue.exceptions import (
+    ConfigurationError,
+    EngineError,
+    OutcomeUnknown,
+    QueueNotFound,
+    message_of,
+)
+from fdbqueue.pages.text import visible
+from fdbqueue.service import error_code
+
+_MAX_CAUSE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What went wrong.
+
+    Attributes:
+        status: The status of HTTP.
+        title: The title of the page.
+        message: What happened, and what to do.
+        errors: The parameters that are wrong, or the permission that is missing.
+        cause: Why, for superusers.
+        can_retry: Whether the same address may answer later.
+    """
+
+    status: int
+    title: str | Promise
+    message: str | Promise
+    errors: tuple[str | Promise, ...] = ()
+    cause: str = ""
+    can_retry: bool = False
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether the queues cannot be read now."""
+        return self.status == 503
+
+    def context(self) -> dict[str, Any]:
+        """Return what the template shows."""
+        return {
+            "message": self.message,
+            "errors": self.errors,
+            "cause": self.cause,
+            "retry": self.can_retry,
+            "is_forbidden": self.status == 403,
+        }
+
+
+def problem_of(error: Exception, user: Any) -> Problem | None:
+    """Return what a page says of an error, None where it is one of the program."""
+    if isinstance(error, QueueNotFound):
+        return Problem(
+            status=404,
+            title=_("Queue not found"),
+            message=_("There is no queue with this name."),
+        )
+    if isinstance(error, PermissionDenied):
+        return _forbidden()
+    if isinstance(error, TooManyFieldsSent):
+        return bad_address((_("There are too many parameters."),))
+    if isinstance(error, ConfigurationError):
+        text = _("The setting of the queues has errors. Run “manage.py check” for details.")
+        return _unavailable(error, user, text)
+    if isinstance(error, EngineError | OutcomeUnknown) or error_code(error) is not None:
+        return _unavailable(error, user, _("The queue database is not responding."))
+    return None
+
+
+def bad_address(errors: tuple[str | Promise, ...]) -> Problem:
+    """Return what a page says of parameters that are wrong."""
+    text = _("This address is not valid.")
+    return Problem(status=400, title=_("Address not valid"), message=text, errors=errors)
+
+
+def method_refused() -> Problem:
+    """Return what a page says of a method that would change something."""
+    return Problem(
+        status=405,
+        title=_("Method not allowed"),
+        message=_("This page only shows queues: it accepts GET and HEAD, and changes nothing."),
+    )
+
+
+def _forbidden() -> Problem:
+    return Problem(
+        status=403,
+        title=_("Permission missing"),
+        message=_("Your user may not see this page. Ask an administrator for the permission."),
+        errors=(_missing(),),
+    )
+
+
+def _missing() -> str | Promise:
+    """Return what the user lacks, the same for queues that do not exist."""
+    try:
+        has_rules = conf.api().authorizer is not None
+    except ConfigurationError:
+        has_rules = False
+    if has_rules:
+        text = _("Refused by the project's AUTHORIZER, asked for the permission %(permission)s.")
+    else:
+        text = _("Missing permission: %(permission)s (Can view queues).")
+    return text % {"permission": access.VIEW}
+
+
+def _unavailable(error: Exception, user: Any, message: str | Promise) -> Problem:
+    cause = ""
+    if getattr(user, "is_superuser", False) and user.is_active:
+        cause = visible(f"{type(error).__name__}: {message_of(error)}"[:_MAX_CAUSE])
+    return Problem(
+        status=503, title=_("Queues unavailable"), message=message, cause=cause, can_retry=True
+    )

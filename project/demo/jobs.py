@@ -1,0 +1,85 @@
+"""The demo's tasks: some are enqueued and run in the past, others while it serves."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import logging
+import random
+from typing import Any
+
+from django.utils import timezone
+
+from fdbqueue.tasks.compat import task_backends
+from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.testing import time_ahead
+from project import tasks
+from project.demo.earthquakes import records
+
+_PLACES = ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji", "Tonga", "Peru", "Mexico")
+#: How many minutes ago tasks were run, and in how many of these rounds there is one that fails.
+_ROUNDS, _FAILING_ROUNDS = range(58, 0, -2), 0.15
+_WORKER = "worker-1.example.org"
+_ELSEWHERE = "worker-2.example.org"
+
+
+def be_quiet() -> None:
+    """Keep the log of tasks that fail to what matters: the demo's fail on purpose."""
+    for name in ("django_tasks", "django.tasks"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def backend() -> Any:
+    """Return the backend of the demo's tasks."""
+    return task_backends["default"]
+
+
+def is_new() -> bool:
+    """Tell whether there is no task that waits or has failed."""
+    counts = [backend().queue(name).counts() for name in ("default", "reports")]
+    return not any(any(dataclasses.astuple(one)) for one in counts)
+
+
+def work_through_the_past(chance: random.Random) -> int:
+    """Run tasks of the last hour, and leave some that wait; return how many have run."""
+    ran = 0
+    for minutes_ago in _ROUNDS:
+        with time_ahead(-60.0 * minutes_ago):
+            for _ in range(chance.randint(1, 3)):
+                tasks.summarise.enqueue(chance.choice(_PLACES))
+                tasks.listen.enqueue(chance.choice(_PLACES), seconds=0.01)
+            if chance.random() < _FAILING_ROUNDS:
+                _enqueue_failing(chance)
+            worker = TaskWorker(backend(), follow=False, worker=_WORKER)
+            worker.run()
+            ran += worker.succeeded + worker.failed
+    _leave_some(chance)
+    return ran
+
+
+def enqueue_some(chance: random.Random) -> None:
+    """Enqueue the next task: reports mostly, one that takes its time, and rarely one that fails."""
+    happens = chance.random()
+    if happens < 0.45:
+        tasks.listen.enqueue(chance.choice(_PLACES))
+    elif happens < 0.48:
+        _enqueue_failing(chance)
+    else:
+        tasks.summarise.enqueue(chance.choice(_PLACES))
+
+
+def _enqueue_failing(chance: random.Random) -> None:
+    tasks.alert.enqueue(chance.choice(records())["magnitude"])
+    tasks.locate.enqueue(chance.choice(records())["id"])
+
+
+def _leave_some(chance: random.Random) -> None:
+    """Leave a task that another machine's worker runs, one that failed, and some for later."""
+    _enqueue_failing(chance)
+    tasks.listen.enqueue("Tonga", seconds=3_000)
+    backend().queue("default").lease_many(1, seconds=3_600, worker=_ELSEWHERE)
+    for place in _PLACES[:4]:
+        tasks.listen.enqueue(place)
+    for hours in (1, 5, 24):
+        later = timezone.now() + datetime.timedelta(hours=hours)
+        tasks.summarise.using(run_after=later).enqueue(chance.choice(_PLACES))

@@ -1,0 +1,94 @@
+"""ETags: a GET whose response has not changed is 304, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from fdbqueue import service
+
+READS = ["", "mail/", "mail/peek/", "mail/items/", "mail/items/?state=dead", "mail/dead-reasons/"]
+
+
+def tag_of(api: APIClient, path: str) -> str:
+    """GET an address and return the tag of its response."""
+    response = api.get(f"/api/queues/{path}")
+    assert response.status_code == 200
+    assert response["Cache-Control"] == "private, no-cache"
+    return str(response["ETag"])
+
+
+def ask(api: APIClient, path: str, tag: str, method: str = "get") -> Any:
+    """Ask for what has changed since a tag."""
+    return getattr(api, method)(f"/api/queues/{path}", headers={"If-None-Match": tag})
+
+
+@pytest.mark.parametrize("path", READS)
+@pytest.mark.parametrize("method", ["get", "head"])
+@pytest.mark.parametrize("known", ["{tag}", "W/{tag}", '"x", {tag}', "*"])
+def test_what_has_not_changed(
+    api: APIClient, queues: service.Catalog, path: str, method: str, known: str
+) -> None:
+    """It is 304 without a body, with the headers that a cache needs."""
+    queues.queue("mail").push("kept")
+    tag = tag_of(api, path)
+    assert tag.startswith('"')  # strong: the bytes are the same
+    response = ask(api, path, known.replace("{tag}", tag), method)
+    assert (response.status_code, response.content) == (304, b"")
+    assert response["ETag"] == tag
+    assert response["Cache-Control"] == "private, no-cache"
+    assert "Accept" in response["Vary"]
+    assert response["X-Request-ID"]
+    assert "Content-Type" not in response
+
+
+@pytest.mark.parametrize("path", ["", "mail/", "mail/peek/", "mail/items/"])
+def test_what_has_changed(api: APIClient, queues: service.Catalog, path: str) -> None:
+    """A push gives each list another tag, and removing the item gives it the first again."""
+    before = tag_of(api, path)
+    item = queues.queue("mail").push("new")
+    response = ask(api, path, before)
+    assert (response.status_code, bool(response.content)) == (200, True)
+    assert response["ETag"] != before
+    queues.queue("mail").remove(item.id)
+    assert ask(api, path, before).status_code == 304
+
+
+@pytest.mark.parametrize("header", ["", '"x"', "x", 'W/"', "*, *", '"' * 3_000, "W/" * 1_000])
+def test_tags_that_are_not_known(api: APIClient, header: str) -> None:
+    """Whatever the header has, the response is whole."""
+    assert ask(api, "mail/", header).status_code == 200
+
+
+def test_what_changes_something_has_no_tag(api: APIClient, queues: service.Catalog) -> None:
+    """A pop is never 304, and nobody may keep its response."""
+    queues.queue("mail").push("a value")
+    for body in ({}, {}):
+        response = api.post("/api/queues/mail/pop/", body, headers={"If-None-Match": "*"})
+        assert response.status_code == 200
+        assert "ETag" not in response
+        assert response["Cache-Control"] == "no-store"
+    assert queues.queue("mail").size() == 0
+
+
+def test_errors_and_options_have_no_tag(
+    api: APIClient, client_with: Callable[..., APIClient]
+) -> None:
+    """They are said anew each time."""
+    for response in (
+        ask(api, "nope/", "*"),
+        ask(api, "mail/items/?limit=x", "*"),
+        ask(client_with(), "mail/", "*"),
+        ask(api, "mail/", "*", "options"),
+    ):
+        assert response.status_code in {200, 400, 403, 404}
+        assert "ETag" not in response
+        assert response["Cache-Control"] == "no-store"
+
+
+def test_a_tag_opens_nothing(api: APIClient, client_with: Callable[..., APIClient]) -> None:
+    """Who may not see a queue is not told whether it has changed."""
+    assert ask(client_with("push_queue"), "mail/", tag_of(api, "mail/")).status_code == 403

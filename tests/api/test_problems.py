@@ -1,0 +1,89 @@
+"""Errors as problem details (RFC 9457), for clients whose Accept names them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from tests.api.test_errors import ITEM
+
+PROBLEM = "application/problem+json"
+#: A request, and the status and code of its error.
+FAILURES: list[tuple[str, str, Any, int, str]] = [
+    ("get", "/api/queues/nope/", None, 404, "queue_not_found"),
+    ("get", f"/api/queues/mail/items/{ITEM}/", None, 404, "item_not_found"),
+    ("get", "/api/queues/mail/items", None, 404, "address_not_found"),
+    ("get", "/api/queues/mail/items/?limit=x", None, 400, "invalid_input"),
+    ("put", "/api/queues/mail/", None, 405, "method_not_allowed"),
+    ("post", "/api/queues/mail/push/", {}, 400, "invalid_input"),
+    ("post", "/api/queues/mail/push/", {"value": "x" * 200_000}, 413, "value_too_large"),
+    ("post", "/api/queues/jobs/push/", {"value": 1, "priority": "x"}, 400, "invalid_priority"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "code"), FAILURES)
+def test_an_error_as_a_problem(
+    api: APIClient, method: str, path: str, body: Any, status: int, code: str
+) -> None:
+    """It has the members of the RFC, and all that the plain form has."""
+    plain = getattr(api, method)(path, body).json()
+    response = getattr(api, method)(path, body, headers={"Accept": PROBLEM})
+    assert (response.status_code, response["Content-Type"]) == (status, PROBLEM)
+    problem = json.loads(response.content)
+    assert plain["code"] == code
+    assert {key: problem[key] for key in plain} == plain
+    assert problem["type"].endswith(f"docs/rest-api.md#error-{code}")
+    assert problem["title"] == code.replace("_", " ").capitalize()
+    assert problem["status"] == status
+    assert problem["detail"] == plain["message"]
+    assert problem["request_id"] == response["X-Request-ID"]
+    assert response["Cache-Control"] == "no-store"
+
+
+def test_who_has_no_credentials_gets_a_problem(anonymous: APIClient) -> None:
+    """With the challenge that the plain form has."""
+    response = anonymous.get("/api/queues/", headers={"Accept": PROBLEM})
+    assert (response.status_code, response["Content-Type"]) == (401, PROBLEM)
+    assert response["WWW-Authenticate"]
+
+
+def test_who_may_not_gets_a_problem(client_with: Callable[..., APIClient]) -> None:
+    """A refusal says so in the same form."""
+    response = client_with().get("/api/queues/mail/", headers={"Accept": PROBLEM})
+    assert (response.status_code, response["Content-Type"]) == (403, PROBLEM)
+    assert json.loads(response.content)["code"] == "permission_denied"
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        (PROBLEM, PROBLEM),
+        (f"application/json, {PROBLEM}", PROBLEM),
+        (f"{PROBLEM}, application/json;q=0.5", PROBLEM),
+        (f"{PROBLEM};q=0.5, application/json", "application/json"),
+        (f"{PROBLEM};q=0, application/json", "application/json"),
+        (f"application/xml, {PROBLEM}", PROBLEM),
+        (f"application/json;q=0, {PROBLEM}", PROBLEM),
+        ("application/json", "application/json"),
+        ("application/*", "application/json"),
+        ("*/*", "application/json"),
+        ("application/problem+xml, */*", "application/json"),
+    ],
+)
+def test_who_gets_problems(api: APIClient, accept: str, expected: str) -> None:
+    """Clients that name the type and prefer nothing to it; their successes are JSON."""
+    failed = api.get("/api/queues/nope/", headers={"Accept": accept})
+    assert (failed.status_code, failed["Content-Type"]) == (404, expected)
+    assert "Accept" in failed["Vary"]
+    found = api.get("/api/queues/", headers={"Accept": accept})
+    assert (found.status_code, found["Content-Type"]) == (200, "application/json")
+
+
+def test_who_accepts_nothing_that_there_is(api: APIClient) -> None:
+    """A problem that is not acceptable either is 406 in plain JSON."""
+    response = api.get("/api/queues/", headers={"Accept": f"application/xml, {PROBLEM};q=0"})
+    assert (response.status_code, response["Content-Type"]) == (406, "application/json")

@@ -1,0 +1,113 @@
+"""The demo, as ``make run`` serves it, in a process with files and queues of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import fdb.tuple
+
+from fdbqueue.engines import foundationdb
+from fdbqueue.service import run
+from tests.live.server import ROOT, environment_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: For all that it prepares, on a machine that runs other tests.
+STARTS_WITHIN_SECONDS = 120
+STOPS_WITHIN_SECONDS = 60
+_LAST_LINE = re.compile(r"Log in +user (\S+), password (\S+)")
+
+
+def environment(folder: Path, prefix: str) -> dict[str, str]:
+    """Return the environment of a demo with all its files in a folder."""
+    return {
+        **environment_of("tests.live.server_settings", folder, prefix),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+class Demo:
+    """The demo, from its making to the end of its ``with`` block.
+
+    Args:
+        environment: Where it runs.
+        arguments: What the command gets besides the port.
+
+    Attributes:
+        lines: What it has printed up to the login.
+    """
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "manage.py", "demo", "--port", "0", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._reader.join(STARTS_WITHIN_SECONDS)
+        if not self.lines or not _LAST_LINE.fullmatch(self.lines[-1]):
+            self._process.kill()
+            _, errors = self._process.communicate()
+            raise AssertionError("\n".join([*self.lines, errors]))
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if _LAST_LINE.fullmatch(self.lines[-1]):
+                return
+
+    @property
+    def address(self) -> str:
+        """The address that it has printed, without a slash at the end."""
+        found = re.search(r"^Pages +(http://\S+)/admin/$", "\n".join(self.lines), re.MULTILINE)
+        assert found, self.lines
+        return found[1]
+
+    @property
+    def token(self) -> str:
+        """The token for the REST API that it has printed."""
+        found = re.search(r"token ([0-9a-f]{40})$", "\n".join(self.lines), re.MULTILINE)
+        assert found, self.lines
+        return found[1]
+
+    def stop(self, signal: int) -> tuple[int, str, str]:
+        """Send it a signal; return its exit code, what it printed after the login, and its log."""
+        self._process.send_signal(signal)
+        printed, log = self._process.communicate(timeout=STOPS_WITHIN_SECONDS)
+        return self._process.returncode, printed, log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def forget_queues(prefix: str) -> None:
+    """Remove what was pushed on a cluster; a file goes with its folder."""
+    if cluster_file := os.environ.get("FDB_CLUSTER_FILE"):
+        everything = fdb.tuple.range(("fdbqueue-test", prefix))
+        database = foundationdb.open(cluster_file)
+        run(database, lambda tr: tr.clear_range(everything.start, everything.stop))

@@ -1,0 +1,105 @@
+"""The health check of the queues: which are blocked, told to monitors alone."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from django.test import Client
+
+from fdbqueue import monitors
+from fdbqueue.exceptions import CorruptItem
+from tests.api import silent_engine
+from tests.commands.spoiling import spoil
+
+ADDRESS, READY = "/health/queues/", "/health/ready/"
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.fixture
+def monitor(settings):
+    """A client with the token of the metrics."""
+    settings.FDBQUEUE_METRICS_TOKEN = TOKEN
+    return Client(headers={"Authorization": f"Bearer {TOKEN}"})
+
+
+def test_no_queue_is_blocked(queues, monitor):
+    """200, whether queues are empty, paused or full."""
+    queues.queue("mail").push("x")
+    queues.queue("quakes").pause()
+    answer = monitor.get(ADDRESS)
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ok", "blocked": {}, "complete": True}
+
+
+def test_blocked_queues(queues, monitor):
+    """503 with their names and ends; the process is ready all the same."""
+    mail, ranked = queues.queue("mail"), queues.queue("quakes")
+    spoil(mail, mail.push("x"))
+    ranked.push("low", 1)
+    spoil(ranked, ranked.push("high", 2))
+    answer = monitor.get(ADDRESS)
+    assert answer.status_code == 503
+    blocked = {"mail": ["min", "max"], "quakes": ["max"]}
+    assert answer.json() == {"status": "blocked", "blocked": blocked, "complete": True}
+    assert Client().get(READY).json() == {"status": "ok"}
+
+
+def test_a_queue_that_is_mended_is_not_blocked(queues, monitor):
+    """Once its bad item is buried, as queue_doctor --repair does."""
+    mail = queues.queue("mail")
+    item = mail.push("x")
+    spoil(mail, item)
+    with pytest.raises(CorruptItem):
+        mail.pop()
+    assert monitor.get(ADDRESS).status_code == 503
+    mail.bury(item.id)
+    assert monitor.get(ADDRESS).status_code == 200
+
+
+def test_too_many_queues_of_patterns(queues, monitor, monkeypatch):
+    """It says that it has not read all of them."""
+    monkeypatch.setattr(monitors, "MAX_PATTERNED", 2)
+    monkeypatch.setattr(monitors, "QUEUES_AT_ONCE", 2)
+    for number in range(3):
+        queue = queues.queue(f"user-{number}")
+        spoil(queue, queue.push("x"))
+    answer = monitor.get(ADDRESS).json()
+    assert list(answer["blocked"]) == ["user-0", "user-1"]
+    assert answer["complete"] is False
+
+
+def test_an_engine_that_is_away(settings, monitor, caplog):
+    """503 without a reason; the log has it."""
+    settings.FDBQUEUE = {"ENGINE": "tests.api.silent_engine", "QUEUES": {"mail": {"kind": "fifo"}}}
+    silent_engine.timeouts_ms.clear()
+    answer = monitor.get(ADDRESS)
+    assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"})
+    assert 0 < silent_engine.timeouts_ms[0] <= 5_000
+    (record,) = [one for one in caplog.records if one.name == "fdbqueue.health.views"]
+    assert (record.msg, record.levelno) == ("the engine is not ready", logging.WARNING)
+
+
+@pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong-token-of-some-length", TOKEN])
+def test_nobody_reads_it_without_the_token(settings, queues, header):
+    """401 and no body; nothing is read, and the answer is not kept."""
+    settings.FDBQUEUE_METRICS_TOKEN = TOKEN
+    answer = Client(headers={"Authorization": header} if header else {}).get(ADDRESS)
+    assert (answer.status_code, answer.content) == (401, b"")
+    assert answer["WWW-Authenticate"] == "Bearer"
+    assert "no-store" in answer["Cache-Control"]
+
+
+def test_users_need_the_permission_to_view_all_queues(queues, user_with):
+    """Who is logged in without it gets 403."""
+    for permissions, status in [((), 403), (("view_queue",), 200), (("pop_queue",), 403)]:
+        client = Client()
+        client.force_login(user_with(*permissions))
+        assert client.get(ADDRESS).status_code == status
+
+
+def test_only_reading_is_possible(queues, monitor):
+    """No other method is, and no answer is kept."""
+    assert monitor.post(ADDRESS).status_code == 405
+    assert "no-store" in monitor.get(ADDRESS)["Cache-Control"]
+    assert monitor.head(ADDRESS).status_code == 200

@@ -1,0 +1,93 @@
+"""Going to an item, or to a task, by its id."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.pages.addresses import LIST, of, text
+
+
+def find(viewer, name, sought):
+    """Ask for an item by its id."""
+    return viewer.get(of(name) + "items/", {"id": sought})
+
+
+def test_a_queues_page_asks_for_an_id(viewer, queue):
+    """The field has a label, and sends the id to the queue's own address."""
+    queue("mail").push(1)
+    markup = text(viewer.get(of("mail")))
+    form = re.search(r'<form class="[^"]*fdbqueue-find".*?</form>', markup, re.DOTALL)[0]
+    assert 'method="get"' in form
+    assert f'action="{of("mail")}items/"' in form
+    assert '<label for="find-id">Item id</label>' in form
+    assert 'name="id"' in form
+
+
+@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead"])
+def test_an_id_leads_to_its_item_in_whatever_state(viewer, queue, state):
+    """By a redirect to the item's page; blanks around the id do no harm."""
+    mail = queue("mail")
+    item = mail.push({"to": "ada"}, delay=60 if state == "delayed" else None)
+    if state == "leased":
+        mail.lease(seconds=60)
+    if state == "dead":
+        mail.bury(item.id, reason="why")
+    for sought in (item.id, f"  {item.id}\n"):
+        response = find(viewer, "mail", sought)
+        assert (response.status_code, response.url) == (302, of("mail", item))
+    assert viewer.get(response.url).status_code == 200
+
+
+def test_an_item_that_is_gone_is_said_so(viewer, queue):
+    """404 in the frame, with the field to try again."""
+    item = queue("mail").push(1)
+    queue("mail").pop()
+    response = find(viewer, "mail", item.id)
+    assert response.status_code == 404
+    assert "It may have been popped or acknowledged." in text(response)
+    assert 'id="find-id"' in text(response)
+    assert f'<a href="{of("mail")}">Back to the queue mail</a>' in text(response)
+
+
+@pytest.mark.parametrize(
+    "sought", ["x", "AAAA", "a/b", "../..", "<b>", "\u202e", "é", "\ud800", "%00", "A" * 9_000]
+)
+def test_what_is_no_id_of_the_queue_is_said_so(viewer, queue, sought):
+    """404, and what was asked for is shown clipped and escaped."""
+    response = find(viewer, "mail", sought.encode("utf-8", "surrogatepass"))
+    assert response.status_code == 404
+    assert "This is not an id of this queue." in text(response)
+    assert "<b>" not in text(response)
+    assert "\u202e" not in text(response)
+    assert len(response.content) < 20_000
+
+
+def test_an_id_of_another_queue_is_none_of_this_one(viewer, queue):
+    """It names nothing here."""
+    item = queue("mail").push(1)
+    assert find(viewer, "quakes", item.id).status_code == 404
+
+
+@pytest.mark.parametrize("query", ["", "?id=", "?id=++", "?id=%00", "?id=" + "x" * 14_001])
+def test_an_id_must_be_given(viewer, query):
+    """400 in the frame, with the field."""
+    response = viewer.get(of("mail") + "items/" + query)
+    assert response.status_code == 400
+    assert "This address is not valid." in text(response)
+    assert 'id="find-id"' in text(response)
+
+
+def test_who_may_not_view_finds_nothing(pusher, queue):
+    """403, whether there is such an item or not."""
+    item = queue("mail").push(1)
+    assert find(pusher, "mail", item.id).status_code == 403
+    assert find(pusher, "nope", "x").status_code == 403
+
+
+def test_a_queue_that_is_not_there(viewer):
+    """404, as its own page."""
+    response = find(viewer, "nope", "x")
+    assert response.status_code == 404
+    assert f'<a href="{LIST}">Back to the queues</a>' in text(response)
