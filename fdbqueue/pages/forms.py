@@ -152,7 +152,7 @@ class QueuesForm(PageForm):
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)
-        orders = dict(_ORDERS)
+        orders: dict[str, Any] = dict(_ORDERS)
         chosen = self.data["sort"]
         if chosen not in orders and chosen.removeprefix("-") in SORTABLE:  # by a header
             orders[chosen] = BY_NAME[chosen.removeprefix("-")].heading

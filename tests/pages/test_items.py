@@ -404,7 +404,7 @@ def test_the_queues_counts_are_shown(viewer, queue):
 @pytest.mark.parametrize("query", ["", "?span=day", "?q=nothing", "?state=dead", "?end=max"])
 @pytest.mark.parametrize("name", ["quakes", "mail"])
 def test_a_queues_page_takes_few_reads(viewer, queue, watched, name, query):
-    """Fifteen at most, whatever it shows."""
+    """At most fifteen, whatever it shows."""
     many = ((n, n % 300 / 10) for n in range(2_500)) if name == "quakes" else range(2_500)
     queue(name).push_many(many)
     watched.reads.clear()
