@@ -56,6 +56,7 @@ $(VENV)/runnable: requirements.txt
 	@touch $@
 
 run: $(VENV)/runnable ## Serve the demo, with life in its queues, on PORT.
+	@echo "Starting the demo..."
 	@exec $(BIN)/python manage.py demo
 
 test: install ## Run the tests, on WORKERS processes.

@@ -230,6 +230,8 @@ def _parameters(view: Any, request: Request) -> Iterable[Parameter]:
 def _links(view: Any, data: Any) -> dict[str, list[Link]]:
     """Return links to the queues and the items that a response lists, of each the first hundred."""
     action, own = _action(view), view.kwargs.get("name")
+    if not isinstance(data, dict) or "code" in data:
+        return {}
     queues = data.get("queues", []) if action == "list" else []
     items = data.get("items", []) if action in {"items", "peek"} else []
     return {

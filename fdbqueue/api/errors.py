@@ -107,6 +107,14 @@ class BodyTooLarge(exceptions.APIException):
     default_detail = "The request's body is too large."
 
 
+#: The exceptions that only the API has.
+OWN = (InvalidIdempotencyKey, AddressTooLong, AddressNotFound, UnsupportedCoding, BodyTooLarge)
+#: The codes and texts of the engine's own errors.
+OF_THE_ENGINE = {
+    "transaction_too_large": "The items are too large together for one request; send fewer",
+    "engine_error": "The database could not complete the request; nothing was changed",
+}
+
 #: Django's exceptions, and the API's exceptions for them.
 _DJANGO: dict[type[Exception], type[exceptions.APIException]] = {
     Http404: exceptions.NotFound,
@@ -163,17 +171,11 @@ def is_late(error: Exception) -> bool:
 
 
 def _from_engine(fdb_code: int) -> Response:
-    if fdb_code == _TRANSACTION_TOO_LARGE:
-        return _respond(
-            413,
-            "transaction_too_large",
-            "The items are too large together for one request; send fewer",
-        )
     if fdb_code == _TIMED_OUT:
         return _from_service(DeadlineExceeded())
-    return _respond(
-        503, "engine_error", "The database could not complete the request; nothing was changed"
-    )
+    too_large = fdb_code == _TRANSACTION_TOO_LARGE
+    status, code = (413, "transaction_too_large") if too_large else (503, "engine_error")
+    return _respond(status, code, OF_THE_ENGINE[code])
 
 
 def _from_drf(error: exceptions.APIException) -> Response:

@@ -23,7 +23,6 @@ from fdbqueue.service import (
     Codec,
     Counts,
     Failure,
-    Held,
     Item,
     Pause,
     Queue,
@@ -222,87 +221,6 @@ class ItemPageOutput(ItemsOutput):
     )
 
 
-class PushedOutput(serializers.Serializer[Any]):
-    """The result of pushing many items."""
-
-    pushed = serializers.IntegerField(
-        min_value=0, help_text="The number of pushed items: all but those that were there already."
-    )
-    ids = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="The ids of all items, in order; where one was there already, its id.",
-    )
-    existing = serializers.ListField(
-        child=serializers.IntegerField(min_value=0),
-        required=False,
-        help_text=(
-            "Present only if the request has unique keys: the positions in `items`, from 0 on, of "
-            "those that were not pushed, because an item has their key."
-        ),
-    )
-
-
-class LostOutput(serializers.Serializer[Any]):
-    """The leases that were no longer held."""
-
-    lost = serializers.IntegerField(
-        min_value=0, help_text="The number of leases that were no longer held."
-    )
-    lost_leases = serializers.ListField(
-        child=serializers.CharField(), help_text="The tokens of those leases, each once."
-    )
-
-
-class AckedOutput(LostOutput):
-    """The result of acknowledging leases."""
-
-    acked = serializers.IntegerField(min_value=0, help_text="The number of removed items.")
-
-
-class NackedOutput(LostOutput):
-    """The result of giving up leases."""
-
-    nacked = serializers.IntegerField(min_value=0, help_text="The number of nacked items.")
-
-
-class ExtendedOutput(LostOutput):
-    """The result of extending leases."""
-
-    extended = serializers.IntegerField(min_value=0, help_text="The number of extended leases.")
-
-
-class BuriedOutput(serializers.Serializer[Any]):
-    """The result of burying an item."""
-
-    buried = serializers.IntegerField(help_text="The number of items: 1.")
-
-
-class RemovedOutput(serializers.Serializer[Any]):
-    """The result of removing an item."""
-
-    removed = serializers.IntegerField(help_text="The number of items: 1.")
-
-
-class _BoundedOutput(serializers.Serializer[Any]):
-    """The result of a request that does a part of the work."""
-
-    more = serializers.BooleanField(
-        help_text="Whether it ended at its limit or its time, so that there may be more to do."
-    )
-
-
-class RedrivenOutput(_BoundedOutput):
-    """The result of requeuing dead letters."""
-
-    redriven = serializers.IntegerField(min_value=0, help_text="The number of requeued items.")
-
-
-class PurgedOutput(_BoundedOutput):
-    """The result of removing the items in a state."""
-
-    purged = serializers.IntegerField(min_value=0, help_text="The number of removed items.")
-
-
 class DeadReasonOutput(Output):
     """The dead letters of one reason."""
 
@@ -341,12 +259,6 @@ class PausedOutput(serializers.Serializer[Any]):
     """The result of pausing a queue."""
 
     paused = PauseOutput(help_text="Since when, also where it was paused before, and why.")
-
-
-class ResumedOutput(serializers.Serializer[Any]):
-    """The result of resuming a queue."""
-
-    resumed = serializers.BooleanField(help_text="Whether the queue was paused.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,22 +326,6 @@ class QueueDetailOutput(QueueOutput):
     last = ItemOutput(allow_null=True, help_text="The item at the max end.")
 
 
-class ErrorOutput(serializers.Serializer[Any]):
-    """An error; more keys may give its context."""
-
-    code = serializers.CharField(help_text="The permanent name of the error.")
-    message = serializers.CharField(help_text="What went wrong, for people; the text may change.")
-
-
-def pushed(found: Sequence[Item], *, keyed: bool) -> dict[str, Any]:
-    """Return the JSON of the result of pushing many items, some of them perhaps ``keyed``."""
-    ids = [one.id for one in found]
-    if not keyed:
-        return {"pushed": len(ids), "ids": ids}
-    existing = [position for position, one in enumerate(found) if one.existing]
-    return {"pushed": len(ids) - len(existing), "ids": ids, "existing": existing}
-
-
 def items(queue: Queue, found: Sequence[Item], kind: type[Output] = ItemOutput) -> list[Any]:
     """Return the JSON of a queue's items."""
     return [kind.shown(one, queue.codec) for one in found]
@@ -440,12 +336,6 @@ def dead_reasons(queue: Queue, tr: Any, limit: int) -> dict[str, Any]:
     found = queue.dead_by_reason(limit=limit, tr=tr)
     shown = [DeadReasonOutput.shown(one, queue.codec) for one in found]
     return {"reasons": shown, "dead": queue.counts(tr=tr).dead}
-
-
-def held(done: str, found: Held | None) -> dict[str, Any]:
-    """Return the JSON of an operation on leases; ``found`` is None if it was one lease."""
-    count, lost = (1, ()) if found is None else (int(found), found.lost)
-    return {done: count, "lost": len(lost), "lost_leases": list(lost)}
 
 
 def item(queue: Queue, found: Item, kind: type[Output] = ItemOutput) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from fdbqueue import conf, deadlines, service
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general, takeable, visible
-from fdbqueue.api import descriptions, errors, inputs, outputs, pagination, requests
+from fdbqueue.api import descriptions, errors, inputs, outputs, pagination, requests, results
 from fdbqueue.api.answers import Answers
 from fdbqueue.api.permissions import QueuePermission
 from fdbqueue.api.throttling import QueueThrottle
@@ -144,7 +144,7 @@ class QueueViewSet(ViewSetMixin, Answers):
             queue = self._queue(name)
             pushed = queue.push_batch(pushes_of(queue, entries), once=once)
             keyed = any("unique" in entry for entry in entries)
-            return _answer(outputs.pushed(pushed, keyed=keyed), once, status.HTTP_201_CREATED)
+            return _answer(results.pushed(pushed, keyed=keyed), once, status.HTTP_201_CREATED)
         entry = requests.checked(inputs.PushBody, body)
         queue = self._queue(name)
         item = queue.push(from_json(entry.pop("value"), queue), **entry, once=once)
@@ -335,7 +335,7 @@ class QueueViewSet(ViewSetMixin, Answers):
         found = end(queue, **asked, once=once)
         if isinstance(found, Item):
             return _answer(outputs.item(queue, found, outputs.LeasedItemOutput), once)
-        return _answer(outputs.held(done, found), once)
+        return _answer(results.held(done, found), once)
 
     def _begin(self, wait_seconds: float = 0) -> Catalog:
         """Start the deadline of the engine, now that all input is read; return the catalog."""

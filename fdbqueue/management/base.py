@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import shutil
 import textwrap
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.management import arguments
 from fdbqueue.management.console import Console
-from fdbqueue.management.exit_codes import NO_SUCH_QUEUE, OutputFailed, command_error
+from fdbqueue.management.exit_codes import NO_SUCH_QUEUE, Ended, OutputFailed, command_error
 from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
@@ -65,6 +66,9 @@ class QueueCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command, and give each error its exit code."""
         self._is_quiet = options["verbosity"] == 0
+        self._forces_color: bool = options["force_color"]
+        if os.environ.get("NO_COLOR") and not self._forces_color:
+            options["no_color"] = True
         self._timeout_seconds: float = options.get(
             "engine_timeout", arguments.ENGINE_TIMEOUT_SECONDS
         )
@@ -74,6 +78,10 @@ class QueueCommand(BaseCommand):
             gc.freeze()  # Django's objects stay: the collector need not look at them again
         try:
             return super().execute(*args, **options)
+        except Ended as end:
+            if self._is_process:
+                raise SystemExit(end.returncode) from end
+            raise
         except CommandError:
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -90,7 +98,12 @@ class QueueCommand(BaseCommand):
         """What the command prints and asks."""
         if self._console is None:
             self._console = Console(
-                self.stdout, self.stderr, is_process=self._is_process, is_quiet=self._is_quiet
+                self.stdout,
+                self.stderr,
+                is_process=self._is_process,
+                is_quiet=self._is_quiet,
+                style=self.style,
+                forces_color=self._forces_color,
             )
         return self._console
 

@@ -7,14 +7,18 @@ import errno
 import math
 import os
 import select
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.core.management.base import OutputWrapper
+from django.core.management.color import Style, no_style
 
 from fdbqueue.management import formats
 from fdbqueue.management.exit_codes import (
+    INTERRUPTED,
+    Ended,
     OutputFailed,
     command_error,
     error_text,
@@ -24,6 +28,10 @@ from fdbqueue.management.exit_codes import (
 )
 from fdbqueue.management.progress import LINE_SECONDS, Progress, terminal_bar
 from fdbqueue.management.signals import defer_interrupts
+from fdbqueue.management.tables import Look
+
+#: What a terminal understands.
+_CLEAR, _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Console:
@@ -34,16 +42,27 @@ class Console:
         stderr: Where notes, progress and questions go.
         is_process: Whether they are this process's own, not those of a calling program.
         is_quiet: Whether to leave out notes and progress.
+        style: Django's styles, of which tables use some.
+        forces_color: Whether tables are coloured where there is no terminal, too.
     """
 
     def __init__(
-        self, stdout: OutputWrapper, stderr: OutputWrapper, *, is_process: bool, is_quiet: bool
+        self,
+        stdout: OutputWrapper,
+        stderr: OutputWrapper,
+        *,
+        is_process: bool,
+        is_quiet: bool,
+        style: Style,
+        forces_color: bool,
     ) -> None:
+        self._style = style if forces_color or stdout.isatty() else no_style()
         self._stdout = stdout
         self._stderr = stderr
         self._is_process = is_process
         self._is_quiet = is_quiet
         self._noted: set[str] = set()
+        self._has_drawn = False
         #: How many lines have been printed.
         self.lines_printed = 0
 
@@ -51,6 +70,47 @@ class Console:
     def is_terminal(self) -> bool:
         """Whether results are shown at a terminal."""
         return self._stdout.isatty()
+
+    @property
+    def look(self) -> Look:
+        """How tables are printed: they fit the terminal, with colours where these are wanted."""
+        width = shutil.get_terminal_size().columns if self.is_terminal else None
+        return Look(width, lambda text, name: getattr(self._style, name)(text))
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Draw lines over those drawn before, as many as the window of the terminal has.
+
+        Nothing is cleared before it is drawn over, so the window does not flicker.
+
+        Raises:
+            OutputFailed: They cannot be written.
+        """
+        most = max(1, shutil.get_terminal_size().lines - 1)
+        if len(lines) > most:
+            lines = [*lines[: most - 1], f"... {len(lines) - most + 1:,} more lines"]
+        begin = _HOME if self._has_drawn else _CLEAR + _HOME
+        self._has_drawn = True
+        try:
+            self._print(begin + f"{_REST_OF_LINE}\n".join(lines) + _REST_OF_SCREEN)
+        except OSError as error:
+            self._abandon_output()
+            raise OutputFailed(reason=error.strerror) from error
+
+    @contextlib.contextmanager
+    def ended_by_interrupts(self) -> Iterator[None]:
+        """Run a command that has no other end than Ctrl-C, which then needs no message.
+
+        Raises:
+            Ended: Ctrl-C was pressed.
+        """
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            raise Ended(returncode=INTERRUPTED) from error
+        except OutputFailed as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise Ended(returncode=INTERRUPTED) from error
+            raise
 
     def print_lines(self, lines: Iterable[str]) -> None:
         """Print results, and flush each line: what counts as printed has left this process.

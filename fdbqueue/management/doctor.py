@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, text_of_error
 from fdbqueue.management import pauses
-from fdbqueue.management.formats import counted, item_count, visible
+from fdbqueue.management.formats import counted, item_count
 from fdbqueue.service import MAX_ITEMS, Pause, Queue, error_code, run, strict_json
 from fdbqueue.service.receipts import place_of
 from fdbqueue.service.tools import census, load
@@ -27,6 +28,8 @@ _STALE_SECONDS = 86_400
 #: A read or a commit that takes longer is a warning.
 _SLOW_SECONDS = 1.0
 _SHOWN_IDS = 5
+#: What is suggested where --timeout was too short for a queue.
+_LONGER_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Finding:
         repair: Repairs it, and returns what it did and whether it did all; None where that is
             not possible.
         is_repaired: Whether it has been repaired.
+        remedy: The command that helps, without ``manage.py``; None where none does.
     """
 
     check: str
@@ -49,17 +53,13 @@ class Finding:
     detail: str
     repair: Callable[[], tuple[str, bool]] | None = None
     is_repaired: bool = False
+    remedy: str | None = None
 
     def record(self) -> dict[str, Any]:
         """Return the object for a line of JSON."""
         record = asdict(replace(self, repair=None))
         del record["repair"]
         return record
-
-    def row(self) -> tuple[str, ...]:
-        """Return the row for :data:`COLUMNS`."""
-        status = "repaired" if self.is_repaired else self.status
-        return status.upper(), self.check, self.queue or "-", visible(self.detail)
 
     def repaired(self) -> Finding:
         """Repair it if possible, and return the result."""
@@ -68,10 +68,8 @@ class Finding:
         done, is_whole = self.repair()
         if not is_whole:
             return replace(self, detail=f"{self.detail}; {done}, and some are left")
-        return replace(self, detail=f"{self.detail}; {done}", status=OK, is_repaired=True)
-
-
-COLUMNS = ("STATUS", "CHECK", "QUEUE", "FOUND")
+        text = f"{self.detail}; {done}"
+        return replace(self, detail=text, status=OK, is_repaired=True, remedy=None)
 
 
 def check_settings() -> Iterator[Finding]:
@@ -120,7 +118,7 @@ def check_receipts(database: Any) -> Finding:
         return f"removed {sweep(database, older_than_seconds=_STALE_SECONDS):,}", True
 
     text = f"{counted(number, 'receipt')} older than a day"
-    return Finding("receipts", None, WARNING, text, repair)
+    return Finding("receipts", None, WARNING, text, repair, remedy="queue_sweep")
 
 
 def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Finding]:
@@ -144,9 +142,12 @@ def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Find
     if census.undecodable:
         shown = ", ".join(census.ids[:_SHOWN_IDS])
         text = f"{census.undecodable:,} cannot be decoded: {shown}; {looked}"
-        yield Finding("items", queue.name, ERROR, text, functools.partial(_bury, queue, deadline))
+        bury = functools.partial(_bury, queue, deadline)
+        yield Finding("items", queue.name, ERROR, text, bury, remedy=_repair(queue))
     else:
-        yield Finding("items", queue.name, status, f"all can be decoded; {looked}")
+        longer = None if census.is_whole else _command(queue, f"--timeout {_LONGER_SECONDS}")
+        text = f"all can be decoded; {looked}"
+        yield Finding("items", queue.name, status, text, remedy=longer)
     if not census.is_whole:
         yield Finding("counts", queue.name, WARNING, "not compared within --timeout")
     elif not census.is_exact:
@@ -182,14 +183,16 @@ def _compare(
         queue.recount()
         return "recounted", True
 
-    return Finding("counts", queue.name, ERROR, "; ".join(wrong), recount)
+    text = "; ".join(wrong)
+    return Finding("counts", queue.name, ERROR, text, recount, remedy=_repair(queue))
 
 
 def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
     if pause is None:
         return Finding("pause", queue.name, OK, "the queue is not paused")
     text = f"nothing is taken until queue_resume; paused {pauses.since(pause)}"
-    return Finding("pause", queue.name, WARNING, text)
+    remedy = f"queue_resume {shlex.quote(queue.name)}"
+    return Finding("pause", queue.name, WARNING, text, remedy=remedy)
 
 
 def _check_overdue(queue: Queue, readable: Queue, pause: Pause | None) -> Finding:
@@ -200,13 +203,13 @@ def _check_overdue(queue: Queue, readable: Queue, pause: Pause | None) -> Findin
     parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
     least = "at least " if overdue.total >= census.MAX_OVERDUE else ""
     resumed = "once the queue is resumed, " if pause else ""
-    text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues their items"
+    text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues the items"
 
     def requeue() -> tuple[str, bool]:
         examiner = Examiner(queue)
         return f"requeued {examiner.requeue_expired():,}", not examiner.overdue().total
 
-    return Finding("overdue", queue.name, WARNING, text, requeue)
+    return Finding("overdue", queue.name, WARNING, text, requeue, remedy=_repair(queue))
 
 
 def _check_holds(queue: Queue, readable: Queue) -> Finding:
@@ -219,7 +222,7 @@ def _check_holds(queue: Queue, readable: Queue) -> Finding:
         return f"removed {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
 
     text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
-    return Finding("drains", queue.name, WARNING, text, remove)
+    return Finding("drains", queue.name, WARNING, text, remove, remedy=_repair(queue))
 
 
 def _check_pushes(queue: Queue, readable: Queue) -> Finding:
@@ -231,7 +234,7 @@ def _check_pushes(queue: Queue, readable: Queue) -> Finding:
         return f"removed {load.sweep(queue, older_than_seconds=_STALE_SECONDS):,}", True
 
     text = f"{counted(len(found), 'record')} older than a day"
-    return Finding("pushes", queue.name, WARNING, text, remove)
+    return Finding("pushes", queue.name, WARNING, text, remove, remedy=_repair(queue))
 
 
 def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
@@ -243,6 +246,15 @@ def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
                 queue.bury(item_id, reason="undecodable")
                 buried += 1
     return f"moved {buried:,} to the dead letters", census.is_whole
+
+
+def _repair(queue: Queue) -> str:
+    """Return the command that repairs a queue."""
+    return _command(queue, "--repair")
+
+
+def _command(queue: Queue, option: str) -> str:
+    return f"queue_doctor {shlex.quote(queue.name)} {option}"
 
 
 def _version(database: Any) -> str:

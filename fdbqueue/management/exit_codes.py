@@ -45,6 +45,10 @@ class OutputFailed(FdbQueueError):
     code = "output_failed"
 
 
+class Ended(CommandError):
+    """The end of a command that needs no message."""
+
+
 #: For these errors, the exit code is that of their cause, if they have one.
 _STOPPED = (PushInterrupted, OutputFailed)
 

@@ -1,7 +1,7 @@
-"""Output formats of the commands: JSON lines for programs, aligned tables for people.
+"""Output formats of the commands: JSON lines for programs, texts for people.
 
 Values in a queue are not trusted, because a terminal obeys control characters in them. JSON
-lines are plain ASCII, and tables show such characters as escapes.
+lines are plain ASCII, and texts show such characters as escapes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from fdbqueue.service import Undecodable
@@ -92,35 +91,6 @@ def counted(number: int, noun: str) -> str:
 def item_count(number: int, state: str = "") -> str:
     """Return a number of items in words, such as ``"1,707 dead items"``."""
     return counted(number, f"{state} item".lstrip())
-
-
-class Table:
-    """An aligned table that may be printed part by part.
-
-    Columns grow when wider cells come, and never shrink.
-
-    Args:
-        columns: The headings.
-    """
-
-    def __init__(self, columns: Iterable[str]) -> None:
-        self._columns: tuple[str, ...] | None = tuple(columns)
-        self._widths = [len(column) for column in self._columns or ()]
-
-    def lines(self, rows: Iterable[tuple[str, ...]]) -> list[str]:
-        """Return a line for each row; the very first one has the headings above it."""
-        rows = list(rows)
-        for row in rows:
-            self._widths = [max(pair) for pair in zip(self._widths, map(len, row), strict=True)]
-        lines = [self._line(row) for row in rows]
-        if lines and self._columns is not None:
-            lines[0] = f"{self._line(self._columns)}\n{lines[0]}"
-            self._columns = None
-        return lines
-
-    def _line(self, cells: tuple[str, ...]) -> str:
-        padded = (cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True))
-        return "  ".join(padded).rstrip()
 
 
 def _foreign(value: Any) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import formats
+from fdbqueue.management.tables import Column, Look, Painted, Table
 from fdbqueue.service import ITEM_STATES, Codec, Failure, Item, Undecodable
 
 #: What every line of JSON has, in this order.
@@ -37,17 +38,27 @@ DETAILS: dict[str, Callable[[Item], Any]] = {
     "failures": lambda item: list(map(_failure, item.failures)),
     "size": lambda item: item.size_bytes,
 }
-COLUMNS = ("ID", "PRIORITY", "PUSHED (UTC)", "ATTEMPTS", "VALUE")
+COLUMNS = (
+    Column("ID"),
+    Column("PRIORITY", "number"),
+    Column("AGE", "number"),
+    Column("ATTEMPTS", "number"),
+)
 
 _NAMES = frozenset(FIELDS)
 _KNOWN = _NAMES | DETAILS.keys() | {"lease"}
 #: What a table of items in a state says of them besides: the heading, and the cell.
-_STATE_COLUMNS: dict[str, tuple[str, Callable[[Item], str]]] = {
-    "leased": ("UNTIL (UTC)", lambda item: formats.short_time(item.until)),
-    "delayed": ("UNTIL (UTC)", lambda item: formats.short_time(item.until)),
-    "dead": ("REASON", lambda item: formats.clipped(item.reason or "-", _REASON_CHARACTERS)),
+_STATE_COLUMNS: dict[str, tuple[Column, Callable[[Item], str]]] = {
+    "leased": (Column("ENDS", "number"), lambda item: _time_left(item.until)),
+    "delayed": (Column("ENDS", "number"), lambda item: _time_left(item.until)),
+    "dead": (
+        Column("REASON", fold="cut"),
+        lambda item: formats.clipped(item.reason or "-", _REASON_CHARACTERS),
+    ),
 }
-_REASON_CHARACTERS = 40
+_REASON_CHARACTERS = 200
+#: How much of a value a table shows where there is no terminal.
+_VALUE_CHARACTERS = 60
 #: The lengths of ``2026-11-21T03:12:44.251094Z`` and ``2026-11-21T03:12:44Z``.
 _TIME_CHARACTERS = (27, 20)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -55,24 +66,26 @@ _MAX_ATTEMPTS = 2**31 - 1
 
 
 def formatter(
-    codec: Codec, *, as_json: bool, whole_values: bool = False, state: str = "ready"
+    codec: Codec, look: Look, *, as_json: bool, whole_values: bool = False, state: str = "ready"
 ) -> Callable[[list[Item]], list[str]]:
-    """Return a function from items to lines, one for each.
+    """Return a function from items to lines.
 
     Args:
         codec: The codec of their queue.
-        as_json: Whether the lines are JSON, not rows of a table.
+        look: How a table is printed.
+        as_json: Whether the lines are JSON, one for each item, not a table.
         whole_values: Whether a table shows values whole, because they are nowhere else.
         state: The state they are all in; for others than ``"ready"`` the lines have details.
     """
     if as_json:
         return lambda items: [item_line(codec, item, detailed=state != "ready") for item in items]
-    column, cell = _STATE_COLUMNS.get(state, (None, None))
-    table = formats.Table([*COLUMNS[:-1], *([column] if column else []), COLUMNS[-1]])
+    more = [_STATE_COLUMNS[state]] if state in _STATE_COLUMNS else []
+    value = Column("VALUE", fold="whole" if whole_values else "cut")
+    table = Table([*COLUMNS, *(column for column, _ in more), value], look)
+    most = None if whole_values else look.width or _VALUE_CHARACTERS
 
-    def row(item: Item) -> tuple[str, ...]:
-        *cells, value = _row(item, whole=whole_values)
-        return (*cells, *([cell(item)] if cell else []), value)
+    def row(item: Item) -> list[str]:
+        return [*_cells(item), *(cell(item) for _, cell in more), _value_cell(item.value, most)]
 
     return lambda items: table.lines(map(row, items))
 
@@ -149,11 +162,27 @@ def _check_fields(record: Any) -> None:
             raise InvalidInput(reason=f"its field {formats.preview(name)} is not one of an item's")
 
 
-def _row(item: Item, *, whole: bool) -> tuple[str, ...]:
-    value = item.value
-    shown = formats.visible(formats.value_text(value)) if whole else formats.preview(value)
-    pushed_at = formats.short_time(item.pushed_at)
-    return item.id, formats.or_dash(item.priority), pushed_at, str(item.attempts), shown
+def _cells(item: Item) -> tuple[str, ...]:
+    """Return the cells for :data:`COLUMNS`."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    pushed = item.pushed_at
+    age = "-" if pushed is None else formats.age((now - pushed).total_seconds())
+    return item.id, formats.or_dash(item.priority), age, f"{item.attempts:,}"
+
+
+def _value_cell(value: Any, most: int | None) -> str:
+    """Return the beginning of a value, or all of it, safe for a terminal."""
+    text = formats.value_text(value)
+    shown = formats.visible(text) if most is None else formats.clipped(text, most)
+    return Painted.of(shown, "ERROR" if isinstance(value, Undecodable) else None)
+
+
+def _time_left(until: datetime.datetime | None) -> str:
+    """Return in how long a lease or a delay ends, or that it has expired."""
+    if until is None:
+        return "-"
+    seconds = (until - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+    return f"in {formats.age(seconds)}" if seconds > 0 else "expired"
 
 
 def _id(given: Any) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from fdbqueue.management import pauses
+from fdbqueue.management.tables import Column, Painted
 from fdbqueue.service import Ends, Pause
+
+COLUMN = Column("STATUS", fold="wrap")
 
 
 def cell(ends: Ends, pause: Pause | None) -> str:
@@ -15,4 +18,5 @@ def cell(ends: Ends, pause: Pause | None) -> str:
         words.append(f"blocked at {ends.undecodable[0]}")
     if pause is not None:
         words.append(pauses.words(pause))
-    return ", ".join(words) or "-"
+    style = "ERROR" if ends.undecodable else "WARNING" if pause else None
+    return Painted.of(", ".join(words) or "-", style)

@@ -114,7 +114,7 @@ class time_ahead(TestContextDecorator):  # noqa: N801  # as override_settings
     is waiting is not woken. Nested blocks add up.
 
     Args:
-        seconds: How far ahead.
+        seconds: How far ahead; a negative number sets it back.
     """
 
     def __init__(self, seconds: float) -> None:

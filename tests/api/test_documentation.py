@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.test import Client
 
-PAGES = ["/api/docs/", "/api/schema/"]
+PAGES = ["/api/docs/", "/api/redoc/", "/api/schema/"]
 
 
 @pytest.mark.parametrize("path", PAGES)

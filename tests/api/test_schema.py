@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime
 import difflib
 import io
+import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 import yaml
 from django.conf import settings as project
 from django.core.management import call_command
@@ -19,6 +22,8 @@ from rest_framework.test import APIClient
 from fdbqueue import service
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_listing import put
+from tests.docs.blocks import Page
+from tests.docs.tables import table
 
 FILE = Path(project.BASE_DIR) / "docs" / "openapi.yaml"
 #: LibYAML's where it is there: Python's own takes seconds for this file.
@@ -106,6 +111,7 @@ def test_every_operation_is_described(name: str) -> None:
     """Each has a sentence, an answer with an example, and examples of its body."""
     method, _, operation = OPERATIONS[name]
     assert operation["description"].endswith(".")
+    assert re.fullmatch(r"[A-Z][a-z ]+", operation["summary"])
     good = [status for status in operation["responses"] if status.startswith("2")]
     assert set(good) == ({"200", "201"} if name == "queues_push" else {"200"})
     for status in good:
@@ -133,15 +139,59 @@ def test_the_errors_of_every_operation(name: str) -> None:
     once = method == "post" and name not in WITHOUT_KEY
     if method == "post":
         expected |= {"413", "415"} | ({"409", "422"} if once else set())
-    found = {status for status in operation["responses"] if not status.startswith("2")}
+    found = {status for status in operation["responses"] if status.startswith(("4", "5"))}
     assert found - {"409"} == expected - {"409"}
     assert expected <= found
     for status in ("429", "503"):
         assert "Retry-After" in operation["responses"][status]["headers"]
     keys = [each["name"] for each in operation["parameters"] if each["in"] == "header"]
-    assert keys == (["Idempotency-Key"] if once else [])
+    assert keys == (["If-None-Match"] if method == "get" else ["Idempotency-Key"] if once else [])
+    for status in found:
+        content = operation["responses"][status]["content"]
+        assert content.keys() == {"application/json", "application/problem+json"}
     for good in (status for status in operation["responses"] if status.startswith("2")):
         assert ("Idempotent-Replayed" in operation["responses"][good].get("headers", {})) == once
+
+
+@each_operation
+def test_the_headers_of_every_operation(name: str) -> None:
+    """Reads have tags, a push a location; what is written of requests in logs is named."""
+    method, _, operation = OPERATIONS[name]
+    headers = {
+        status: {*response.get("headers", {})}
+        for status, response in operation["responses"].items()
+    }
+    assert ("304" in headers) == ("ETag" in headers["200"]) == (method == "get")
+    assert [status for status in headers if "Location" in headers[status]] == (
+        ["201"] if name == "queues_push" else []
+    )
+    assert all("X-Request-ID" in headers[one] for one in headers if one in {"200", "201", "503"})
+    assert {"RateLimit", "RateLimit-Policy", "Retry-After"} <= headers["429"]
+
+
+def test_the_codes_are_those_of_the_documentation() -> None:
+    """The enum has each code in the table of errors, and no other; its title is the project's."""
+    rows = table(Page("docs/rest-api.md"), "status", "code")
+    told = {code for row in rows for code in re.findall(r"`(\w+)`", row["code"])}
+    assert SCHEMA["components"]["schemas"]["CodeEnum"]["enum"] == sorted(told)
+    anchors = re.findall(r'<a id="error-(\w+)"></a>`(\w+)`', Page("docs/rest-api.md").text)
+    assert sorted(anchors) == [(code, code) for code in sorted(told)]  # what problems link to
+    assert SCHEMA["info"]["title"] == "fdbqueue REST API"
+    metadata = tomllib.loads((Path(project.BASE_DIR) / "pyproject.toml").read_text())["project"]
+    assert SCHEMA["info"]["version"] == metadata["version"]
+
+
+@each_operation
+def test_problems_are_what_the_schema_says(anonymous: APIClient, name: str) -> None:
+    """An error as problem details is valid, too."""
+    method, template, operation = OPERATIONS[name]
+    path = template.replace("{name}", "mail").replace("{id}", "AAAA")
+    body = {"data": {}} if method == "post" else {}
+    accept = {"Accept": "application/problem+json"}
+    response = getattr(anonymous, method)(path, headers=accept, **body)
+    assert response.status_code == 401
+    content = operation["responses"]["401"]["content"]["application/problem+json"]
+    assert errors(json.loads(response.content), content["schema"]) == []
 
 
 def examples() -> Iterator[tuple[str, Any, Any]]:
@@ -149,7 +199,7 @@ def examples() -> Iterator[tuple[str, Any, Any]]:
     for name, (_, _, operation) in OPERATIONS.items():
         bodies = {"body": operation.get("requestBody", {"content": {}})}
         for place, holder in {**bodies, **operation["responses"]}.items():
-            content = holder["content"].get("application/json", {})
+            content = holder.get("content", {}).get("application/json", {})
             for title, example in content.get("examples", {}).items():
                 yield f"{name} {place} {title}", example["value"], content["schema"]
 

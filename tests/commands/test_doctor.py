@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import time
 
 import fdb.tuple
@@ -88,15 +89,48 @@ def test_a_paused_queue(examine, mail):
 
 
 def test_the_table(processes, mail):
-    """People get a row for each check of each queue."""
+    """People get a row for each check; one row tells of all queues that are well."""
     done = processes.run("queue_doctor")
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
-    assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND"]
-    assert len(rows) == 3 + 6 * len(CHECKS)
+    assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
+    assert len(rows) == 3 + len(CHECKS)
     assert all(row.startswith("OK ") for row in rows)
+    assert re.split("  +", rows[3]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
     engine = rows[1]
     assert "FoundationDB 7." in engine if "FDB_CLUSTER_FILE" in os.environ else "SQLite" in engine
+
+
+def test_problems_come_first(mail):
+    """Errors, then warnings, each with the command that helps; then what is well."""
+    fdbqueue.queue("quakes").pause()
+    write({mail.subspace.pack((99, b"r")): b"\xff"})
+    out = io.StringIO()
+    with pytest.raises(CommandError, match=r"^2 checks found an error\.$"):
+        call_command("queue_doctor", stdout=out)
+    rows = [re.split("  +", row) for row in out.getvalue().splitlines()[1:]]
+    assert [row[:3] for row in rows[:4]] == [
+        ["ERROR", "items", "mail"],
+        ["ERROR", "counts", "mail"],
+        ["WARNING", "pause", "quakes"],
+        ["OK", "settings", "-"],
+    ]
+    assert [row[-1] for row in rows[:4]] == [
+        "manage.py queue_doctor mail --repair",
+        "manage.py queue_doctor mail --repair",
+        "manage.py queue_resume quakes",
+        "-",
+    ]
+    assert ["OK", "items", "5 queues", "all can be decoded", "-"] in rows
+
+
+def test_what_was_repaired(mail):
+    """It is shown before what was well, and there is nothing to do about it."""
+    write({mail.subspace.pack((99, b"r")): b"\xff"})
+    out = io.StringIO()
+    call_command("queue_doctor", "mail", "--repair", stdout=out)
+    first = re.split("  +", out.getvalue().splitlines()[1])
+    assert (first[:3], first[-1]) == (["REPAIRED", "items", "mail"], "-")
 
 
 @pytest.mark.parametrize("name", ["mail", "quakes"])
@@ -206,7 +240,7 @@ def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
     mail.lease_many(250, seconds=0)
     _, found = examine("mail", "--repair")
     assert found["overdue"]["detail"] == (
-        "expired: at least 20 leases; the next pop or lease requeues their items; requeued 250"
+        "expired: at least 20 leases; the next pop or lease requeues the items; requeued 250"
     )
     assert found["overdue"]["is_repaired"]
     assert Examiner(mail).requeue_expired() == 0

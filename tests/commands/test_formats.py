@@ -62,12 +62,3 @@ def test_json_lines_of_other_types():
 def test_ages(seconds, text):
     """An age is given in its largest unit; a clock that is ahead makes none."""
     assert formats.age(seconds) == text
-
-
-def test_tables_grow():
-    """Columns are as wide as their widest cell so far; the heading is printed once."""
-    table = formats.Table(("A", "B"))
-    assert table.lines([]) == []
-    assert table.lines([("1", "x"), ("22", "y")]) == ["A   B\n1   x", "22  y"]
-    assert table.lines([("333", "")]) == ["333"]
-    assert table.lines([("4", "z")]) == ["4    z"]

@@ -89,8 +89,8 @@ def test_items_in_a_state(call, state, end):
     assert records[0].keys() == {"id", "priority", "value", "pushed_at", "attempts"} | details
     assert {record.get("state", "ready") for record in records} == {state}
     heading, first = call(*options[:-1], "1").out.splitlines()
-    columns = {"leased": "UNTIL (UTC)", "delayed": "UNTIL (UTC)", "dead": "REASON"}
-    for column in ("UNTIL (UTC)", "REASON"):
+    columns = {"leased": "ENDS", "delayed": "ENDS", "dead": "REASON"}
+    for column in ("ENDS", "REASON"):
         assert (column in heading) == (columns.get(state) == column)
     assert ("no\\x1b such address" in first) == (state == "dead")
     assert list(ranks.iterate(state=state, end=end)) == expected

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
 import re
 import signal
+import struct
+import termios
 
 import pytest
 from django.core.management import call_command
@@ -128,16 +131,33 @@ def test_watching(processes):
 
 
 def test_watching_at_a_terminal(processes):
-    """At a terminal each view is drawn over the one before."""
+    """At a terminal each view is drawn over the one before, in the window; it ends quietly."""
+    fdbqueue.queue("mail").push("x")
     controller, terminal = os.openpty()
-    process = processes.start("queue_stats", "mail", "--watch", "0.01", stdout=terminal)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 6, 200, 0, 0))
+    size = {"LINES": "", "COLUMNS": ""}
+    process = processes.start(
+        "queue_stats",
+        "--watch",
+        "0.01",
+        stdout=terminal,
+        env={**processes.environment, **size},
+    )
     os.close(terminal)
     shown = b""
-    while shown.count(b"\x1b[H\x1b[2JNAME") < 3:
+    while shown.count(b"\x1b[J") < 3:
         shown += os.read(controller, 4096)
     process.send_signal(signal.SIGINT)
-    assert processes.finish(process).returncode == 130
+    done = processes.finish(process)
+    assert (done.returncode, done.stderr) == (130, "")
     os.close(controller)
+    first, second, _ = shown.split(b"\x1b[J", 2)
+    assert first.startswith(b"\x1b[2J\x1b[HEvery 0.01 s; ")
+    assert second.lstrip().startswith(b"\x1b[HEvery")
+    lines = second.strip().split(b"\x1b[K\r\n")
+    assert len(lines) == 5
+    assert b"NAME" in lines[2]
+    assert lines[-1] == b"... 5 more lines"
 
 
 def test_call_command_takes_options(ranks):

@@ -56,6 +56,7 @@ def test_the_past_is_an_hour(queues):
         minutes = queues.queue(flow.name).history(60)
         assert sum(minute.pushes for minute in minutes) > 0, flow.name
     quakes = queues.queue("quakes")
+    assert sum(minute.pushes for minute in quakes.history(60)) >= len(records())
     assert quakes.peek_max().priority == max(record["magnitude"] for record in records())
     assert quakes.counts().dead == 3
     item = quakes.push({}, 9)

@@ -210,6 +210,19 @@ def test_the_token_is_printed_alone(demo, where):
     assert (done.returncode, done.stdout) == (0, f"{demo.token}\n")
 
 
+def test_make_run_installs_no_test_tools(tmp_path):
+    """Only what serving needs; then there is one command, which does the rest."""
+    done = subprocess.run(
+        ["make", "--dry-run", "run", f"VENV={tmp_path}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.findall(r"requirements\S*\.txt", done.stdout) == ["requirements.txt"]
+    assert done.stdout.splitlines()[-1] == f"exec {tmp_path}/bin/python manage.py demo"
+
+
 def test_it_is_for_debug_alone(where):
     """Its password is known to all, so it is not served in production."""
     safe = {**where, "DJANGO_DEBUG": "0", "DJANGO_SECRET_KEY": "x" * 50}

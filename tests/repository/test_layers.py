@@ -167,9 +167,6 @@ BELOW_THE_FACE = {
 #: Modules that only check and delegate may be longer.
 MAX_LINES = 400
 LONGER = {
-    # The fields of the responses, one serializer each, and the description of each address.
-    "fdbqueue.api.outputs": 650,
-    "fdbqueue.api.schema": 650,
     "fdbqueue.service.aio": 650,
     # Half of it documents the verbs, for the applications that call them; there is room for more.
     "fdbqueue.service.queues": 1_000,

@@ -14,7 +14,7 @@ from django.core.management.base import CommandParser
 from fdbqueue import conf
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
-from fdbqueue.management import arguments, doctor, formats
+from fdbqueue.management import arguments, doctor, findings, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.doctor import ERROR, Finding
 from fdbqueue.management.exit_codes import exit_code, failure
@@ -58,14 +58,16 @@ examples:
         examination = _Examination(
             list(dict.fromkeys(options["names"])), options["repair"], deadline
         )
-        table = formats.Table(doctor.COLUMNS)
-        errors = 0
-        for found in _until(deadline, examination):
-            errors += found.status == ERROR
-            if options["as_json"]:
-                self.console.print_lines([formats.json_line(found.record())])
-            else:
-                self.console.print_lines(table.lines([found.row()]))
+        found = []
+        try:
+            for finding in _until(deadline, examination):
+                found.append(finding)
+                if options["as_json"]:
+                    self.console.print_lines([formats.json_line(finding.record())])
+        finally:  # the rest may take long: Ctrl-C shows what was found so far
+            if not options["as_json"]:
+                self.console.print_lines(findings.lines(found, self.console.look))
+        errors = sum(finding.status == ERROR for finding in found)
         if examination.failure is not None:
             raise examination.failure
         if errors:

@@ -9,9 +9,18 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, formats, pauses, status
 from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.tables import Column, Table
 from fdbqueue.service import Ends, Item, Pause, Queue, run
 
-COLUMNS = ("NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE", "STATUS")
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("KIND"),
+    Column("CODEC"),
+    Column("PRIORITIES"),
+    Column("HEAD", "number"),
+    Column("AGE", "number"),
+    status.COLUMN,
+)
 
 
 class Command(QueueCommand):
@@ -37,7 +46,8 @@ examples:
         if options["as_json"]:
             lines = [formats.json_line(_record(*each, now)) for each in queues]
         else:
-            lines = formats.Table(COLUMNS).lines(_row(*each, now) for each in queues)
+            table = Table(COLUMNS, self.console.look)
+            lines = table.lines(_row(*each, now) for each in queues)
         self.console.print_lines(lines)
 
 

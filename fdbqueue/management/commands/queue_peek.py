@@ -44,7 +44,8 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
         state, as_json = options["state"], options["as_json"]
-        lines = item_lines.formatter(queue.codec, as_json=as_json, state=state)
+        look = self.console.look
+        lines = item_lines.formatter(queue.codec, look, as_json=as_json, state=state)
         for items in _pages(queue, options["end"], options["limit"], state):
             self.console.print_lines(lines(items))
         if not self.console.lines_printed and not as_json:

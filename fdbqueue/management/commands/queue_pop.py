@@ -39,7 +39,9 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        lines = item_lines.formatter(queue.codec, as_json=options["as_json"], whole_values=True)
+        lines = item_lines.formatter(
+            queue.codec, self.console.look, as_json=options["as_json"], whole_values=True
+        )
         self._popped = 0
         with explain_errors(self._explain):
             self._pop(queue, options["end"], options["limit"], lines)

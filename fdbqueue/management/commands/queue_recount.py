@@ -11,10 +11,11 @@ from django.core.management.base import CommandParser
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import OutputFailed, command_error
+from fdbqueue.management.tables import Column, Table
 from fdbqueue.service import Counts, Queue
 
 STATES = tuple(field.name for field in dataclasses.fields(Counts))
-COLUMNS = ("NAME", *(state.upper() for state in STATES))
+COLUMNS = (Column("NAME", "name"), *(Column(state.upper(), "number") for state in STATES))
 
 
 class Command(QueueCommand):
@@ -37,8 +38,9 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queues = self.queues(options["names"])
+        table = Table(COLUMNS, self.console.look)
         try:
-            self.console.print_lines(_lines(queues, options["as_json"]))
+            self.console.print_lines(_lines(queues, table, options["as_json"]))
         except OutputFailed as error:
             reason = "Interrupted" if isinstance(error.__cause__, KeyboardInterrupt) else error
             done = self.console.lines_printed
@@ -47,9 +49,8 @@ examples:
             raise command_error(error, message) or error from error
 
 
-def _lines(queues: Iterable[Queue], as_json: bool) -> Iterator[str]:
+def _lines(queues: Iterable[Queue], table: Table, as_json: bool) -> Iterator[str]:
     """Recount one queue after the other, and yield the line of each."""
-    table = formats.Table(COLUMNS)
     for queue in queues:
         before, after = queue.counts(), queue.recount()
         if as_json:
@@ -65,4 +66,4 @@ def _record(queue: Queue, before: Counts, after: Counts) -> dict[str, Any]:
 
 def _row(queue: Queue, before: Counts, after: Counts) -> tuple[str, ...]:
     pairs = [(getattr(before, state), getattr(after, state)) for state in STATES]
-    return queue.name, *(str(old) if old == new else f"{old} -> {new}" for old, new in pairs)
+    return queue.name, *(f"{old:,}" if old == new else f"{old:,} -> {new:,}" for old, new in pairs)

@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, formats, pauses, status
 from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.tables import Column, Painted, Table
 from fdbqueue.service import (
     HISTORY_MINUTES,
     Counts,
@@ -25,23 +26,26 @@ from fdbqueue.service import (
 )
 
 COLUMNS = (
-    "NAME",
-    "READY",
-    "LEASED",
-    "DELAYED",
-    "DEAD",
-    "OLDEST",
-    "PUSHES/MIN",
-    "POPS/MIN",
-    "STATUS",
+    Column("NAME", "name"),
+    *(Column(name, "number") for name in ("READY", "LEASED", "DELAYED", "DEAD", "OLDEST")),
+    Column("PUSHES/MIN", "number"),
+    Column("POPS/MIN", "number"),
+    status.COLUMN,
 )
-PRIORITY_COLUMNS = ("NAME", "PRIORITY", "READY")
-REASON_COLUMNS = ("NAME", "DEAD", "REASON")
+PRIORITY_COLUMNS = (
+    Column("NAME", "name"),
+    Column("PRIORITY", "number"),
+    Column("READY", "number"),
+)
+REASON_COLUMNS = (
+    Column("NAME", "name"),
+    Column("DEAD", "number"),
+    Column("REASON", fold="cut"),
+)
 
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
 _MOST_REASONS = 100
-_CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 class Command(QueueCommand):
@@ -90,16 +94,33 @@ examples:
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        seconds = options["watch"]
+        if seconds is None:
+            self.console.print_lines(self._lines(options))
+            return
+        with self.console.ended_by_interrupts():
+            if self.console.is_terminal and not options["as_json"]:
+                self._draw(options, seconds)
+            pause = threading.Event()
+            while True:
+                self.console.print_lines(self._lines(options))
+                pause.wait(seconds)
+
+    def _draw(self, options: dict[str, Any], seconds: float) -> None:
+        """Draw the tables again and again, until Ctrl-C."""
         pause = threading.Event()
         while True:
-            stats = self._stats(options)
-            if options["as_json"]:
-                self.console.print_lines(formats.json_line(each.record()) for each in stats)
-            else:
-                self._show(list(stats), live=options["watch"] is not None)
-            if options["watch"] is None:
-                return
-            pause.wait(options["watch"])
+            lines = self._lines(options)
+            now = datetime.datetime.now(datetime.timezone.utc)
+            title = f"Every {seconds:g} s; {formats.short_time(now)} UTC; Ctrl-C ends this."
+            self.console.draw([title, "", *lines])
+            pause.wait(seconds)
+
+    def _lines(self, options: dict[str, Any]) -> list[str]:
+        stats = list(self._stats(options))
+        if options["as_json"]:
+            return [formats.json_line(each.record()) for each in stats]
+        return self._tables(stats)
 
     def _stats(self, options: dict[str, Any]) -> Iterator[QueueStats]:
         for queue in self.queues(options["names"]):
@@ -110,17 +131,16 @@ examples:
                 minutes=options["minutes"],
             )
 
-    def _show(self, stats: list[QueueStats], *, live: bool) -> None:
-        lines = formats.Table(COLUMNS).lines(each.row() for each in stats)
+    def _tables(self, stats: list[QueueStats]) -> list[str]:
+        look = self.console.look
+        lines = Table(COLUMNS, look).lines(each.row() for each in stats)
         by_priority = [row for each in stats for row in each.priority_rows()]
         if by_priority:
-            lines += ["", *formats.Table(PRIORITY_COLUMNS).lines(by_priority)]
+            lines += ["", *Table(PRIORITY_COLUMNS, look).lines(by_priority)]
         by_reason = [row for each in stats for row in each.reason_rows()]
         if by_reason:
-            lines += ["", *formats.Table(REASON_COLUMNS).lines(by_reason)]
-        if live and self.console.is_terminal:
-            lines = [_CLEAR_SCREEN + "\n".join(lines)]
-        self.console.print_lines(lines)
+            lines += ["", *Table(REASON_COLUMNS, look).lines(by_reason)]
+        return lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,23 +191,25 @@ class QueueStats:
 
     def row(self) -> tuple[str, ...]:
         """Return the row for :data:`COLUMNS`."""
+        counts = self.counts
         return (
             self.queue,
-            *map(str, dataclasses.astuple(self.counts)),
+            *(f"{number:,}" for number in (counts.ready, counts.leased, counts.delayed)),
+            Painted.of(f"{counts.dead:,}", "ERROR" if counts.dead else None),
             "-" if self.age_seconds is None else formats.age(self.age_seconds),
-            f"{self.pushes_a_minute:.1f}",
-            f"{self.pops_a_minute:.1f}",
+            f"{self.pushes_a_minute:,.1f}",
+            f"{self.pops_a_minute:,.1f}",
             status.cell(self.ends, self.pause),
         )
 
     def priority_rows(self) -> list[tuple[str, ...]]:
         """Return a row for :data:`PRIORITY_COLUMNS` for each priority."""
-        return [(self.queue, str(level), str(number)) for level, number in self.by_priority or ()]
+        return [(self.queue, str(level), f"{number:,}") for level, number in self.by_priority or ()]
 
     def reason_rows(self) -> list[tuple[str, ...]]:
         """Return a row for :data:`REASON_COLUMNS` for each reason."""
         found = self.by_reason or ()
-        return [(self.queue, str(one.count), formats.visible(one.reason)) for one in found]
+        return [(self.queue, f"{one.count:,}", formats.visible(one.reason)) for one in found]
 
 
 def queue_stats(queue: Queue, *, by_priority: bool, by_reason: bool, minutes: int) -> QueueStats:

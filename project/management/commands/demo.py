@@ -56,7 +56,7 @@ class Command(BaseCommand):
         """Prepare what is missing, then serve."""
         chance = random.Random()
         jobs.be_quiet()
-        self._say("Creating the database's tables and the user...")
+        self._say("Preparing the database and the user...")
         call_command("migrate", verbosity=0)
         token = user.create_user()
         streams = [Stream(flow, chance) for flow in flows()]
