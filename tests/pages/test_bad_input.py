@@ -63,7 +63,6 @@ def test_every_odd_parameter_is_answered_in_the_frame(viewer, pages, page):
             assert FRAME in text(response)
             assert "<script>alert" not in text(response)
             assert "\u202e" not in re.sub(r'value="[^"]*"', "", text(response))  # the reader's own
-            assert "49" not in text(response) or "{{" not in value or "7*7" in text(response)
             assert "Set-Cookie" not in response.headers
             assert len(response.content) < 200_000
 
