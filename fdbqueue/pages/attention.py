@@ -15,6 +15,7 @@ from typing import NamedTuple
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue.pages.durations import short_age
 from fdbqueue.pages.queue_rows import (
     RATE_MINUTES,
     QueueRow,
@@ -25,7 +26,6 @@ from fdbqueue.pages.queue_rows import (
     begin_rates,
 )
 from fdbqueue.pages.text import grouped, mean
-from fdbqueue.pages.units import short_age
 
 #: An item that is ready for longer has waited too long; a label says it in words.
 OLDEST_SECONDS = 3_600

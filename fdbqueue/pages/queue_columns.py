@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.pages import attention
 from fdbqueue.pages.charts import Sparkline, sparkline
 from fdbqueue.pages.columns import STATES, Column, link
+from fdbqueue.pages.durations import short_age
 from fdbqueue.pages.queue_rows import (
     BeginRead,
     QueueRow,
@@ -30,7 +31,6 @@ from fdbqueue.pages.queue_rows import (
     begin_rates,
 )
 from fdbqueue.pages.text import Moment, age, clip, grouped, mean
-from fdbqueue.pages.units import short_age
 from fdbqueue.service import depths
 
 

@@ -18,6 +18,7 @@ from fdbqueue.pages.charts import (
     rate_sparkline,
     sparkline,
 )
+from fdbqueue.pages.durations import duration
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
@@ -26,9 +27,8 @@ from fdbqueue.pages.queue_rows import QueueRow, begin_ends, begin_pauses, fill
 from fdbqueue.pages.readings import ITEMS, Reading, Setting
 from fdbqueue.pages.reasons import SHOWN, Reasons, reasons_of
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import Moment, age, grouped, subspace, visible
+from fdbqueue.pages.text import Moment, age, grouped, number, size, subspace, visible
 from fdbqueue.pages.tiles import Tile
-from fdbqueue.pages.units import duration, size
 from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, run
 from fdbqueue.service.options import ALLOWED
 
@@ -169,9 +169,10 @@ def _text(name: str, option: Any) -> str | Promise:
     if option is None:
         return _("no limit")
     if name.endswith("_bytes"):
-        return size(option)
+        return size(option).words
     if name.endswith("_seconds"):
-        return duration(option)
+        is_round = option and option % 60 == 0
+        return duration(option) if is_round else _("%(count)s s") % {"count": number(option)}
     return option if isinstance(option, str) else grouped(option)
 
 

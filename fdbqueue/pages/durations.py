@@ -1,4 +1,4 @@
-"""Sizes and durations in the unit in which people read them."""
+"""Durations in the unit in which people read them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,6 @@ from django.utils.translation import gettext as _
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 #: Two days are written as 48 h, so that a unit begins where its number says something.
 _HOURS_UP_TO = 2 * _DAY
-
-
-def size(count: int) -> str:
-    """Return a number of bytes with three digits at most: ``207 B``, ``1.2 kB``, ``100 kB``."""
-    if count < 1_000:
-        return _("%(size)s B") % {"size": _number(count)}
-    if count < 999_500:
-        return _("%(size)s kB") % {"size": _number(count / 1e3)}
-    return _("%(size)s MB") % {"size": _number(count / 1e6)}
 
 
 def duration(seconds: float) -> str:
@@ -37,10 +28,3 @@ def short_age(moment: datetime.datetime) -> str:
     """Return how long ago a moment was, in one unit."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return duration((now - moment).total_seconds())
-
-
-def _number(value: float) -> str:
-    decimals = 1 if value < 9.95 else 0
-    rounded = round(value, decimals)
-    is_whole = rounded == int(rounded)
-    return str(number_format(rounded, decimal_pos=0 if is_whole else decimals, use_l10n=True))
