@@ -150,6 +150,7 @@ class QueuesForm(PageForm):
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
     shown = ("q", "sort")
+    hidden = ("refresh",)
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)

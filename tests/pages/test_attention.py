@@ -147,9 +147,9 @@ def tiles(response):
 def test_an_item_that_waits_too_long_is_a_concern():
     """An hour is the limit; a queue without a known age has none."""
     limit = datetime.timedelta(seconds=attention.OLDEST_SECONDS)
-    second = datetime.timedelta(seconds=5)
-    assert attention.is_overdue(row(oldest=NOW - limit - second))
-    assert not attention.is_overdue(row(oldest=NOW - limit + 10 * second))
+    begin = datetime.datetime.now(datetime.timezone.utc) - limit
+    assert attention.is_overdue(row(oldest=begin - datetime.timedelta(seconds=5)))
+    assert not attention.is_overdue(row(oldest=begin + datetime.timedelta(minutes=5)))
     assert not attention.is_overdue(row())
 
 
