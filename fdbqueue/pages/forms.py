@@ -157,7 +157,7 @@ class QueuesForm(PageForm):
         orders = dict(_ORDERS)
         chosen = self.data["sort"]
         if chosen not in orders and chosen.removeprefix("-") in SORTABLE:  # by a header
-            orders[chosen] = BY_NAME[chosen.removeprefix("-")].heading
+            orders[chosen] = str(BY_NAME[chosen.removeprefix("-")].heading)
         self.fields["sort"].widget = forms.Select(choices=list(orders.items()))
 
     @property

@@ -404,21 +404,13 @@ def test_the_queues_counts_are_shown(viewer, queue):
 @pytest.mark.parametrize("query", ["", "?span=day", "?q=nothing", "?state=dead", "?end=max"])
 @pytest.mark.parametrize("name", ["quakes", "mail"])
 def test_a_queues_page_takes_few_reads(viewer, queue, watched, name, query):
-<<<<<<< HEAD
     """At most fifteen, whatever it shows, and two for each thousand items that a search reads."""
-=======
-    """Fifteen at most, whatever it shows."""
->>>>>>> main
     many = ((n, n % 300 / 10) for n in range(2_500)) if name == "quakes" else range(2_500)
     queue(name).push_many(many)
     watched.reads.clear()
     response = viewer.get(of(name) + query)
     assert response.status_code == 200
-<<<<<<< HEAD
     assert len(watched.reads) <= 15 + (4 if "q=" in query else 0)
-=======
-    assert len(watched.reads) <= 15
->>>>>>> main
 
 
 def test_the_reads_do_not_grow_with_the_queue(viewer, queue, watched):
