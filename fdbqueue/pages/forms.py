@@ -154,10 +154,10 @@ class QueuesForm(PageForm):
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)
-        orders = dict(_ORDERS)
+        orders: dict[str, Any] = dict(_ORDERS)
         chosen = self.data["sort"]
         if chosen not in orders and chosen.removeprefix("-") in SORTABLE:  # by a header
-            orders[chosen] = str(BY_NAME[chosen.removeprefix("-")].heading)
+            orders[chosen] = BY_NAME[chosen.removeprefix("-")].heading
         self.fields["sort"].widget = forms.Select(choices=list(orders.items()))
 
     @property
