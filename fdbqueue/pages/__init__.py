@@ -31,10 +31,12 @@ What values look like
 Where to add something
     A column of the list of queues
         One entry in ``queue_columns.COLUMNS``: its heading, the value of its cell, alignment, the
-        template of the cell if it is not plain text, the sort key, and the read it needs
-        (``begin_read``, into a field of ``QueueRow``; ``fill`` does it for both pages). In
-        ``FIGURES`` it is also shown on the page of a queue. The template stays as it is; the
+        template of the cell if it is not plain text, the sort key, and the ``reads`` it needs
+        (``queue_rows.py``, into a field of ``QueueRow``; ``fill`` does them for both pages). In
+        ``FIGURES`` it is also a tile on the page of a queue. The template stays as it is; the
         tuple ``COLUMNS`` of ``tests/pages/test_queues.py`` gets the column, too.
+    A reason why a queue needs attention
+        One entry in ``attention.CONCERNS``.
     A column of the items, or a fact of one item
         One entry in ``item_columns.COLUMNS``, or in ``FACTS``: the same, and ``is_shown``, for
         which queues and states it is there. Those of tasks are in ``fdbqueue/tasks/pages/``.
@@ -43,5 +45,5 @@ Where to add something
     A parameter
         One field of a form, in ``shown`` or in ``hidden``.
     A chart
-        One function of ``charts.py``, and its place in ``QueueDetails.charts``.
+        One function of ``charts.py``, and its place in ``queue_page._charts``.
 """

@@ -1,7 +1,9 @@
 """Charts as coordinates for SVG; the templates draw them.
 
-All coordinates are in the units of the chart's ``viewBox``. Each chart has its data three times:
-drawn, as a description for screen readers, and as a table.
+A drawing is as wide as its place on the page, and nothing in it is scaled but the plot, which is
+stretched: its lines have a width of their own, and its texts are beside it, at a share of its
+width, in the size of the page's other texts. Each chart has its data three times: drawn, as a
+description for screen readers, and as a table.
 """
 
 from __future__ import annotations
@@ -20,16 +22,18 @@ from django.utils.translation import gettext as _
 from fdbqueue.pages.text import grouped, mean
 from fdbqueue.service import Depth, Minute
 
-WIDTH, HEIGHT = 360, 180
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 22, 22
-_PLOT_WIDTH = WIDTH - _LEFT - _RIGHT
-_PLOT_HEIGHT = HEIGHT - _TOP - _BOTTOM
-_BASE = _TOP + _PLOT_HEIGHT
+#: The width of a plot in its own units, of which the drawing makes as many pixels as fit.
+PLOT_WIDTH = 1_000
+#: Pixels: the drawing, and where its plot begins and ends.
+HEIGHT, _TOP, _BASE = 176, 24, 148
+_PLOT_HEIGHT = _BASE - _TOP
 
-#: About this many characters fit below the plot.
-_AXIS_CHARACTERS = 52
+#: About this many characters fit below the narrowest plot.
+_AXIS_CHARACTERS = 40
+#: No bar is wider, so that a few are bars, and no slabs.
+_WIDEST_BAR = 90.0
 
-SPARKLINE_WIDTH, SPARKLINE_HEIGHT = 100, 24
+SPARKLINE_WIDTH, SPARKLINE_HEIGHT = 80, 24
 _DAY_BUCKET_MINUTES = 15
 _LABEL_EVERY = {"hour": 15 * 60, "day": 6 * 3600}
 
@@ -54,7 +58,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class TooltipColumn:
-    """A column of a chart that shows its values in a tooltip, and a row of the chart's table."""
+    """A column of a chart that shows its values in a tooltip, and a row of the chart's table.
+
+    ``top``, ``height``, ``bar_left`` and ``bar_width`` are those of its bar, if it has one.
+    """
 
     left: str
     width: str
@@ -62,6 +69,8 @@ class TooltipColumn:
     values: tuple[str, ...]
     top: str = ""
     height: str = ""
+    bar_left: str = ""
+    bar_width: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +86,8 @@ class Chart:
     y_ticks: tuple[Tick, ...]
     lines: tuple[Line, ...]
     marks: tuple[TooltipColumn, ...]
-    width: int = WIDTH
+    plot_width: int = PLOT_WIDTH
     height: int = HEIGHT
-    left: int = _LEFT
-    right: int = WIDTH - _RIGHT
     top: int = _TOP
     base: int = _BASE
     plot_height: int = _PLOT_HEIGHT
@@ -88,10 +95,12 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """A small line of the depth over the last hour, and its description."""
+    """Small lines without axes: what they show in words, and the highest value."""
 
-    points: str
+    title: str
     text: str
+    peak: str
+    lines: tuple[Line, ...]
     width: int = SPARKLINE_WIDTH
     height: int = SPARKLINE_HEIGHT
 
@@ -99,16 +108,52 @@ class Sparkline:
 def sparkline(found: Sequence[Depth]) -> Sparkline:
     """Return the depth of a queue as a small line; its scale begins at 0."""
     values = [depth.items for depth in found]
-    highest = max(*values, 1)
-    step = SPARKLINE_WIDTH / (len(values) - 1)
-    drawn = SPARKLINE_HEIGHT - 4
-    points = _points((n * step, 2 + drawn * (1 - v / highest)) for n, v in enumerate(values))
-    text = _("Depth: %(first)s an hour ago, %(last)s now, %(most)s at the highest") % {
+    text = _("Depth: %(first)s at the start, %(last)s now, %(most)s at the highest") % {
         "first": grouped(values[0]),
         "last": grouped(values[-1]),
         "most": grouped(max(values)),
     }
-    return Sparkline(points, text)
+    return _sparkline(_("Depth"), text, [(_("Items"), "first", values)], grouped(max(values)))
+
+
+def rate_sparkline(minutes: Sequence[Minute], span: str) -> Sparkline:
+    """Return the pushes and pops of each minute as small lines on one scale."""
+    rates = _rates(_buckets(minutes, span))
+    text = _("%(pushed)s items pushed and %(popped)s popped or acknowledged") % _sums(minutes)
+    return _sparkline(
+        _("Rates"),
+        text,
+        [(_("Pushes"), "first", rates["pushes"]), (_("Pops"), "second", rates["pops"])],
+        _("%(rate)s/min") % {"rate": mean(max(map(max, rates.values())))},
+    )
+
+
+def _sparkline(
+    title: str, text: str, series: Sequence[tuple[str, str, Sequence[float]]], peak: str
+) -> Sparkline:
+    highest = max(1, *(max(values) for _name, _style, values in series))
+    drawn = SPARKLINE_HEIGHT - 4
+    lines = []
+    for name, style, values in series:
+        step = SPARKLINE_WIDTH / max(1, len(values) - 1)
+        places = ((n * step, 2 + drawn * (1 - v / highest)) for n, v in enumerate(values))
+        lines.append(Line(name, style, _points(places)))
+    return Sparkline(title, text, peak, tuple(lines))
+
+
+def _sums(minutes: Sequence[Minute]) -> dict[str, str]:
+    return {
+        "pushed": grouped(sum(minute.pushes for minute in minutes)),
+        "popped": grouped(sum(minute.pops for minute in minutes)),
+    }
+
+
+def _rates(groups: Sequence[Sequence[Minute]]) -> dict[str, list[float]]:
+    """Return the means of the pushes and of the pops of groups of minutes."""
+    return {
+        name: [sum(getattr(m, name) for m in group) / len(group) for group in groups]
+        for name in ("pushes", "pops")
+    }
 
 
 def depth_chart(found: Sequence[Depth], span: str) -> Chart:
@@ -143,12 +188,8 @@ def rate_chart(minutes: Sequence[Minute], span: str) -> Chart:
     """Return the chart of the pushes and pops of each minute, or their averages."""
     groups = _buckets(minutes, span)
     begins = [group[0].at for group in groups]
-    rates = {
-        name: [sum(getattr(m, name) for m in group) / len(group) for group in groups]
-        for name in ("pushes", "pops")
-    }
+    rates = _rates(groups)
     scale = _Scale(max(map(max, rates.values())))
-    pushed, popped = (sum(getattr(m, name) for m in minutes) for name in ("pushes", "pops"))
     return Chart(
         name="rates",
         title=(
@@ -158,7 +199,7 @@ def rate_chart(minutes: Sequence[Minute], span: str) -> Chart:
             "%(pushed)s items pushed and %(popped)s popped or acknowledged in this period."
             " The last point covers a period that has not ended yet."
         )
-        % {"pushed": grouped(pushed), "popped": grouped(popped)},
+        % _sums(minutes),
         unit=_("per minute"),
         columns=(_("Pushes per minute"), _("Pops per minute")),
         x_ticks=_time_ticks(begins, span),
@@ -187,23 +228,25 @@ def bar_chart(
         values: The height of each bar.
     """
     scale = _Scale(max(values, default=0))
-    step = _PLOT_WIDTH / max(1, len(values))
-    gap = min(2.0, step * 0.15)
+    step = PLOT_WIDTH / max(1, len(values))
+    wide = min(step * 0.85, _WIDEST_BAR)
     marks = tuple(
         TooltipColumn(
-            left=_f(_LEFT + n * step + gap / 2),
-            width=_f(step - gap),
+            left=_f(n * step),
+            width=_f(step),
             when=label,
             values=(grouped(value),),
             top=_f(scale.y(value)),
-            height=_f(_BASE - scale.y(value)),
+            height=_f(_PLOT_HEIGHT - scale.y(value)),
+            bar_left=_f((n + 0.5) * step - wide / 2),
+            bar_width=_f(wide),
         )
         for n, ((_tick, label), value) in enumerate(zip(labels, values, strict=True))
     )
     longest = max((len(tick) for tick, _label in labels), default=0)
     every = math.ceil(len(labels) * (longest + 1) / _AXIS_CHARACTERS) or 1
     x_ticks = tuple(
-        Tick(_f(_LEFT + (n + 0.5) * step), tick)
+        Tick(_share((n + 0.5) * step), tick)
         for n, (tick, _label) in enumerate(labels)
         if n % every == 0
     )
@@ -237,11 +280,13 @@ class _Scale:
         step = max(1.0, nice_step(highest / 4)) if highest > 3 else 1.0
         self._most = max(step, math.ceil(highest / step) * step)
         count = round(self._most / step)
-        self.ticks = tuple(Tick(_f(self.y(n * step)), _short(n * step)) for n in range(count + 1))
+        self.ticks = tuple(
+            Tick(_f(_TOP + self.y(n * step)), _short(n * step)) for n in range(count + 1)
+        )
 
     def y(self, value: float) -> float:
-        """Return the coordinate of a value."""
-        return _BASE - _PLOT_HEIGHT * value / self._most
+        """Return how far below the top of the plot a value is."""
+        return _PLOT_HEIGHT * (1 - value / self._most)
 
 
 def _buckets(found: Sequence[Any], span: str) -> list[Sequence[Any]]:
@@ -252,19 +297,20 @@ def _buckets(found: Sequence[Any], span: str) -> list[Sequence[Any]]:
 def _line(
     name: str, style: str, values: Sequence[float], scale: _Scale, *, fill: bool = False
 ) -> Line:
-    step = _PLOT_WIDTH / len(values)
-    places = [(_LEFT + (n + 0.5) * step, scale.y(value)) for n, value in enumerate(values)]
-    area = _points([(places[0][0], _BASE), *places, (places[-1][0], _BASE)]) if fill else ""
+    step = PLOT_WIDTH / len(values)
+    places = [((n + 0.5) * step, scale.y(value)) for n, value in enumerate(values)]
+    ends = (places[0][0], float(_PLOT_HEIGHT)), (places[-1][0], float(_PLOT_HEIGHT))
+    area = _points([ends[0], *places, ends[1]]) if fill else ""
     return Line(name, style, _points(places), area)
 
 
 def _time_marks(
     begins: Sequence[datetime.datetime], values: Sequence[Sequence[str]], units: Sequence[str]
 ) -> tuple[TooltipColumn, ...]:
-    step = _PLOT_WIDTH / len(begins)
+    step = PLOT_WIDTH / len(begins)
     return tuple(
         TooltipColumn(
-            left=_f(_LEFT + n * step),
+            left=_f(n * step),
             width=_f(step),
             when=_clock(begin),
             values=tuple(f"{value} {unit}" for value, unit in zip(some, units, strict=True)),
@@ -274,15 +320,17 @@ def _time_marks(
 
 
 def _time_ticks(begins: Sequence[datetime.datetime], span: str) -> tuple[Tick, ...]:
-    """Return marks at round times of the current time zone."""
-    step, every = _PLOT_WIDTH / len(begins), _LABEL_EVERY[span]
+    """Return marks at the round times of the current time zone, wherever in a bucket they are."""
+    step, every = PLOT_WIDTH / len(begins), _LABEL_EVERY[span]
     local = [timezone.localtime(begin) for begin in begins]
     width = (local[1] - local[0]).total_seconds() if len(local) > 1 else 60
-    return tuple(
-        Tick(_f(_LEFT + n * step), _clock(begin))
-        for n, begin in enumerate(local)
-        if (begin.hour * 3600 + begin.minute * 60) % every < width
-    )
+    ticks = []
+    for n, begin in enumerate(local):
+        ahead = -(begin.hour * 3600 + begin.minute * 60) % every
+        if ahead < width:
+            at = _share((n + ahead / width) * step)
+            ticks.append(Tick(at, _clock(begin + datetime.timedelta(seconds=ahead))))
+    return tuple(ticks)
 
 
 def _clock(moment: datetime.datetime) -> str:
@@ -291,6 +339,11 @@ def _clock(moment: datetime.datetime) -> str:
 
 def _points(places: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{_f(x)},{_f(y)}" for x, y in places)
+
+
+def _share(place: float) -> str:
+    """Return a place as a share of the plot's width."""
+    return f"{place / PLOT_WIDTH:.2%}"
 
 
 def _f(number: float) -> str:

@@ -69,25 +69,38 @@ class Column(Generic[Row]):
             return conditional_escape(value)
         return render_to_string(f"fdbqueue/{self.template}", {"value": value})
 
-    def cell(self, row: Row, *, is_header: bool) -> SafeString:
-        """Return the markup of a row's cell."""
+    def cell(self, row: Row, *, is_header: bool, label: str | None = None) -> SafeString:
+        """Return the markup of a row's cell; with its label, if it may be shown as a card."""
         value = self.value(row)
-        begin, end = _tags(f"{self.header_css} {self.css(value)}".strip(), is_header=is_header)
+        css = f"{self.header_css} {self.css(value)}".strip()
+        begin, end = _tags(css, label, is_header=is_header)
         return SafeString("".join((begin, self.shown(value), end)))  # markup, all three
 
 
-def cells(columns: Sequence[Column[Row]], row: Row) -> SafeString:
-    """Return the markup of a row's cells, the first of them as its header."""
-    return SafeString(
-        "".join([column.cell(row, is_header=n == 0) for n, column in enumerate(columns)])
-    )
+def cells(columns: Sequence[Column[Row]], row: Row, *, is_labelled: bool = False) -> SafeString:
+    """Return the markup of a row's cells, the first of them as its header.
+
+    Labelled cells say what they are, because on a narrow screen a row is a card without headers.
+    """
+    found = []
+    for n, column in enumerate(columns):
+        label = str(column.heading) if is_labelled else None
+        found.append(column.cell(row, is_header=n == 0, label=label))
+    return SafeString("".join(found))
 
 
 @functools.lru_cache
-def _tags(css: str, *, is_header: bool) -> tuple[str, str]:
-    """Return the tags around the value of a cell."""
-    attribute = format_html(' class="{}"', css) if css else ""
-    return (f'<th scope="row"{attribute}>', "</th>") if is_header else (f"<td{attribute}>", "</td>")
+def _tags(css: str, label: str | None, *, is_header: bool) -> tuple[str, str]:
+    """Return the tags around the value of a cell.
+
+    A labelled cell has its role, which it would lose with the display of a cell.
+    """
+    attributes = format_html(' class="{}"', css) if css else ""
+    if label is not None:
+        role = "rowheader" if is_header else "cell"
+        attributes += format_html(' role="{}" data-label="{}"', role, label)
+    tag, scope = ("th", ' scope="row"') if is_header else ("td", "")
+    return f"<{tag}{scope}{attributes}>", f"</{tag}>"
 
 
 def facts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str | Promise, SafeString]]:

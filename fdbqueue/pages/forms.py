@@ -28,6 +28,17 @@ _FIRST, _LAST = 1, 10**15
 #: Django's own message repeats the parameter, which may be anything.
 _CHOICE_ERRORS = {"invalid_choice": _("This is not one of the choices.")}
 
+#: The orders of the list that its form offers; its headers have the others.
+_ORDERS = (
+    ("name", _("Name")),
+    ("-trouble", _("Trouble first")),
+    ("-ready", _("Most ready")),
+    ("-dead", _("Most dead")),
+    ("-total", _("Most items")),
+    ("-oldest", _("Longest wait")),
+    ("-pushes", _("Most pushes")),
+)
+
 
 def _hidden(choices: Any) -> forms.ChoiceField:
     return forms.ChoiceField(
@@ -49,6 +60,8 @@ class PageForm(forms.Form):
     shown: tuple[str, ...] = ()
     #: The fields that the form sends along, hidden.
     hidden: tuple[str, ...] = ("refresh",)
+    #: How many fields are always in sight.
+    most_main = 1
 
     def __init__(self, parameters: QueryDict) -> None:
         given = {name: value for name, value in parameters.items() if value}
@@ -83,9 +96,24 @@ class PageForm(forms.Form):
             }
         )
 
-    def shown_fields(self) -> list[forms.BoundField]:
-        """Return the fields that a reader fills in."""
-        return [self[name] for name in self.shown]
+    def main_fields(self) -> list[forms.BoundField]:
+        """Return the fields that are always in sight: the first that take a text to look for."""
+        return [self[name] for name in self.shown if self._is_text(name)][: self.most_main]
+
+    def more_fields(self) -> list[forms.BoundField]:
+        """Return the fields that fold away where there is no room for them."""
+        main = [field.name for field in self.main_fields()]
+        return [self[name] for name in self.shown if name not in main]
+
+    def has_more(self) -> bool:
+        """Tell whether a field that folds away is filled in, or is wrong."""
+        return any(
+            field.errors or self.data.get(field.name, "") != self.defaults.get(field.name, "")
+            for field in self.more_fields()
+        )
+
+    def _is_text(self, name: str) -> bool:
+        return getattr(self.fields[name].widget, "input_type", "") == "search"
 
     def hidden_fields(self) -> list[forms.BoundField]:
         """Return the hidden fields that are not at their defaults."""
@@ -112,13 +140,25 @@ class QueuesForm(PageForm):
         max_length=100,
         widget=forms.TextInput(attrs={"type": "search"}),
     )
-    sort = _hidden([(sign + column, column) for column in SORTABLE for sign in ("", "-")])
+    sort = forms.ChoiceField(
+        label=_("Order"),
+        choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
+        error_messages=_CHOICE_ERRORS,
+    )
     after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
     page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
-    shown = ("q",)
-    hidden = ("sort", "refresh")
+    shown = ("q", "sort")
+    hidden = ("refresh",)
+
+    def __init__(self, parameters: QueryDict) -> None:
+        super().__init__(parameters)
+        orders: dict[str, Any] = dict(_ORDERS)
+        chosen = self.data["sort"]
+        if chosen not in orders and chosen.removeprefix("-") in SORTABLE:  # by a header
+            orders[chosen] = BY_NAME[chosen.removeprefix("-")].heading
+        self.fields["sort"].widget = forms.Select(choices=list(orders.items()))
 
     @property
     def column(self) -> str:
@@ -196,6 +236,7 @@ class ItemsForm(PageForm):
         super().__init__(parameters)
         if self.data.get("state") == "dead":
             self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
+            self.most_main += len(self.of_dead[:1])
 
     def clean(self) -> dict[str, Any]:
         """Refuse a range that ends before it begins, reasons of the living, and two places."""
@@ -213,6 +254,10 @@ class ItemsForm(PageForm):
     def items_address(self, **changed: Any) -> str:
         """Return the address of other items; the page opens at the items, below the charts."""
         return self.address(**changed) + "#fdbqueue-live"
+
+    def page_address(self, **changed: Any) -> str:
+        """Return the address of another page of the same items; it opens at the table."""
+        return self.address(**changed) + "#fdbqueue-items"
 
     def tab_address(self, state: str) -> str:
         """Return the address of the items of another state."""

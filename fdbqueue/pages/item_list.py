@@ -16,9 +16,11 @@ from fdbqueue import deadlines
 from fdbqueue.pages.columns import cells
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_columns import ItemRow, shown
+from fdbqueue.pages.queue_rows import QueueRow
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.search import progress
 from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.text import grouped
 from fdbqueue.service import Item, Queue, Scan, scan
 
 #: A search ends when half of the page's time is over, and at the latest when it has looked at this
@@ -87,10 +89,11 @@ def read(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> ItemList:
 
 
 def context(
-    queue: Queue, form: ItemsForm, found: ItemList, addresses: Addresses, reading: Reading
+    of: QueueRow, form: ItemsForm, found: ItemList, addresses: Addresses, reading: Reading
 ) -> dict[str, Any]:
-    """Return what the template shows of a page of items."""
-    columns = shown(reading.columns, queue, form.cleaned_data["state"])
+    """Return what the template shows of a page of items of a queue."""
+    queue, state = of.queue, form.cleaned_data["state"]
+    columns = shown(reading.columns, queue, state)
     rows = [
         ItemRow(
             listed.item,
@@ -102,13 +105,28 @@ def context(
         )
         for listed in found.items
     ]
+    total = _total(of, form, found)
     return {
+        "first": grouped(found.start),
+        "last": grouped(found.last),
+        "total": "" if found.is_searched else total,
         "columns": columns,
         "rows": [cells(columns, row) for row in rows],
         "items": found,
         "searched": found.is_searched,
-        "progress": progress(len(rows), found.start, found.looked_at, found.following),
+        "progress": progress(len(rows), found, total),
     }
+
+
+def _total(of: QueueRow, form: ItemsForm, found: ItemList) -> str:
+    """Return how many items there are to page through; empty where nothing counts these.
+
+    Counts that are wrong, because foreign programs keep none, are left out where that shows.
+    """
+    count: int = getattr(of.counts, form.cleaned_data["state"], 0)
+    bounds = form.bounds()
+    is_part = any(bounds.get(name) is not None for name in ("min_priority", "max_priority"))
+    return "" if is_part or count < found.last else grouped(count)
 
 
 def _page(search: _Search, form: ItemsForm) -> ItemList:
@@ -160,9 +178,9 @@ def _forward(form: ItemsForm, search: _Search, found: Scan, after: str | None) -
     start = form.cleaned_data["start"] if after else 1
     following = previous = None
     if found.cursor is not None:
-        following = form.items_address(after=found.cursor, start=start + found.looked_at)
+        following = form.page_address(after=found.cursor, start=start + found.looked_at)
     if after is not None and found.first is not None:  # "before" would pass by ``after`` itself
-        previous = form.items_address(before=found.first, start=start)
+        previous = form.page_address(before=found.first, start=start)
     return ItemList(
         items=[Listed(start + passed, item) for passed, item in found.found],
         is_searched=search.is_selective,
@@ -170,7 +188,7 @@ def _forward(form: ItemsForm, search: _Search, found: Scan, after: str | None) -
         start=start,
         previous=previous,
         following=following,
-        first=None if after is None else form.items_address(),
+        first=None if after is None else form.page_address(),
     )
 
 
@@ -184,7 +202,7 @@ def _backward(form: ItemsForm, search: _Search, found: Scan) -> ItemList:
         is_searched=search.is_selective,
         looked_at=found.looked_at,
         start=start,
-        previous=form.items_address(before=found.cursor, start=start),
-        following=form.items_address(after=found.first, start=last + 1),
-        first=form.items_address(),
+        previous=form.page_address(before=found.cursor, start=start),
+        following=form.page_address(after=found.first, start=last + 1),
+        first=form.page_address(),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from fdbqueue.pages.charts import Chart, bar_chart, nice_step
 from fdbqueue.pages.text import grouped, number
@@ -17,6 +18,8 @@ from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, Priority
 LEVELS = 1_000
 #: The most bars.
 BARS = 20
+#: One bar alone shows nothing.
+_FEWEST_BARS = 2
 #: An integer with at most this many digits is exact as a float.
 _FLOAT_DIGITS = 15
 
@@ -40,11 +43,13 @@ class Bucket(NamedTuple):
 class Priorities:
     """The chart, its buckets, and the number of items that are not in any of them.
 
-    ``above`` counts items of higher priorities, which were not read; ``left_out`` counts items
-    to which a foreign writer gave a priority that this queue does not accept.
+    There is no chart of a single priority: ``description`` says it. ``above`` counts items of
+    higher priorities, which were not read; ``left_out`` counts items to which a foreign writer gave
+    a priority that this queue does not accept.
     """
 
-    chart: Chart
+    chart: Chart | None
+    description: str
     buckets: list[Bucket]
     above: int
     left_out: int
@@ -67,14 +72,16 @@ def priorities_of(
     if not own and not above and not left_out:
         return None
     own.sort()  # the tuple layer sorts every float behind every integer
-    buckets = bucketed(own)
+    buckets, description = bucketed(own), _description(own, above, left_out)
+    if len(buckets) < _FEWEST_BARS:
+        return Priorities(None, description, buckets, above, left_out)
     chart = bar_chart(
         _("Ready items by priority"),
-        _description(own, above, left_out),
+        description,
         [(bucket.tick, bucket.label) for bucket in buckets],
         [bucket.items for bucket in buckets],
     )
-    return Priorities(chart, buckets, above, left_out)
+    return Priorities(chart, description, buckets, above, left_out)
 
 
 def _is_own(level: Priority, kind: str | None) -> bool:
@@ -142,7 +149,15 @@ def _round(value: Priority, width: Priority) -> str:
 
 def _description(levels: Sequence[Level], above: int, left_out: int) -> str:
     sentences = []
-    if levels:
+    if len(levels) == 1:
+        ((level, count),) = levels
+        sentence = ngettext(
+            "%(items)s ready item has the priority %(level)s.",
+            "%(items)s ready items, all of the priority %(level)s.",
+            count,
+        )
+        sentences.append(sentence % {"items": grouped(count), "level": number(level)})
+    elif levels:
         sentence = _(
             "%(items)s ready items in %(priorities)s priorities, from %(lowest)s to %(highest)s."
         )

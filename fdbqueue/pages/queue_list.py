@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.access import visible
-from fdbqueue.pages.columns import Column, cells
+from fdbqueue.pages import attention
+from fdbqueue.pages.columns import STATES, Column, cells
 from fdbqueue.pages.forms import QueuesForm
-from fdbqueue.pages.queue_columns import BY_NAME, COLUMNS, RATE_MINUTES, QueueRow, fill
+from fdbqueue.pages.queue_columns import BY_NAME, COLUMNS, TROUBLE
+from fdbqueue.pages.queue_rows import RATE_MINUTES, BeginRead, QueueRow, begin_counts, fill
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import grouped
+from fdbqueue.pages.text import grouped, mean
+from fdbqueue.pages.tiles import Tile
 from fdbqueue.service import Catalog, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
@@ -21,15 +27,20 @@ QUEUES_PER_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One page of the list, and how many queues there are to choose from.
+    """One page of the list, and what there is to choose from.
 
-    ``first`` is the number of the page's first queue. ``following`` is the name after which
-    there are queues that were not looked at.
+    Attributes:
+        rows: The queues of the page.
+        found: All queues that the list looked at and the form asks for; their counts are read.
+        examined: Those of which everything is read that concerns look at.
+        first: The number of the page's first queue.
+        following: The name after which there are queues that were not looked at.
     """
 
     rows: list[QueueRow]
+    found: list[QueueRow]
+    examined: list[QueueRow]
     first: int
-    found: int
     following: str | None
 
 
@@ -44,8 +55,8 @@ class Header(NamedTuple):
 def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) -> Listed:
     """Read one page of the list, all in one transaction.
 
-    What the order depends on is read of all queues, the rest of those shown: a few round
-    trips to a cluster, whatever the number of queues and items.
+    What the order depends on is read of all queues, then their counts and the rest of those
+    shown: a few round trips to a cluster, whatever the number of queues and items.
 
     Raises:
         PermissionDenied: There are queues, and the reader may see none.
@@ -54,39 +65,82 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
     names, following = visible(catalog, may_view, after=after, limit=LOOKED_AT)
     rows = [QueueRow(catalog.queue(name)) for name in names if wanted in name.casefold()]
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
-    chosen = BY_NAME[form.column]
-    sort_read = chosen.begin_sort_read or chosen.begin_read
+    sort_reads = BY_NAME[form.column].reads_to_sort
 
     def read(tr: Any) -> list[QueueRow]:
-        fill(tr, rows, [sort_read])
+        fill(tr, [(begin, rows) for begin in sort_reads])
         shown = _sorted(rows, form)[first : first + QUEUES_PER_PAGE]
-        reads = [column.begin_read for column in COLUMNS]
-        fill(tr, shown, [begin for begin in reads if begin is not sort_read])
+        fill(tr, _reads(rows, shown, sort_reads))
         return shown
 
     shown = run(catalog.database, read, read_only=True)
-    return Listed(shown, first + 1, len(rows), following)
+    examined = rows if form.column == TROUBLE.name else shown
+    return Listed(shown, rows, examined, first + 1, following)
+
+
+def _reads(
+    rows: list[QueueRow], shown: list[QueueRow], done: Sequence[BeginRead]
+) -> list[tuple[BeginRead, list[QueueRow]]]:
+    """Return what is left to read: counts of all queues, the rest of those shown."""
+    wanted = dict.fromkeys(begin for column in COLUMNS for begin in column.reads)
+    return [
+        (begin, rows if begin is begin_counts else shown) for begin in wanted if begin not in done
+    ]
 
 
 def context(form: QueuesForm, found: Listed, addresses: Addresses) -> dict[str, Any]:
     """Return what the template shows of a page of the list."""
     page, after = form.cleaned_data["page"], form.cleaned_data["after"] or None
-    last = found.first + len(found.rows) - 1
+    last, count = found.first + len(found.rows) - 1, len(found.found)
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
     return {
+        "tiles": _totals(found),
+        "attention": attention.attention(found.examined, lambda row, tab: _at(addresses, row, tab)),
+        "examined": grouped(len(found.examined)),
+        "is_examined": len(found.examined) == count,
+        "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
+        "is_trouble_first": form.column == TROUBLE.name,
         "headers": [_header(form, column) for column in COLUMNS],
-        "rows": [cells(COLUMNS, row) for row in found.rows],
-        "found": grouped(found.found),
+        "rows": [cells(COLUMNS, row, is_labelled=True) for row in found.rows],
+        "found": grouped(count),
         "first": grouped(found.first),
         "last": grouped(last),
         "looked_at": grouped(LOOKED_AT),
         "rate_minutes": RATE_MINUTES,
         "previous_page": form.address(page=page - 1, after=after) if page > 1 else None,
-        "next_page": form.address(page=page + 1, after=after) if last < found.found else None,
+        "next_page": form.address(page=page + 1, after=after) if last < count else None,
         "further": None if found.following is None else form.address(after=found.following),
         "from_start": form.address() if after else None,
     }
+
+
+def _at(addresses: Addresses, row: QueueRow, state: str) -> str:
+    """Return the address of a queue's items in a state."""
+    address = addresses.queue(row.queue.name)
+    return address if state == "ready" else f"{address}?{urlencode({'state': state})}"
+
+
+def _totals(found: Listed) -> list[Tile]:
+    """Return the figures of all queues together; rates where those of all were read."""
+    rows = found.found
+    sums = {name: sum(getattr(row.counts, name) for row in rows) for name, _label in STATES}
+    tiles = [
+        Tile("queues", _("Queues"), grouped(len(rows))),
+        Tile("total", _("Items"), grouped(sum(sums.values()))),
+        *(
+            Tile(name, label, grouped(sums[name]), _kind(name, sums[name]))
+            for name, label in STATES
+        ),
+    ]
+    if len(found.rows) == len(rows):
+        for name, label in (("pushes", _("Pushes/min")), ("pops", _("Pops/min"))):
+            tiles.append(Tile(name, label, mean(sum(getattr(row, name) for row in rows))))
+    return tiles
+
+
+def _kind(state: str, count: int) -> str:
+    return "bad" if state == "dead" and count > 0 else ""
 
 
 def _header(form: QueuesForm, column: Column[QueueRow]) -> Header:

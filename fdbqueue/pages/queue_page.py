@@ -7,20 +7,29 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.pages import item_list
-from fdbqueue.pages.charts import Chart, depth_chart, rate_chart
+from fdbqueue.pages import attention, item_list
+from fdbqueue.pages.charts import (
+    Chart,
+    Sparkline,
+    depth_chart,
+    rate_chart,
+    rate_sparkline,
+    sparkline,
+)
+from fdbqueue.pages.durations import duration
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
-from fdbqueue.pages.queue_columns import FIGURES, QueueRow, begin_pauses, fill
+from fdbqueue.pages.queue_columns import FIGURES
+from fdbqueue.pages.queue_rows import QueueRow, begin_ends, begin_pauses, fill
 from fdbqueue.pages.readings import ITEMS, Reading, Setting
 from fdbqueue.pages.reasons import SHOWN, Reasons, reasons_of
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import Moment, age, grouped, subspace, visible
-from fdbqueue.service import DeadReason, Pause, Queue, depths, run
+from fdbqueue.pages.text import Moment, age, grouped, number, size, subspace, visible
+from fdbqueue.pages.tiles import Tile
+from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, run
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
@@ -47,11 +56,30 @@ class ShownPause(NamedTuple):
     command: str
 
 
+class Blockade(NamedTuple):
+    """What is known of an item at an end that cannot be decoded, and the commands that help.
+
+    Attributes:
+        ends: The ends, in words.
+        examine: The command that looks for all such items.
+        bury: The command that makes those at the ends dead letters.
+    """
+
+    ends: str | Promise
+    examine: str
+    bury: str
+
+
 @dataclass(frozen=True, slots=True)
 class QueueDetails:
-    """What was read of a queue: its figures, its charts, and one page of its items."""
+    """What was read of a queue: its figures, its charts, and one page of its items.
+
+    There are no charts of a period in which the queue was empty and nothing happened, and none of
+    the rates where nothing was pushed or popped.
+    """
 
     row: QueueRow
+    sparklines: tuple[Sparkline, ...]
     charts: tuple[Chart, ...]
     priorities: Priorities | None
     items: ItemList
@@ -70,17 +98,42 @@ def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetai
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> QueueDetails:
     span = form.cleaned_data["span"]
     row = QueueRow(queue, history_minutes=MINUTES[span])
-    fill(tr, [row], [begin_pauses, *(column.begin_read for column in FIGURES)])
+    reads = (begin_pauses, begin_ends, *(read for column in FIGURES for read in column.reads))
+    fill(tr, [(begin, [row]) for begin in dict.fromkeys(reads)])
     levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
     is_dead = form.cleaned_data["state"] == "dead"
     reasons = queue.dead_by_reason(limit=SHOWN, tr=tr) if is_dead else []
+    history = depths(row.counts, row.minutes)
     return QueueDetails(
         row=row,
-        charts=(depth_chart(depths(row.counts, row.minutes), span), rate_chart(row.minutes, span)),
+        sparklines=_sparklines(history, row, span),
+        charts=_charts(history, row, span),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
         items=item_list.read(queue, form, tr, reading),
         reasons=_reasons(queue, form, reading, reasons, row.counts.dead) if is_dead else None,
     )
+
+
+def _sparklines(history: Sequence[Depth], row: QueueRow, span: str) -> tuple[Sparkline, ...]:
+    found = [sparkline(history)] if _had_items(history) else []
+    if _was_busy(row):
+        found.append(rate_sparkline(row.minutes, span))
+    return tuple(found)
+
+
+def _charts(history: Sequence[Depth], row: QueueRow, span: str) -> tuple[Chart, ...]:
+    found = [depth_chart(history, span)] if _had_items(history) else []
+    if _was_busy(row):
+        found.append(rate_chart(row.minutes, span))
+    return tuple(found)
+
+
+def _had_items(history: Sequence[Depth]) -> bool:
+    return any(depth.items for depth in history)
+
+
+def _was_busy(row: QueueRow) -> bool:
+    return any(minute.pushes or minute.pops for minute in row.minutes)
 
 
 def _reasons(
@@ -107,14 +160,19 @@ def settings(queue: Queue, reading: Reading = ITEMS) -> list[Setting]:
     options = queue.options.shown(queue.kind).items()
     return [
         Setting(_("Kind"), queue.kind),
-        *(Setting(_(ALLOWED[name].label), _text(value)) for name, value in options),
+        *(Setting(_(ALLOWED[name].label), _text(name, value)) for name, value in options),
         Setting(_("Subspace"), subspace(queue), is_code=True),
     ]
 
 
-def _text(option: Any) -> str | Promise:
+def _text(name: str, option: Any) -> str | Promise:
     if option is None:
         return _("no limit")
+    if name.endswith("_bytes"):
+        return size(option).words
+    if name.endswith("_seconds"):
+        is_round = option and option % 60 == 0
+        return duration(option) if is_round else _("%(count)s s") % {"count": number(option)}
     return option if isinstance(option, str) else grouped(option)
 
 
@@ -126,15 +184,16 @@ def context(
     return {
         "details": details,
         "pause": details.row.pause and _shown_pause(details.row.queue, details.row.pause),
-        "figures": _figures(details.row, reading),
+        "blockade": _blockade(details.row.queue, details.row.ends),
+        "tiles": _tiles(details.row, reading),
         "tabs": _tabs(form, details.row, reading),
         "spans": [
-            (label, form.address(span=span), form.cleaned_data["span"] == span)
+            (label, form.address(span=span) + "#fdbqueue-charts", form.cleaned_data["span"] == span)
             for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
         ],
         "reasons": details.reasons,
         "buckets": [_bucket_row(bucket, form) for bucket in buckets],
-        **item_list.context(details.row.queue, form, details.items, addresses, reading),
+        **item_list.context(details.row, form, details.items, addresses, reading),
     }
 
 
@@ -143,11 +202,39 @@ def _shown_pause(queue: Queue, pause: Pause) -> ShownPause:
     return ShownPause(since, visible(pause.reason), f"python manage.py queue_resume {queue.name}")
 
 
-def _figures(row: QueueRow, reading: Reading) -> list[tuple[str | Promise, SafeString]]:
+_ENDS = {
+    ("min",): _("The item at the min end, the next to be popped, cannot be decoded."),
+    ("max",): _("The item at the max end cannot be decoded."),
+    ("min", "max"): _("The items at both ends cannot be decoded."),
+}
+
+
+def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
+    """Return what blocks a queue, and what helps; None where nothing does."""
+    if not ends.undecodable:
+        return None
+    ids = " ".join(dict.fromkeys(ends.undecodable_ids))
+    return Blockade(
+        _ENDS[tuple(sorted(ends.undecodable, reverse=True))],
+        f"python manage.py queue_doctor {queue.name}",
+        f"python manage.py queue_bury {queue.name} {ids} --reason=undecodable",
+    )
+
+
+def _tiles(row: QueueRow, reading: Reading) -> list[Tile]:
     """Return the figures of a queue; those of states are called what the tabs are."""
     labels = dict(reading.tabs)
+    kinds = {
+        "dead": "bad" if row.counts.dead > 0 else "",
+        "oldest": "warning" if attention.is_overdue(row) else "",
+    }
     return [
-        (labels.get(column.name, column.heading), column.shown(column.value(row)))
+        Tile(
+            column.name,
+            labels.get(column.name, column.heading),
+            column.shown(column.value(row)),
+            kinds.get(column.name, ""),
+        )
         for column in FIGURES
     ]
 

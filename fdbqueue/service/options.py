@@ -64,13 +64,9 @@ ALLOWED: Mapping[str, Choice | Range] = {
     "priority_type": Choice(("int", "float"), gettext_noop("Priority type")),
     "order": Choice(("count", "commit"), gettext_noop("Push order")),
     "contention": Choice(("strict", "relaxed"), gettext_noop("Contention")),
-    "handoff_timeout_seconds": Range(
-        (int, float), 0.1, 86_400, gettext_noop("Handoff timeout (seconds)")
-    ),
+    "handoff_timeout_seconds": Range((int, float), 0.1, 86_400, gettext_noop("Handoff timeout")),
     "max_attempts": Range(int, 1, 1_000_000, gettext_noop("Maximum attempts"), none_is_valid=True),
-    "max_value_bytes": Range(
-        int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size (bytes)")
-    ),
+    "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size")),
 }
 #: Options that one kind of queue alone has.
 _OF_ONE_KIND = {"priority_type": "priority"}

@@ -56,10 +56,12 @@ class Ends(NamedTuple):
     Attributes:
         is_empty: Whether there is no ready item.
         undecodable: The ends at which the item cannot be decoded: a pop or a lease there fails.
+        undecodable_ids: The ids of these items, one for each end.
     """
 
     is_empty: bool
     undecodable: tuple[End, ...]
+    undecodable_ids: tuple[str, ...] = ()
 
 
 class Overview:
@@ -99,8 +101,9 @@ class Overview:
 
         def result() -> Ends:
             found = {end: self._shown(tr, rows) for end, rows in reads.items()}
-            undecodable = [end for end, items in found.items() if _is_undecodable(items)]
-            return Ends(not found["min"], tuple(undecodable))
+            undecodable = tuple(end for end, items in found.items() if _is_undecodable(items))
+            ids = tuple(found[end][0].id for end in undecodable)
+            return Ends(not found["min"], undecodable, ids)
 
         return result
 

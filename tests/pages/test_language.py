@@ -39,8 +39,8 @@ def test_no_attribute_has_a_word_that_is_not_marked(template):
 
 
 WORDS = {
-    "Pushes per minute": "Eingänge je Minute",
-    "Items %(first)s to %(last)s": "Einträge %(first)s bis %(last)s",
+    "Pushes/min": "Eingänge/min",
+    "Items %(first)s to %(last)s of %(total)s": "Einträge %(first)s bis %(last)s von %(total)s",
     "less than a minute ago": "vor weniger als einer Minute",
     "There is no queue with this name.": "Keine Warteschlange hat diesen Namen.",
 }
@@ -77,9 +77,9 @@ def test_a_reader_gets_the_pages_in_their_language(viewer, queue, polyglot):
     queue("mail").push_many(range(1_234))
     german = {"accept-language": "de"}
     listed, one = (text(viewer.get(page, headers=german)) for page in (LIST, of("mail")))
-    assert ">Eingänge je Minute</a>" in listed
+    assert ">Eingänge/min</a>" in listed
     assert ">1.234</td>" in listed
-    assert "Einträge 1 bis 50" in one
+    assert "Einträge 1 bis 50 von 1.234" in one
     assert "vor weniger als einer Minute" in one
     assert "Keine Warteschlange hat diesen Namen." in text(viewer.get(of("no"), headers=german))
 

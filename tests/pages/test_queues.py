@@ -9,22 +9,24 @@ import pytest
 
 from benchmarks.calls import counted
 from fdbqueue.pages import columns, queue_columns, queue_list
-from fdbqueue.pages.queue_columns import QueueRow, rates
+from fdbqueue.pages.queue_rows import QueueRow, rates
 from fdbqueue.service import Counts, Minute
 from tests.pages.addresses import LIST, following, text
 
 DASH = "\N{EN DASH}"
-COLUMNS = ("kind", "ready", "leased", "delayed", "dead", "oldest", "pushes", "pops")
+COLUMNS = ("kind", "ready", "leased", "delayed", "dead", "total", "oldest", "pushes", "pops")
 
 
 def names(response):
     """Return the names of the queues in the list page, in their order."""
-    return re.findall(r'<th scope="row"><a [^>]*>([^<]+)</a>', text(response))
+    return re.findall(r'<th scope="row"[^>]*><a [^>]*>([^<]+)</a>', text(response))
 
 
 def cells(response, name):
     """Return the cells of a queue's row by their column, as a reader sees them."""
-    (row,) = re.findall(rf"<tr>(?:(?!</tr>).)*>{name}</a>.*?</tr>", text(response), re.DOTALL)
+    (row,) = re.findall(
+        rf'<tr role="row">(?:(?!</tr>).)*>{name}</a>.*?</tr>', text(response), re.DOTALL
+    )
     cells = re.findall(r"<td.*?</td>", row, re.DOTALL)
     shown = [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
     return dict(zip((*COLUMNS, "depth"), shown, strict=True))
@@ -55,18 +57,19 @@ def test_a_row_says_how_many_items_there_are_in_each_state(viewer, queue):
     quakes.bury(quakes.peek().id)
     quakes.pop()
     found = cells(viewer.get(LIST), "quakes")
-    counts = [found[state] for state in ("kind", "ready", "leased", "delayed", "dead")]
-    assert counts == ["priority", "2", "2", "1", "1"]
-    assert found["oldest"] == "less than a minute ago"
+    counts = [found[name] for name in ("kind", "ready", "leased", "delayed", "dead", "total")]
+    assert counts == ["priority", "2", "2", "1", "1", "6"]
+    assert re.fullmatch(r"\d+ s", found["oldest"])
     assert float(found["pushes"]) > float(found["pops"]) > 0
-    assert "Depth: 0 an hour ago, 6 now, 6 at the highest" in found["depth"]
+    assert "Depth: 0 at the start, 6 now, 6 at the highest" in found["depth"]
+    assert found["depth"].endswith("peak 6")
 
 
 def test_an_empty_queue_has_no_age(viewer):
-    """A dash, and zeros."""
+    """Dashes, and zeros."""
     found = cells(viewer.get(LIST), "mail")
-    assert found["oldest"] == DASH
-    assert {found[column] for column in COLUMNS[1:5]} == {"0"}
+    assert found["oldest"] == found["depth"] == DASH
+    assert {found[column] for column in COLUMNS[1:6]} == {"0"}
 
 
 @pytest.mark.parametrize("name", ["raw", "pairs"])
@@ -173,16 +176,19 @@ def test_numbers_are_written_as_the_language_does(viewer, queue):
     assert german.status_code == 200
 
 
-@pytest.mark.parametrize("sort", ["name", "-ready", "-oldest", "-pushes"])
+@pytest.mark.parametrize("sort", ["name", "-ready", "-oldest", "-pushes", "-trouble"])
 def test_the_list_asks_for_all_queues_together(viewer, queue, watched, sort):
-    """One transaction for the names and one for the figures, a few reads for each queue."""
+    """One transaction for the names and one for the figures, a few reads for each queue.
+
+    Eight reads: two counts, two for the oldest, the minutes, the pause, and both ends.
+    """
     for number in range(30):
         queue(f"user-{number:02}").push_many(range(40))
     watched.reads.clear()
     watched.transactions.clear()
     assert len(names(viewer.get(f"{LIST}?sort={sort}"))) == 35
     assert len(watched.transactions) == 2
-    names_take, figures_take, again = 3 * 31, 6 * 35, 1 * 35
+    names_take, figures_take, again = 3 * 31, 8 * 35, 1 * 35
     assert len(watched.reads) <= names_take + figures_take + again
 
 
@@ -194,4 +200,4 @@ def test_a_row_of_the_list_costs_few_calls(queue):
     columns.cells(shown, row)  # fills the caches
     calls, markup = counted(lambda: columns.cells(shown, row))
     assert markup.count("<td") == len(shown) - 1
-    assert calls <= 1_110  # 1,103 on Python 3.10, fewer on later ones
+    assert calls <= 1_180  # 1,149 on Python 3.11, a few more on earlier ones

@@ -240,7 +240,7 @@ def test_a_preview_is_about_a_hundred_characters(viewer, queue):
     """What is longer is clipped, and says so for those who do not see the dots."""
     queue("mail").push("x" * 90_000)
     markup = text(viewer.get(of("mail")))
-    assert re.search(r"<code>(.*?)</code>", markup.partition('items-caption">')[2])[1] == (
+    assert re.search(r"<code>(.*?)</code>", markup.partition('id="items-caption"')[2])[1] == (
         "&quot;" + "x" * 99 + "…"
     )
     assert "(shortened)" in markup
@@ -451,8 +451,8 @@ def test_a_list_leads_to_what_it_shortens(viewer, queue):
     long = queue("mail").push("x" * 300)
     queue("mail").push("x")
     response = text(viewer.get(of("mail")))
-    link = f'<a class="fdbqueue-more" href="{of("mail", long)}">Show the whole value</a>'
-    assert response.count("fdbqueue-more") == response.count(link) == 1
+    link = f'<a class="fdbqueue-all" href="{of("mail", long)}">Show the whole value</a>'
+    assert response.count("fdbqueue-all") == response.count(link) == 1
     bad = put(queue("mail"), b"\xff not a tuple", 9)
     assert f'href="{of("mail", bad)}">Show the bytes</a>' in text(viewer.get(of("mail")))
 
@@ -501,4 +501,4 @@ def test_what_is_no_queues_name_is_not_listed(viewer, queue, setting, name):
     run(queue("mail").database, lambda tr: tr.set(key, b""))
     response = viewer.get(LIST)
     assert response.status_code == 200
-    assert text(response).count('<th scope="row"><a id="queue-') == 5
+    assert text(response).count('<a id="queue-') == 5

@@ -1,6 +1,6 @@
 "use strict";
-// What htmx does not do: report that a refresh failed, keep tables open and scrolled as the reader
-// left them, and copy a value. Without this script the pages show the same.
+// What htmx does not do: report that a refresh failed, keep what is unfolded and scrolled as the
+// reader left it, and copy a value. Without this script the pages show the same.
 (() => {
   const places = "#fdbqueue-pause, #fdbqueue-figures, #fdbqueue-live";
   const parts = () => [...document.querySelectorAll(places)];
@@ -83,6 +83,30 @@
     document.addEventListener(name, showCopies);
   }
 
+  // What a reader has unfolded is unfolded on the next page, too.
+  const remembered = (fold) => `fdbqueue.${fold.id}`;
+
+  function unfold() {
+    try {
+      for (const fold of document.querySelectorAll("details.fdbqueue-fold[id]")) {
+        fold.open ||= localStorage.getItem(remembered(fold)) === "open";
+      }
+    } catch {
+      // without a storage each page begins folded
+    }
+  }
+
+  function remember(event) {
+    const fold = event.target;
+    if (fold instanceof Element && fold.matches("details.fdbqueue-fold[id]")) {
+      try {
+        localStorage.setItem(remembered(fold), fold.open ? "open" : "");
+      } catch {
+        // without a storage each page begins folded
+      }
+    }
+  }
+
   function showCopies() {
     for (const button of document.querySelectorAll(".fdbqueue-copy")) {
       button.hidden = false;
@@ -91,7 +115,9 @@
 
   async function copy(button) {
     const source = document.getElementById(button.dataset.copies);
-    const told = document.getElementById("fdbqueue-copied");
+    const told =
+      button.parentElement.parentElement.querySelector(".fdbqueue-copied") ||
+      document.getElementById("fdbqueue-copied");
     try {
       await navigator.clipboard.writeText(source.textContent);
       told.textContent = button.dataset.copied;
@@ -103,6 +129,10 @@
   }
 
   document.addEventListener("DOMContentLoaded", showCopies);
+  document.addEventListener("DOMContentLoaded", () => {
+    unfold();
+    document.addEventListener("toggle", remember, true); // it does not bubble
+  });
   document.addEventListener("click", (event) => {
     const button = event.target.closest(".fdbqueue-copy");
     if (button) {

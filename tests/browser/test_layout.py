@@ -1,0 +1,191 @@
+"""Where things are on the pages: what is looked at most is in view, at every width."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from fdbqueue.service import run
+from tests.browser.machinery import LIST
+
+QUAKES = f"{LIST}quakes/"
+#: The width of a window, and how far down its first row of items may be.
+FIRST_ROWS = {390: 700, 768: 760, 1280: 450, 1440: 450}
+HEIGHT = 844
+
+
+@pytest.fixture
+def busy(queues):
+    """A queue of every kind of trouble, and one with a name that is long."""
+    run(
+        queues.database,
+        lambda tr: tr.set(
+            queues.queue("user-blocked").subspace.pack((0, b"of another program")), b"no JSON"
+        ),
+    )
+    queues.queue("user-" + "long-name-" * 6).push_many(range(3))
+    for number in range(7):
+        queue = queues.queue(f"user-paused-{number}")
+        queue.push("x")
+        queue.pause(reason="deploying")
+    queues.queue("mail").push_many({"to": "ada@example.org"} for _ in range(3))
+    queues.queue("mail").bury(queues.queue("mail").peek().id, reason="x" * 300)
+    return queues
+
+
+def top(page, selector):
+    """Return how far an element is below the top of its page."""
+    return page.evaluate(
+        "selector => document.querySelector(selector).getBoundingClientRect().top + scrollY",
+        selector,
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("mount", [LIST, "/queues/"])
+def test_the_items_come_early(visit, mount, scheme):
+    """After the state of the queue in a row of tiles, above the first fold."""
+    visitor = visit(color_scheme=scheme)
+    for width, most in FIRST_ROWS.items():
+        visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+        visitor.go(f"{mount}quakes/?refresh=0")
+        assert top(visitor.page, "#scroll-items tbody tr") <= most, width
+        assert top(visitor.page, ".fdbqueue-tiles") < top(visitor.page, ".fdbqueue-tabs")
+
+
+@pytest.mark.parametrize("mount", [LIST, "/queues/"])
+def test_no_page_is_wider_than_its_window(visit, busy, mount):
+    """Folded or not; what is wider scrolls in a place of its own."""
+    visitor = visit()
+    for width in FIRST_ROWS:
+        visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+        for path in ("", "quakes/", "user-blocked/", "mail/?state=dead", "user-empty/"):
+            visitor.go(mount + path)
+            for unfolds in (False, True):
+                if unfolds:
+                    visitor.page.evaluate(
+                        "document.querySelectorAll('details').forEach(d => d.open = true)"
+                    )
+                wide = visitor.page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, (width, path, unfolds)
+
+
+def test_the_next_page_begins_at_the_table(visit):
+    """Its first rows are in view, and so are the links that go on and back."""
+    visitor = visit(viewport={"width": 1280, "height": HEIGHT})
+    page = visitor.page
+    visitor.go(f"{QUAKES}?refresh=0")
+    for link, caption in (
+        ("#page-next", "Items 51 to 100 of 1,707"),
+        ("#page-nextbelow", "Items 101 to 150 of 1,707"),
+        ("#page-previous", "Items 51 to 100 of 1,707"),
+    ):
+        page.locator(link).click()
+        expect(page.locator("#items-caption")).to_have_text(caption)
+        expect(page.locator("#scroll-items tbody tr").first).to_be_in_viewport()
+        expect(page.locator("#page-next")).to_be_in_viewport()
+
+
+def test_a_row_of_the_list_is_a_card_on_a_telephone(visit, busy):
+    """All of it is in view, with what each figure is; its name, too, if it is long."""
+    visitor = visit(viewport={"width": 390, "height": HEIGHT})
+    visitor.go(f"{LIST}?refresh=0")
+    page = visitor.page
+    expect(page.locator("#scroll-queues thead")).to_be_hidden()
+    for cell in page.locator("#scroll-queues tbody tr").first.locator("th, td").all():
+        box = cell.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= 390
+    label = page.evaluate(
+        "getComputedStyle(document.querySelector('td[data-label=Ready]'), '::before').content"
+    )
+    assert label == '"Ready"'
+
+
+def test_the_name_stays_in_view_while_the_list_scrolls(visit, busy):
+    """On a tablet, where the list is wider than its place."""
+    visitor = visit(viewport={"width": 768, "height": HEIGHT})
+    visitor.go(f"{LIST}?refresh=0")
+    before, after = visitor.page.evaluate(
+        """() => {
+            const place = document.querySelector("#scroll-queues");
+            const left = () => place.querySelector("tbody th").getBoundingClientRect().left;
+            const before = left();
+            place.scrollLeft = 200;
+            return [before, place.scrollLeft > 0 && left()];
+        }"""
+    )
+    assert before == after
+
+
+def test_the_letters_of_charts_are_not_scaled(visit):
+    """They are as large as the page says at every width, and none is outside its figure."""
+    visitor = visit()
+    for width in FIRST_ROWS:
+        visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+        visitor.go(f"{QUAKES}?refresh=0")
+        visitor.page.locator("#fold-charts").evaluate("fold => { fold.open = true; }")
+        outside, heights = visitor.page.evaluate(
+            """() => {
+                const texts = [...document.querySelectorAll(".fdbqueue-chart text")];
+                const outside = texts.filter((text) => {
+                    const box = text.getBoundingClientRect();
+                    const figure = text.closest("figure").getBoundingClientRect();
+                    return box.left < figure.left || box.right > figure.right;
+                });
+                return [
+                    outside.map((text) => text.textContent),
+                    texts.map((text) => text.getBoundingClientRect().height),
+                ];
+            }"""
+        )
+        assert outside == [], width
+        assert len(heights) > 20
+        assert min(heights) == pytest.approx(max(heights), abs=1)
+        assert 12 <= min(heights) <= 18
+
+
+def test_the_charts_stay_unfolded(visit):
+    """On the next page, and where their period is chosen; folded, they stay folded."""
+    visitor = visit()
+    visitor.go(f"{QUAKES}?refresh=0")
+    page = visitor.page
+    expect(page.locator("#chart-depth-caption")).to_be_hidden()
+    page.locator("#fold-charts > summary").click()
+    page.locator("#span-2").click()
+    expect(page.locator("#chart-depth-caption")).to_have_text("Depth, last day")
+    expect(page.locator("#chart-depth-caption")).to_be_visible()
+    visitor.go(f"{LIST}mail/?refresh=0")
+    page.locator("#fold-charts > summary").click()
+    visitor.go(f"{QUAKES}?refresh=0")
+    expect(page.locator("#chart-depth-caption")).to_be_hidden()
+
+
+def test_the_filters_fold_on_a_telephone_alone(visit):
+    """The text to look for stays in sight; what is filled in is not folded away."""
+    visitor = visit(viewport={"width": 390, "height": HEIGHT})
+    visitor.go(f"{QUAKES}?refresh=0")
+    page = visitor.page
+    expect(page.get_by_label("Value contains")).to_be_visible()
+    expect(page.get_by_label("Rows per page")).to_be_hidden()
+    visitor.go(f"{QUAKES}?refresh=0&limit=25")
+    expect(page.get_by_label("Rows per page")).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": HEIGHT})
+    visitor.go(f"{QUAKES}?refresh=0")
+    expect(page.get_by_label("Rows per page")).to_be_visible()
+
+
+def test_a_blocked_queue_is_put_right_with_the_command_of_its_page(visit, busy):
+    """It is copied, and when it is done the banner goes."""
+    blocked = busy.queue("user-blocked")
+    blocked.push("next")
+    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
+    page = visitor.page
+    expect(page.locator("#blocked-user-blocked")).to_be_visible()
+    visitor.go(f"{LIST}user-blocked/?refresh=2")
+    page.get_by_role("button", name="Copy the command that buries it").click()
+    expect(page.locator(".fdbqueue-blocked .fdbqueue-copied")).to_have_text("Copied")
+    words = page.evaluate("navigator.clipboard.readText()").split()
+    assert words[:4] == ["python", "manage.py", "queue_bury", "user-blocked"]
+    blocked.bury(words[4], reason=words[5].removeprefix("--reason="))
+    expect(page.locator(".fdbqueue-blocked")).to_have_count(0)
+    assert blocked.pop().value == "next"
