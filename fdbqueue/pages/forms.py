@@ -60,6 +60,8 @@ class PageForm(forms.Form):
     shown: tuple[str, ...] = ()
     #: The fields that the form sends along, hidden.
     hidden: tuple[str, ...] = ("refresh",)
+    #: How many fields are always in sight.
+    most_main = 1
 
     def __init__(self, parameters: QueryDict) -> None:
         given = {name: value for name, value in parameters.items() if value}
@@ -95,8 +97,8 @@ class PageForm(forms.Form):
         )
 
     def main_fields(self) -> list[forms.BoundField]:
-        """Return the fields that are always in sight: the first that takes a text to look for."""
-        return [self[name] for name in self.shown if self._is_text(name)][:1]
+        """Return the fields that are always in sight: the first that take a text to look for."""
+        return [self[name] for name in self.shown if self._is_text(name)][: self.most_main]
 
     def more_fields(self) -> list[forms.BoundField]:
         """Return the fields that fold away where there is no room for them."""
@@ -234,6 +236,7 @@ class ItemsForm(PageForm):
         super().__init__(parameters)
         if self.data.get("state") == "dead":
             self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
+            self.most_main += len(self.of_dead[:1])
 
     def clean(self) -> dict[str, Any]:
         """Refuse a range that ends before it begins, reasons of the living, and two places."""

@@ -105,15 +105,16 @@ def context(
         )
         for listed in found.items
     ]
+    total = _total(of, form, found)
     return {
         "first": grouped(found.start),
         "last": grouped(found.last),
-        "total": _total(of, form, found),
+        "total": "" if found.is_searched else total,
         "columns": columns,
         "rows": [cells(columns, row) for row in rows],
         "items": found,
         "searched": found.is_searched,
-        "progress": progress(len(rows), found.start, found.looked_at, found.following),
+        "progress": progress(len(rows), found, total),
     }
 
 
@@ -124,9 +125,7 @@ def _total(of: QueueRow, form: ItemsForm, found: ItemList) -> str:
     """
     count: int = getattr(of.counts, form.cleaned_data["state"], 0)
     bounds = form.bounds()
-    is_part = found.is_searched or any(
-        bounds.get(name) is not None for name in ("min_priority", "max_priority")
-    )
+    is_part = any(bounds.get(name) is not None for name in ("min_priority", "max_priority"))
     return "" if is_part or count < found.last else grouped(count)
 
 

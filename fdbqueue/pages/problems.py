@@ -114,7 +114,7 @@ def _missing() -> str | Promise:
     except ConfigurationError:
         has_rules = False
     if has_rules:
-        text = _("Refused by the project's AUTHORIZER, asked for the permission %(permission)s.")
+        text = _("The AUTHORIZER of this project refuses the permission %(permission)s.")
     else:
         text = _("Missing permission: %(permission)s (Can view queues).")
     return text % {"permission": access.VIEW}

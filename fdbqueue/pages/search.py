@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -16,6 +16,22 @@ from fdbqueue.service import Codec, Item, Undecodable, group_named
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 #: A preview has this much of the value before a hit.
 _BEFORE_HIT = 30
+
+
+class LookedAt(Protocol):
+    """Which items a search looked at, and the address that searches on."""
+
+    @property
+    def start(self) -> int:
+        """The number of the first item."""
+
+    @property
+    def looked_at(self) -> int:
+        """How many items."""
+
+    @property
+    def following(self) -> str | None:
+        """The address that searches on; None at the end of the queue."""
 
 
 class Progress(NamedTuple):
@@ -78,28 +94,28 @@ def hit_preview(value: Any, codec: Codec, wanted: str) -> Preview | None:
     )
 
 
-def progress(hits: int, start: int, looked_at: int, following: str | None) -> Progress:
+def progress(hits: int, found: LookedAt, total: str) -> Progress:
     """Return how far a search has come, in words.
 
     Args:
         hits: How many items it has found.
-        start: The number of the first item that it looked at.
-        looked_at: How many it looked at.
-        following: The address that searches on; None at the end of the queue.
+        found: What it looked at.
+        total: How many items there are to look at; empty where nothing counts these.
     """
-    last = start + looked_at - 1
-    found = ngettext("%(count)s hit", "%(count)s hits", hits) % {"count": grouped(hits)}
-    text = ngettext("in %(count)s item looked at", "in %(count)s items looked at", looked_at) % {
-        "count": grouped(looked_at)
-    }
-    if start > 1 and looked_at:
-        text = _("%(looked_at)s, from %(first)s to %(last)s") % {
-            "looked_at": text,
-            "first": grouped(start),
-            "last": grouped(last),
-        }
-    go_on = _("Go on from item %(number)s") % {"number": grouped(last + 1)}
-    return Progress(found, text, following, go_on)
+    count, last = found.looked_at, found.start + found.looked_at - 1
+    text = ngettext("in %(count)s item looked at", "in %(count)s items looked at", count)
+    text %= {"count": grouped(count)}
+    if found.start > 1 and count:
+        place = {"looked_at": text, "first": grouped(found.start), "last": grouped(last)}
+        text = _("%(looked_at)s, from %(first)s to %(last)s") % place
+    if total and (found.following or found.start > 1):
+        text = _("%(looked_at)s of %(total)s") % {"looked_at": text, "total": total}
+    return Progress(
+        ngettext("%(count)s hit", "%(count)s hits", hits) % {"count": grouped(hits)},
+        text,
+        found.following,
+        _("Go on from item %(number)s") % {"number": grouped(last + 1)},
+    )
 
 
 def _visible(text: str) -> str:

@@ -40,7 +40,12 @@ def test_axe_finds_nothing(visit, queues, mount, width, scheme):
         "user-blocked/",
         "quakes/?q=taiwan&end=max&limit=25",
         *(f"mail/?state={state}" for state in ("leased", "delayed", "dead")),
+        "mail/?q=ada",
         f"mail/items/{item.id}/",
+        f"mail/items/{item.id}/?q=ada",
+        f"mail/items/{item.id}/?show=bytes",
+        f"mail/items/{item.id}/?show=nothing",
+        "mail/items/?id=nothing",
         f"raw/items/{binary.id}/",
         "nope/",
     ):

@@ -40,10 +40,10 @@ def test_a_search_ends_by_time_and_goes_on_from_there(viewer, mail, monkeypatch)
     late(monkeypatch)
     start = viewer.get(of("mail") + "?q=ada")
     assert numbers(start) == ["11"]
-    assert progress(start) == "1 hit in 1,001 items looked at. Go on from item 1,002"
+    assert progress(start) == "1 hit in 1,001 items looked at of 2,500. Go on from item 1,002"
     second = viewer.get(of("mail") + following(start))
     assert numbers(second) == ["1501", "1502"]
-    assert "from 1,002 to 2,002. Go on from item 2,003" in progress(second)
+    assert "from 1,002 to 2,002 of 2,500. Go on from item 2,003" in progress(second)
     third = viewer.get(of("mail") + following(second))
     assert numbers(third) == ["2401"]
     assert progress(third).endswith("there are no more.")
@@ -55,7 +55,7 @@ def test_a_search_from_the_other_end_ends_by_time_too(viewer, mail, monkeypatch)
     late(monkeypatch)
     start = viewer.get(of("mail") + "?q=ada&end=max")
     assert len(items(start)) == 3
-    assert "1,001 items looked at. Go on" in progress(start)
+    assert "1,001 items looked at of 2,500. Go on" in progress(start)
 
 
 def test_a_list_without_a_search_does_not_depend_on_the_time(viewer, mail, monkeypatch):
@@ -72,7 +72,9 @@ def test_a_search_reads_a_bounded_number_of_bytes(viewer, queue, monkeypatch):
     monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT_BYTES", 1)
     queue("mail").push_many("x" * 90_000 for _ in range(120))
     response = viewer.get(of("mail") + "?q=ada")
-    assert re.fullmatch(r"0 hits in \d\d items looked at. Go on from item \d\d", progress(response))
+    assert re.fullmatch(
+        r"0 hits in \d\d items looked at of 120. Go on from item \d\d", progress(response)
+    )
 
 
 def marks(response):
