@@ -44,13 +44,12 @@ $(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
 PACKAGES = $(shell grep -c == requirements.txt)
 
 $(VENV)/runnable: SHELL := /bin/bash
-$(VENV)/runnable: .SHELLFLAGS := -o pipefail -c
 $(VENV)/runnable: requirements.txt
 	@echo "Creating $(VENV), a Python environment of its own..."
 	@$(PYTHON) -m venv $(VENV)
-	@echo "Installing $(PACKAGES) packages, some 70 MB:"
-	@$(BIN)/python -u -m pip install --no-compile --progress-bar off --disable-pip-version-check \
-		--requirement requirements.txt | while IFS= read -r line; do case $$line in \
+	@echo "Installing $(PACKAGES) packages, some 70 MB on disk:"
+	@set -o pipefail; $(BIN)/python -u -m pip install --no-compile --progress-bar off \
+		--disable-pip-version-check --requirement requirements.txt | while IFS= read -r line; do case $$line in \
 		"Collecting "* | "Processing "*) set -- $$line; echo "  $${2##*/}";; \
 		"Installing collected "*) echo "Copying them into $(VENV)...";; esac; done
 	@touch $@

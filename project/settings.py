@@ -129,7 +129,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"facts": {"()": "project.logs.FactsFormatter"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "facts"}},
+    "filters": {"request_id": {"()": "fdbqueue.api.request_ids.RequestIdFilter"}},
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "filters": ["request_id"],
+            "formatter": "facts",
+        },
+    },
     "root": {"handlers": ["console"], "level": os.environ.get("DJANGO_LOG_LEVEL", "WARNING")},
     "loggers": {"django": {"handlers": [], "level": "INFO"}},  # its own would print lines twice
 }

@@ -59,8 +59,7 @@ class Answers(APIView):
             self._throttles: list[BaseThrottle] = []
             response: Any = super().dispatch(request, *args, **kwargs)
             if browsable.is_page(response):
-                response.render()
-                self.request.parser_context.clear()  # rendering has let it refer to a request
+                cycles.render_page(self.request, response)
             elif etags.may_have_tag(request, response):
                 etags.add_tag(request, response.render())
             return response

@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 from django.apps import apps
 from django.conf import settings
-from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.shortcuts import resolve_url
@@ -97,7 +96,8 @@ class Page(BrowsableAPIRenderer):
         """Return what the template needs."""
         request = renderer_context["request"]
         if "_user" not in vars(request):  # it was refused before its credentials were read
-            request.user = AnonymousUser()
+            make_nobody: Any = api_settings.UNAUTHENTICATED_USER
+            request.user = make_nobody() if make_nobody else None
         context = super().get_context(data, accepted_media_type, renderer_context)
         view, is_read = context["view"], request.method in {"GET", "HEAD"}
         return {
@@ -107,6 +107,8 @@ class Page(BrowsableAPIRenderer):
             "code_style": "",  # an inline style
             "takes_only_posts": context["response"].status_code == 405 and is_read,
             "parameters": list(_parameters(view, request)),
+            "extra_actions": None,  # its menu has an inline style
+            "actions": context["extra_actions"] or {},
             "links": _links(view, data) if is_read else {},
             "following": _following(request, data) if is_read else None,
             "log_in": _log_in(view, request),
@@ -261,6 +263,6 @@ def _following(request: Request, data: Any) -> str | None:
 def _log_in(view: Any, request: Request) -> str | None:
     """Return where to log in, if that helps."""
     by_session = any(issubclass(one, SessionAuthentication) for one in view.authentication_classes)
-    if request.user.is_authenticated or not by_session:
+    if getattr(request.user, "is_authenticated", False) or not by_session:
         return None
     return resolve_url(settings.LOGIN_URL)

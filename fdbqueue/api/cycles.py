@@ -32,6 +32,15 @@ def cut_request(request: Request) -> Request:
     return request
 
 
+def render_page(request: Request, response: Response) -> None:
+    """Render a page without the body, which it does not show: its template leaves cycles behind."""
+    for name in vars(request).keys() & {"_data", "_full_data"}:
+        setattr(request, name, {})
+    response.render()
+    request.parser_context.clear()
+    response.data = None
+
+
 def cut_response(response: Response) -> Response:
     """Return a response that clears its context, a cycle, once it is rendered."""
     response.add_post_render_callback(_forget_context)

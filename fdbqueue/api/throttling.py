@@ -85,19 +85,24 @@ def headers(throttles: Iterable[BaseThrottle]) -> dict[str, str]:
 def _limits(throttles: Iterable[BaseThrottle]) -> Iterator[Limit]:
     """Yield the limits of DRF's own kind of throttle, which keeps the times of past requests."""
     for throttle in throttles:
-        history: list[float] | None = getattr(throttle, "history", None)
-        name = str(getattr(throttle, "scope", None) or "default")
-        if not isinstance(throttle, SimpleRateThrottle) or history is None:
-            continue  # it counts otherwise, or did not count this request
-        if not _NAME.fullmatch(name):
-            continue
-        quota: int = vars(throttle)["num_requests"]
-        window: int = vars(throttle)["duration"]
-        oldest_seconds = throttle.now - history[-1] if history else 0
-        yield Limit(
-            name=name,
-            quota=quota,
-            window_seconds=window,
-            remaining=max(quota - len(history), 0),
-            reset_seconds=max(math.ceil(window - oldest_seconds), 0),
-        )
+        history = getattr(throttle, "history", None)
+        if isinstance(throttle, SimpleRateThrottle) and isinstance(history, list):
+            yield from _limit(throttle, history)
+
+
+def _limit(throttle: SimpleRateThrottle, history: list[Any]) -> Iterator[Limit]:
+    """Yield the limit of a throttle, unless a project's class has changed what it keeps."""
+    name = str(getattr(throttle, "scope", None) or "default")
+    quota, window = getattr(throttle, "num_requests", None), getattr(throttle, "duration", None)
+    now = getattr(throttle, "now", None)
+    oldest = history[-1] if history else now
+    is_usual = all(isinstance(one, int | float) for one in (quota, window, now, oldest))
+    if not is_usual or not _NAME.fullmatch(name):
+        return
+    yield Limit(
+        name=name,
+        quota=int(quota),  # type: ignore[arg-type]  # it was looked at above
+        window_seconds=math.ceil(window),  # type: ignore[arg-type]  # as above
+        remaining=max(int(quota) - len(history), 0),  # type: ignore[arg-type]  # as above
+        reset_seconds=max(math.ceil(window - (now - oldest)), 0),  # type: ignore[operator]  # as above
+    )

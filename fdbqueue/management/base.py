@@ -23,10 +23,18 @@ from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.management import arguments
 from fdbqueue.management.console import Console
-from fdbqueue.management.exit_codes import NO_SUCH_QUEUE, Ended, OutputFailed, command_error
+from fdbqueue.management.exit_codes import (
+    FAILED,
+    NO_SUCH_QUEUE,
+    Ended,
+    OutputFailed,
+    command_error,
+)
 from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
+#: How the usage writes an argument that may be given so many times.
+_FORMS: dict[Any, str] = {None: "{0}", "?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}
 
 
 class _HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -61,6 +69,7 @@ class QueueCommand(BaseCommand):
         parser.description = textwrap.fill(self.help, columns - 2)
         if self.has_engine_timeout:
             arguments.add_engine_timeout(parser)
+        parser.usage = _usage(parser)
         return parser
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -78,20 +87,29 @@ class QueueCommand(BaseCommand):
             gc.freeze()  # Django's objects stay: the collector need not look at them again
         try:
             return super().execute(*args, **options)
-        except Ended as end:
-            if self._is_process:
-                raise SystemExit(end.returncode) from end
-            raise
-        except CommandError:
+        except CommandError as error:
+            if isinstance(error, Ended) and self._is_process:
+                raise SystemExit(error.returncode) from error
             raise
         except (Exception, KeyboardInterrupt) as error:
-            is_cut = isinstance(error.__cause__, BrokenPipeError)
-            if self.allows_closed_output and is_cut and isinstance(error, OutputFailed):
+            if self._ends_quietly(error):
                 return None
             ended = command_error(error)
             if ended is None:
                 raise
             raise ended from error
+
+    def _ends_quietly(self, error: BaseException) -> bool:
+        """Tell whether an error is none: a reader, such as ``head``, has had enough.
+
+        Raises:
+            SystemExit: The command had more to do than to show what is there.
+        """
+        if not isinstance(error, OutputFailed) or not error.is_by_reader:
+            return False
+        if not self.allows_closed_output and self._is_process:
+            raise SystemExit(FAILED) from error
+        return self.allows_closed_output
 
     @property
     def console(self) -> Console:
@@ -159,6 +177,14 @@ class QueueCommand(BaseCommand):
     def _is_process(self) -> bool:
         """Whether the command is a process of its own, not called by a program."""
         return getattr(self, "_called_from_command_line", False)
+
+
+def _usage(parser: CommandParser) -> str:
+    """Return the usage in one line: ``--help`` lists the options anyway."""
+    actions = parser._actions  # noqa: SLF001  # argparse has no other way to them
+    positional = [action for action in actions if not action.option_strings]
+    arguments_of = [_FORMS[action.nargs].format(action.metavar) for action in positional]
+    return " ".join([parser.prog, "[options]", *arguments_of])
 
 
 def _known_names() -> str:

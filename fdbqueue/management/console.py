@@ -26,7 +26,7 @@ from fdbqueue.management.exit_codes import (
     failure,
     usage_error,
 )
-from fdbqueue.management.progress import LINE_SECONDS, Progress, terminal_bar
+from fdbqueue.management.progress import LINE_SECONDS, TERMINAL_LINE_SECONDS, Progress, terminal_bar
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.management.tables import Look
 
@@ -130,6 +130,8 @@ class Console:
     def report(self, record: dict[str, Any], text: str, *, as_json: bool) -> None:
         """Print the one result of a command; if that fails, the error says what was done.
 
+        If the reader of standard output has closed it, the result goes to standard error.
+
         Args:
             record: The result for ``--json``.
             text: The result for people.
@@ -138,12 +140,16 @@ class Console:
         try:
             self.print_lines([formats.json_line(record) if as_json else text])
         except OutputFailed as error:
+            if error.is_by_reader:
+                self.note(text)
+                return
             raise command_error(error, f"{text} {error}.") or error from error
 
     def note(self, text: str) -> None:
         """Print a line for people, unless ``--verbosity 0`` is given."""
         if not self._is_quiet:
-            self._stderr.write(text, style_func=str)
+            with contextlib.suppress(OSError):  # its reader may have closed it
+                self._stderr.write(text, style_func=str)
 
     def note_once(self, text: str) -> None:
         """Print a line for people, if the command has not printed the same before."""
@@ -164,7 +170,8 @@ class Console:
         """
         draws = bar and self._is_process and not self._is_quiet
         drawn = terminal_bar(name, total) if draws else None
-        return Progress(self.note, total, drawn, line_seconds=LINE_SECONDS if lines else math.inf)
+        seconds = TERMINAL_LINE_SECONDS if self._stderr.isatty() else LINE_SECONDS
+        return Progress(self.note, total, drawn, line_seconds=seconds if lines else math.inf)
 
     def confirm(self, question: str, *, interactive: bool) -> None:
         """Ask before something is done that cannot be undone.
@@ -225,7 +232,7 @@ class Console:
             OutputFailed: Standard output is closed, or the pipe's reader has closed it.
         """
         if self._is_process and _is_closed(sys.stdout):
-            raise OutputFailed(reason="it is closed")
+            raise OutputFailed(reason="it is closed" if sys.stdout is None else None)
 
     def _print(self, line: str) -> None:
         if self._is_process and sys.stdout is None:

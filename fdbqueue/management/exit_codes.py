@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from django.core.management.base import CommandError
 
 from fdbqueue.exceptions import (
+    CorruptItem,
     EngineError,
     FdbQueueError,
     OutcomeUnknown,
@@ -31,6 +32,10 @@ UNAVAILABLE = 4
 INTERRUPTED = 130
 
 _TIMED_OUT = 1031
+_CORRUPT = (
+    "The item {id} of {queue!r} cannot be decoded: {reason}. To make it a dead letter: manage.py "
+    "queue_doctor {queue} --repair"
+)
 
 
 class Interrupted(FdbQueueError):
@@ -43,6 +48,17 @@ class OutputFailed(FdbQueueError):
     """Standard output cannot be written to."""
 
     code = "output_failed"
+
+    @property
+    def is_by_reader(self) -> bool:
+        """Whether the reader of a pipe, such as ``head``, has closed it."""
+        return isinstance(self.__cause__, BrokenPipeError) or self.context == {"reason": None}
+
+    def __str__(self) -> str:
+        if self.is_by_reader:
+            return "The reader of standard output has closed it"
+        reason = self.context.get("reason", "it failed")
+        return f"Standard output cannot be written to: {reason}"
 
 
 class Ended(CommandError):
@@ -120,6 +136,8 @@ def error_text(error: BaseException) -> str:
     """Return the message of an error; of a timeout the option that sets it."""
     if _timed_out(error) and not isinstance(error, FdbQueueError):
         return "The engine did not answer within --engine-timeout"
+    if isinstance(error, CorruptItem) and error.context.keys() >= {"id", "queue", "reason"}:
+        return _CORRUPT.format_map(error.context)
     return str(error) or "Interrupted"
 
 

@@ -31,17 +31,32 @@ class FileExists(FdbQueueError):
 
     code = "file_exists"
 
+    def __str__(self) -> str:
+        return (
+            f"The file {self.context['file']!r} already exists: --resume continues it, --force "
+            "overwrites it"
+        )
+
 
 class NotADrain(FdbQueueError):
     """The file was not written by queue_drain from such a queue; it was not changed."""
 
     code = "not_a_drain"
 
+    def __str__(self) -> str:
+        return (
+            f"The file {self.context['file']!r} was not written by queue_drain from such a queue; "
+            "it was not changed"
+        )
+
 
 class FileFailed(FdbQueueError):
     """The file cannot be written."""
 
     code = "file_failed"
+
+    def __str__(self) -> str:
+        return f"The file {self.context['file']!r} cannot be written: {self.context['reason']}"
 
 
 class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import select
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal, Protocol
 
 from fdbqueue.exceptions import (
     FdbQueueError,
@@ -32,6 +33,8 @@ _ITEM_FOUND = (
     "or --values to push the line as a value"
 )
 _BLOCK_BYTES = 1_000_000
+#: After this time without input, the lines read so far are pushed.
+_PAUSE_SECONDS = 0.1
 _DIGEST_BYTES = 16
 #: What may follow the last line that was pushed.
 _LINE_ENDS = (b"", b"\n", b"\r\n")
@@ -48,6 +51,9 @@ class InputChanged(FdbQueueError):
 
     code = "input_changed"
 
+    def __str__(self) -> str:
+        return "The input does not begin with the lines pushed before; nothing was pushed"
+
 
 class ItemFound(InvalidInput):
     """The line is an item, and neither --items nor --values is given; nothing was written."""
@@ -61,10 +67,21 @@ class NotOneValue(InvalidInput):
     code = "not_one_value"
 
 
+class Stream(Protocol):
+    """A stream of bytes with a buffer, as ``open(path, "rb")`` returns it."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Return what there is, at most some bytes; wait only if there is nothing."""
+
+    def fileno(self) -> int:
+        """Return the number of its file."""
+
+
 class Lines:
     """The lines of an NDJSON stream, read one by one.
 
-    A line that is too long is cut, and the rest of it is skipped.
+    A line that is too long is cut, and the rest of it is skipped. Where the next line of a pipe or
+    a terminal takes long to come, an empty one comes first: what was read need not wait for it.
 
     Args:
         stream: The bytes, in UTF-8.
@@ -72,12 +89,13 @@ class Lines:
         max_line_bytes: The longest line.
     """
 
-    def __init__(
-        self, stream: BinaryIO, interrupts: DeferredInterrupts, max_line_bytes: int
-    ) -> None:
+    def __init__(self, stream: Stream, interrupts: DeferredInterrupts, max_line_bytes: int) -> None:
         self._stream = stream
         self._interrupts = interrupts
         self.max_line_bytes = max_line_bytes
+        self._is_ready = _readiness(stream)
+        #: What was read of the stream, from an offset on not of a line yet.
+        self._block, self._at = b"", 0
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         #: How many bytes have been read.
         self.size_bytes = 0
@@ -86,6 +104,8 @@ class Lines:
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
+            if self.number and not self._has_line() and not self._waits_little():
+                yield b""
             self.number += 1
             line = self._read(self.max_line_bytes + 1)
             if not line:
@@ -117,17 +137,39 @@ class Lines:
         size, number, digest = self.size_bytes, self.number, self._digest.copy()
         return lambda: SourceMark(size, number, digest.digest(), pushed)
 
+    def _has_line(self) -> bool:
+        """Tell whether a whole line was read of the stream already."""
+        return self._block.find(b"\n", self._at) >= 0
+
+    def _waits_little(self) -> bool:
+        """Wait a little for more input, and tell whether some has come."""
+        with self._interrupts.allowed():
+            return self._is_ready(_PAUSE_SECONDS)
+
     def _read(self, size: int, *, is_line: bool = True) -> bytes:
-        read = self._stream.readline if is_line else self._stream.read
-        try:
-            with self._interrupts.allowed():
-                data = read(size)
-        except OSError as error:
-            reason = f"it cannot be read: {error.strerror}"
-            raise InputFailed(line=self.number, reason=reason) from error
+        """Return the next bytes, at most some; where a line is wanted, at most to its end."""
+        while True:
+            found = self._block.find(b"\n", self._at, self._at + size) if is_line else -1
+            end = min(self._at + size, len(self._block)) if found < 0 else found + 1
+            if found >= 0 or end - self._at == size or not self._read_block():
+                break
+        data = self._block[self._at : end]
+        self._at = end
         self._digest.update(data)
         self.size_bytes += len(data)
         return data
+
+    def _read_block(self) -> bool:
+        """Read more of the stream; False at its end."""
+        try:
+            with self._interrupts.allowed():
+                more = self._stream.read1(_BLOCK_BYTES)
+        except OSError as error:
+            reason = f"it cannot be read: {error.strerror}"
+            raise InputFailed(line=self.number, reason=reason) from error
+        if more:
+            self._block, self._at = self._block[self._at :] + more, 0
+        return bool(more)
 
 
 class Items:
@@ -168,8 +210,11 @@ class Items:
         self._skipped = skipped
         self._read = pushed
 
-    def __iter__(self) -> Iterator[tuple[Entry, Callable[[], SourceMark]]]:
+    def __iter__(self) -> Iterator[tuple[Entry, Callable[[], SourceMark]] | None]:
         for line in self._lines:
+            if not line:
+                yield None
+                continue
             if line.isspace():
                 continue
             try:
@@ -189,7 +234,7 @@ class Items:
             NotOneValue: There is no line, or another one.
             InvalidInput: It is a bad line.
         """
-        values = (line for line in self._lines if not line.isspace())
+        values = (line for line in self._lines if line.strip())
         line = next(values, None)
         if line is None:
             raise NotOneValue(reason="there is no value")
@@ -252,6 +297,16 @@ class Items:
         if isinstance(error, InvalidPriority):
             place += f", field {self._field!r}"
         return f"{place}: {_invalid_reason(error)}"
+
+
+def _readiness(stream: Stream) -> Callable[[float], bool]:
+    """Return a function that waits for input of a stream, and tells whether there is some."""
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno(), select.POLLIN)
+    except OSError:  # it is not one of the system's, and never waits
+        return lambda _: True
+    return lambda seconds: bool(poll.poll(seconds * 1_000))
 
 
 def max_line_bytes(queue: Queue) -> int:

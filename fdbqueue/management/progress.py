@@ -1,7 +1,8 @@
 """The progress of a long command, on standard error.
 
 At a terminal it is a bar with count, rate and remaining time, drawn by tqdm where that is
-installed; elsewhere a line every ten seconds; and nothing with ``--verbosity 0``.
+installed, else a line every two seconds; elsewhere a line every ten seconds; and nothing with
+``--verbosity 0``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from fdbqueue.management.formats import item_count
 
 #: The time between two lines where there is no bar.
 LINE_SECONDS = 10.0
+#: The same at a terminal.
+TERMINAL_LINE_SECONDS = 2.0
 #: The size of a terminal that does not tell its own.
 _COLUMNS, _LINES = 80, 24
 

@@ -78,15 +78,27 @@ def expected(queue: Queue | SeveralQueues, limit: int | None) -> int:
 
 
 def progress_of(
-    queue: Queue | SeveralQueues, options: argparse.Namespace, console: Console, *, bar: bool = True
+    queue: Queue | SeveralQueues,
+    options: argparse.Namespace,
+    console: Console,
+    *,
+    bar: bool = True,
+    lines: bool = True,
 ) -> Progress:
     """Return what shows how many of the items are taken.
 
     One that follows has no end: its rate since it began says little, and its lines would stand
     between those of the log.
+
+    Args:
+        queue: The queue.
+        options: The arguments of the command.
+        console: Where it is shown.
+        bar: Whether a bar may be drawn.
+        lines: Whether lines may be printed where there is no bar.
     """
     total = None if options.follow else expected(queue, options.limit)
-    return console.progress(queue.name, total, bar=bar, lines=not options.follow)
+    return console.progress(queue.name, total, bar=bar, lines=lines and not options.follow)
 
 
 def check_buried(queue: Queue | SeveralQueues, buried: list[str], done: int) -> None:

@@ -114,9 +114,10 @@ def work(
     def note_waiting(running: int) -> None:
         console.note(f"Waiting for {item_count(running)} to finish; press Ctrl-C to abandon.")
 
+    prints = console.is_terminal  # what the function prints, a bar or a line would stand in
     with (
         defer_interrupts(terminations=True) as interrupts,
-        transfer.progress_of(queue, options, console) as progress,
+        transfer.progress_of(queue, options, console, bar=not prints, lines=False) as progress,
     ):
         worker = Worker(
             queue,

@@ -215,16 +215,22 @@ class Encoder:
         if size > MAX_RETURNED_BYTES or self.sent_bytes(entries) > MAX_SENT_BYTES:
             raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
 
-    def split(self, entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    def split(self, entries: Iterable[Entry | None]) -> Iterator[list[Entry]]:
         """Yield entries in order, in lists for one transaction each.
 
-        Each is bounded by bytes, by number, and by how long its first entry has waited. Only
-        one list is held at a time, so a source of any length takes little memory.
+        Each is bounded by bytes, by number, and by how long its first entry has waited; a None
+        ends it, because the next entry may take long to come. Only one list is held at a time, so
+        a source of any length takes little memory.
         """
         batch: list[Entry] = []
         size = 0
         begun_at = 0.0
         for entry in entries:
+            if entry is None:
+                if batch:
+                    yield batch
+                    batch, size = [], 0
+                continue
             entry_size = len(entry.value) + SENT_BY_SET * self._key_bytes
             if batch and size + entry_size > BATCH_BYTES:
                 yield batch

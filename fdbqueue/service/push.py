@@ -254,11 +254,11 @@ class Pusher:
             return len(self.put(tr, list(entries)))
         return self.put_all(entries)
 
-    def put_all(self, entries: Iterable[Entry], beside: Beside | None = None) -> int:
+    def put_all(self, entries: Iterable[Entry | None], beside: Beside | None = None) -> int:
         """Write any number of entries in as many transactions as that takes.
 
         Args:
-            entries: The entries.
+            entries: The entries; None where those before it are not to wait for more.
             beside: Writes something else in each transaction.
 
         Returns:

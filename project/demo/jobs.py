@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import logging
 import random
+import threading
 from typing import Any
 
 from django.utils import timezone
@@ -17,8 +18,9 @@ from project import tasks
 from project.demo.earthquakes import records
 
 _PLACES = ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji", "Tonga", "Peru", "Mexico")
-#: How many minutes ago tasks were run, and in how many of these rounds there is one that fails.
-_ROUNDS, _FAILING_ROUNDS = range(58, 0, -2), 0.15
+#: How many minutes ago tasks were run, and when some of them failed.
+_ROUNDS, _FAILING_ROUNDS = range(58, 0, -2), (52, 38, 24, 10)
+_STOP_SECONDS = 30.0
 _WORKER = "worker-1.example.org"
 _ELSEWHERE = "worker-2.example.org"
 
@@ -32,6 +34,24 @@ def be_quiet() -> None:
 def backend() -> Any:
     """Return the backend of the demo's tasks."""
     return task_backends["default"]
+
+
+class Worker:
+    """A thread that runs the demo's tasks."""
+
+    def __init__(self) -> None:
+        self._worker = TaskWorker(backend())
+        self._thread = threading.Thread(target=self._worker.run, name="demo-tasks", daemon=True)
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; the task that is running ends early."""
+        tasks.closing.set()
+        self._worker.stop()
+        self._thread.join(_STOP_SECONDS)
 
 
 def is_new() -> bool:
@@ -48,7 +68,7 @@ def work_through_the_past(chance: random.Random) -> int:
             for _ in range(chance.randint(1, 3)):
                 tasks.summarise.enqueue(chance.choice(_PLACES))
                 tasks.listen.enqueue(chance.choice(_PLACES), seconds=0.01)
-            if chance.random() < _FAILING_ROUNDS:
+            if minutes_ago in _FAILING_ROUNDS:
                 _enqueue_failing(chance)
             worker = TaskWorker(backend(), follow=False, worker=_WORKER)
             worker.run()
@@ -74,8 +94,7 @@ def _enqueue_failing(chance: random.Random) -> None:
 
 
 def _leave_some(chance: random.Random) -> None:
-    """Leave a task that another machine's worker runs, one that failed, and some for later."""
-    _enqueue_failing(chance)
+    """Leave a task that another machine's worker runs, some that wait, and some for later."""
     tasks.listen.enqueue("Tonga", seconds=3_000)
     backend().queue("default").lease_many(1, seconds=3_600, worker=_ELSEWHERE)
     for place in _PLACES[:4]:

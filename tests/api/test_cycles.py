@@ -138,3 +138,15 @@ def test_a_view_dies_with_its_response(client: APIClient, marker: str) -> None:
     assert client.get(QUEUE).status_code == 200
     assert client.get("/api/queues/nope/").status_code == 404
     assert sum(isinstance(one, QueueViewSet) for one in gc.get_objects()) == before
+
+
+@pytest.mark.parametrize("case", ["of another shape", "too deep", "for no queue", "too large"])
+@pytest.mark.parametrize("accept", ["text/html", "application/problem+json"])
+def test_a_body_dies_with_another_form_of_response(
+    client: APIClient, marker: str, case: str, accept: str
+) -> None:
+    """A page and a problem keep nothing of the body that JSON does not keep."""
+    path, frame, status = BODIES[case]
+    text = frame.replace("%s", json.dumps({marker: [[]]}))
+    assert post(client, path, text, Accept=accept) == status
+    assert living(marker) == 0

@@ -92,3 +92,23 @@ def test_errors_and_options_have_no_tag(
 def test_a_tag_opens_nothing(api: APIClient, client_with: Callable[..., APIClient]) -> None:
     """Who may not see a queue is not told whether it has changed."""
     assert ask(client_with("push_queue"), "mail/", tag_of(api, "mail/")).status_code == 403
+
+
+def test_middlewares_that_know_tags(api: APIClient, queues: service.Catalog, settings: Any) -> None:
+    """A compressed response has a weak tag, which is taken back; a pop has none all the same."""
+    for number in range(50):
+        queues.queue("mail").push(number)
+    settings.MIDDLEWARE = [
+        "django.middleware.gzip.GZipMiddleware",
+        "django.middleware.http.ConditionalGetMiddleware",
+        *settings.MIDDLEWARE,
+    ]
+    headers = {"Accept-Encoding": "gzip"}
+    first = api.get("/api/queues/mail/items/", headers=headers)
+    assert first["Content-Encoding"] == "gzip"
+    assert first["ETag"].startswith('W/"')
+    again = {**headers, "If-None-Match": first["ETag"]}
+    assert api.get("/api/queues/mail/items/", headers=again).status_code == 304
+    popped = api.post("/api/queues/mail/pop/", {}, headers={**headers, "If-None-Match": "*"})
+    assert popped.status_code == 200
+    assert "ETag" not in popped

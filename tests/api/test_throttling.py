@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.contrib.auth.models import User
@@ -194,3 +194,27 @@ def test_without_a_limit_there_are_no_headers(
     assert refused.status_code == 403
     assert "RateLimit" not in refused
     assert "RateLimit-Policy" not in refused
+
+
+class OddThrottle(UserRateThrottle):
+    """A host project's own, which keeps something else than times."""
+
+    THROTTLE_RATES = {"user": "9/min"}  # noqa: RUF012  # as DRF declares it
+    kept: ClassVar[Any] = None
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        allowed = super().allow_request(request, view)
+        self.history = self.kept
+        return bool(allowed)
+
+
+@pytest.mark.parametrize("kept", [None, [], "x", ["x"], [None], {1: 2}, [("a", 1)]])
+def test_throttles_that_keep_something_else(
+    api: APIClient, monkeypatch: pytest.MonkeyPatch, kept: Any
+) -> None:
+    """What cannot be told is left out, and the request is served."""
+    monkeypatch.setattr(QueueViewSet, "throttle_classes", [OddThrottle])
+    monkeypatch.setattr(OddThrottle, "kept", kept)
+    response = api.get("/api/queues/")
+    assert response.status_code == 200
+    assert ("RateLimit" in response) == (kept == [])

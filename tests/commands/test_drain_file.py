@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_opened(processes, tmp_path, mail, path, reason):
     output = str(tmp_path / path)
     done = processes.run("queue_drain", "mail", "--output", output, "--force")
     assert (done.returncode, done.stdout) == (1, "")
-    message = f"CommandError: The file cannot be written: file={output!r}, reason={reason!r}"
+    message = f"CommandError: The file {output!r} cannot be written: {reason}"
     assert done.stderr.splitlines()[-1] == message
     assert mail.size() == ITEMS
 

@@ -58,7 +58,7 @@ def test_into_a_pipe_that_head_closes(processes, mail):
     done = processes.finish(process)
     assert numbers(head.stdout.decode()) == [0, 1, 2]
     assert done.returncode == 1
-    assert done.stderr.startswith("CommandError: Standard output cannot be written to")
+    assert done.stderr.startswith("CommandError: The reader of standard output has closed it. ")
     left = [item.value["number"] for item in mail]
     assert left == list(range(done_of(done.stderr), ITEMS))
     assert mail.size() == len(left)
@@ -164,13 +164,25 @@ def test_the_bar_of_a_push(processes, tmp_path):
     file = tmp_path / "file.ndjson"
     file.write_text("".join(f'"{number:06}"\n' for number in range(12_000)))
     controller, terminal = os.openpty()
-    process = processes.start("queue_push", "mail", str(file), stderr=terminal)
+    process = processes.start("queue_push", "mail", str(file), stdin=terminal, stderr=terminal)
     os.close(terminal)
     with process:
         shown = _all_of(controller)
     assert process.returncode == 0
     assert "mail: 100%" in shown
     assert "12000/12000" in shown
+
+
+def test_no_bar_where_lines_are_typed(processes):
+    """It would be drawn over what is typed."""
+    controller, terminal = os.openpty()
+    process = processes.start("queue_push", "mail", stdin=terminal, stderr=terminal)
+    os.write(controller, b"1\n\x04")
+    os.close(terminal)
+    with process:
+        shown = _all_of(controller)
+    assert process.returncode == 0
+    assert "items/s" not in shown
 
 
 def _all_of(controller):

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import CommandError
 
+import fdbqueue
 from fdbqueue import exceptions
 from fdbqueue.engines import embedded
 from fdbqueue.management.exit_codes import Interrupted, OutputFailed, command_error, exit_code
@@ -230,10 +231,13 @@ def test_usage_that_the_parser_refuses(manage, arguments):
 
 
 def test_wrong_usage_in_a_process(processes):
-    """So does its process."""
-    done = processes.run("queue_pop")
+    """So does its process: the usage and the error, a line each."""
+    done = processes.run("queue_push", env={"COLUMNS": "60"})
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("usage: manage.py queue_pop")
+    assert done.stderr.splitlines() == [
+        "usage: manage.py queue_push [options] NAME [FILE]",
+        "manage.py queue_push: error: the following arguments are required: NAME",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -260,13 +264,22 @@ def check_help(done, command):
     [("queue_list", 0), ("queue_stats", 0), ("queue_doctor", 1), ("queue_recount", 1)],
 )
 def test_a_reader_that_is_gone(processes, command, code):
-    """It is no error for what only shows what is there; else nobody would know what was done."""
+    """It is no error for what only shows what is there, and 1 for others; never a message."""
     reader, writer = os.pipe()
     os.close(reader)
     done = processes.run(command, "--json", stdout=writer)
     os.close(writer)
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_a_result_that_has_no_reader(processes):
+    """What was done is said on standard error, because nothing is left to do."""
+    fdbqueue.queue("mail").push("x")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = processes.run("queue_purge", "mail", "--no-input", stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "Removed 1 item from 'mail'.\n")
 
 
 @pytest.mark.slow

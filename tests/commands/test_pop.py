@@ -172,7 +172,7 @@ def test_a_reader_that_stops(processes, earthquakes):
     assert 0 <= lost <= 100
     assert written + lost == 1707 - left("quakes") < 1707
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("CommandError: Standard output cannot be written to")
+    assert done.stderr.startswith("CommandError: The reader of standard output has closed it. ")
 
 
 def test_a_reader_that_is_gone(processes):

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from tests.commands.conftest import EARTHQUAKES, needs_full_device
+from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES, needs_full_device
 
 
 def values(name):
@@ -271,6 +271,31 @@ def test_pushed_without_being_able_to_say_so(processes):
     assert done.returncode == 1
     assert "Pushed 1 item into 'mail'." in done.stderr
     assert values("mail") == [1]
+
+
+def test_a_slow_input(processes):
+    """A line is pushed when no other follows it soon; it does not wait for the next one."""
+    mail = fdbqueue.queue("mail")
+    process = processes.start("queue_push", "mail")
+    for number in range(3):
+        process.stdin.write(b"%d\n" % number)
+        assert mail.pop(wait=DEADLINE_SECONDS).value == number
+    process.stdin.write(b'"half a li')
+    process.stdin.write(b'ne"')
+    assert processes.finish(process).stdout == "Pushed 4 items into 'mail'.\n"
+    assert values("mail") == ["half a line"]
+
+
+def test_a_slow_input_is_resumed(processes):
+    """What was pushed at a pause is in the record of the push."""
+    process = processes.start("queue_push", "mail", "--job=slow")
+    process.stdin.write(b"1\n2\n")
+    assert fdbqueue.queue("mail").wait_for_items(DEADLINE_SECONDS)
+    process.kill()
+    processes.finish(process)
+    done = processes.run("queue_push", "mail", "--job=slow", "--resume", stdin=b"1\n2\n3\n")
+    assert done.returncode == 0
+    assert values("mail") == [1, 2, 3]
 
 
 def test_interrupted(processes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 from django.test import override_settings
@@ -13,6 +14,7 @@ from fdbqueue.testing import empty_queues, time_ahead
 from project.demo import past, user
 from project.demo.earthquakes import records
 from project.demo.flows import Flow, Stream
+from project.demo.life import Life
 from project.demo.queues import flows
 from project.settings import FDBQUEUE
 
@@ -132,6 +134,24 @@ def test_items_that_fail_become_dead_letters(queues):
     dead = queue.page(state="dead").items
     assert {(item.value % 2, item.reason) for item in dead} == {(1, "it is odd")}
     assert (len(dead), queue.size()) == (5, 0)
+
+
+def test_life_goes_on_after_an_error(caplog):
+    """It is logged; the other steps are done in turn, until the end."""
+    done = threading.Semaphore(0)
+
+    def fail():
+        raise RuntimeError("the engine is away")
+
+    life = Life([fail, done.release], every_seconds=0.001, pause_seconds=0.001)
+    life.start()
+    assert all(done.acquire(timeout=30) for _ in range(3))
+    life.stop()
+    assert {record.getMessage() for record in caplog.records} == {
+        "the demo's life pauses after an error"
+    }
+    ended = [thread.name for thread in threading.enumerate()]
+    assert "demo-life" not in ended
 
 
 def test_workers_hold_leases(queues):

@@ -120,12 +120,11 @@ def test_tasks_have_ended(session, demo):
 
 
 def test_an_hour_has_passed(catalog):
-    """Queues that are in use have pushes and pops in most minutes of it, and not before."""
+    """Queues that are in use have pushes and pops in most minutes of it, and none before."""
     for name in ("quakes", "alerts", "picks"):
-        minutes = catalog.queue(name).history(120)
-        busy = [minute for minute in minutes if minute.pushes and minute.pops]
-        assert 50 <= len(busy) <= 65
-        assert not any(minute.pushes for minute in minutes[:50])
+        minutes = catalog.queue(name).history(180)
+        assert len([minute for minute in minutes if minute.pushes and minute.pops]) >= 50
+        assert not any(minute.pushes for minute in minutes[:90])
 
 
 def test_one_queue_is_blocked_and_one_is_paused(session, demo, catalog):
@@ -140,7 +139,7 @@ def test_life_goes_on(catalog):
     """While it serves, items are pushed and taken."""
 
     def events():
-        (minutes,) = [catalog.queue("picks").history(120)]
+        minutes = catalog.queue("picks").history(120)
         return sum(one.pushes for one in minutes), sum(one.pops for one in minutes)
 
     pushes, pops = events()
@@ -220,6 +219,9 @@ def test_make_run_installs_no_test_tools(tmp_path):
         check=True,
     )
     assert re.findall(r"requirements\S*\.txt", done.stdout) == ["requirements.txt"]
+    packages = (ROOT / "requirements.txt").read_text(encoding="utf-8").count("==")
+    assert f"Installing {packages} packages" in done.stdout
+    assert f"installs {packages} packages" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert done.stdout.splitlines()[-1] == f"exec {tmp_path}/bin/python manage.py demo"
 
 

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, cast
 
 from django.core.management.base import CommandError, CommandParser
 
@@ -17,6 +17,7 @@ from fdbqueue.management import arguments, ndjson
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import command_error, failure, usage_error
 from fdbqueue.management.formats import counted, item_count
+from fdbqueue.management.ndjson import Stream
 from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import UNIQUE_WHILE, Load, Queue
@@ -133,9 +134,9 @@ examples:
         if self._skipped:
             raise failure(f"Skipped {counted(self._skipped, 'bad line')}.")
 
-    def _push(self, queue: Queue, load: Load, stream: BinaryIO, given: argparse.Namespace) -> int:
+    def _push(self, queue: Queue, load: Load, stream: Stream, given: argparse.Namespace) -> int:
         begun = load.begun if given.resume else None
-        draws = not _is_terminal(sys.stdin)
+        draws = given.file != "-" or not _is_terminal(sys.stdin)  # else it is where lines are typed
         with (
             defer_interrupts() as interrupts,
             self.console.progress(queue.name, None, bar=draws) as progress,
@@ -198,7 +199,7 @@ examples:
         if self._skipped == _SHOWN_BAD_LINES:
             self.console.note("Further bad lines are counted, but not shown.")
 
-    def _opened(self, file: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    def _opened(self, file: str) -> contextlib.AbstractContextManager[Stream]:
         if file != "-":
             try:
                 return open(file, "rb")
@@ -209,10 +210,10 @@ examples:
             raise CommandError("Standard input is closed.")
         if sys.stdin.isatty():
             self.console.note("Reading JSON lines from standard input; press Ctrl-D to end.")
-        return contextlib.nullcontext(sys.stdin.buffer)
+        return contextlib.nullcontext(cast("Stream", sys.stdin.buffer))
 
 
-def _reporter(progress: Progress, lines: ndjson.Lines, stream: BinaryIO) -> Callable[[int], None]:
+def _reporter(progress: Progress, lines: ndjson.Lines, stream: Stream) -> Callable[[int], None]:
     """Return a function that counts pushed items; a file's total follows from its size."""
     begun_bytes = lines.size_bytes
     left_bytes = _size_of(stream) - begun_bytes
@@ -226,7 +227,7 @@ def _reporter(progress: Progress, lines: ndjson.Lines, stream: BinaryIO) -> Call
     return report
 
 
-def _size_of(stream: BinaryIO) -> int:
+def _size_of(stream: Stream) -> int:
     """Return the size of a file, 0 for what is not a file."""
     try:
         found = os.fstat(stream.fileno())

@@ -42,6 +42,8 @@ examples:
         try:
             self.console.print_lines(_lines(queues, table, options["as_json"]))
         except OutputFailed as error:
+            if error.is_by_reader:
+                raise
             reason = "Interrupted" if isinstance(error.__cause__, KeyboardInterrupt) else error
             done = self.console.lines_printed
             total = formats.counted(len(queues), "queue")

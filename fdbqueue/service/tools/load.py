@@ -73,7 +73,7 @@ class Load:
 
     def push_all(
         self,
-        entries: Iterable[tuple[Entry, Callable[[], SourceMark]]],
+        entries: Iterable[tuple[Entry, Callable[[], SourceMark]] | None],
         *,
         pushed: Callable[[int], None] = lambda _: None,
     ) -> int:
@@ -81,7 +81,7 @@ class Load:
 
         Args:
             entries: The entries, each with a function that returns how far the source was
-                read with it.
+                read with it; None where those before it are not to wait for more.
             pushed: Called after each transaction, with the number of items it pushed.
 
         Returns:
@@ -94,10 +94,13 @@ class Load:
         beside = functools.partial(self._beside, pushed=pushed)
         return self._queue.parts.pusher.put_all(self._noted(entries), beside)
 
-    def _noted(self, entries: Iterable[tuple[Entry, Callable[[], SourceMark]]]) -> Iterator[Entry]:
+    def _noted(
+        self, entries: Iterable[tuple[Entry, Callable[[], SourceMark]] | None]
+    ) -> Iterator[Entry | None]:
         for pair in entries:
-            self._latest.append(pair)
-            yield pair[0]
+            if pair is not None:
+                self._latest.append(pair)
+            yield None if pair is None else pair[0]
 
     def _beside(
         self, tr: Transaction, batch: Sequence[Entry], pushed: Callable[[int], None]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +16,7 @@ from django.core.servers.basehttp import ThreadedWSGIServer
 
 from project.demo import jobs, past, server, user
 from project.demo.flows import Stream
-from project.demo.life import Life
+from project.demo.life import STEP_SECONDS, Life
 from project.demo.queues import flows
 
 _PORT = 8000
@@ -24,7 +27,6 @@ class Command(BaseCommand):
         "Serve the demo on this machine: create its user, fill new queues with an hour of history, "
         "and go on working in them until Ctrl-C. What is in them is kept for the next time."
     )
-    requires_migrations_checks = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -61,13 +63,13 @@ class Command(BaseCommand):
         token = user.create_user()
         streams = [Stream(flow, chance) for flow in flows()]
         self._prepare(streams, chance)
-        life = Life(streams, chance)
-        life.start()
-        try:
+        steps = [functools.partial(stream.step, STEP_SECONDS / 60) for stream in streams]
+        with (
+            _started(Life([*steps, functools.partial(jobs.enqueue_some, chance)])),
+            _started(jobs.Worker()),
+        ):
             self._say(_addresses(bound.server_port, token))
             server.serve(bound)
-        finally:
-            life.stop()
 
     def _prepare(self, streams: list[Stream], chance: random.Random) -> None:
         """Write an hour of history into the queues that have none."""
@@ -94,6 +96,16 @@ def _bound(port: int) -> ThreadedWSGIServer:
         raise CommandError(
             f"Port {port} cannot be used ({error}). Choose another: make run PORT=8001"
         ) from error
+
+
+@contextlib.contextmanager
+def _started(running: Life | jobs.Worker) -> Iterator[None]:
+    """Start something, and stop it at the end of the block."""
+    running.start()
+    try:
+        yield
+    finally:
+        running.stop()
 
 
 def _addresses(port: int, token: str) -> str:

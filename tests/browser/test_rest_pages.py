@@ -1,0 +1,100 @@
+"""The browsable API in a browser: its forms work under a policy that forbids inline scripts."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from playwright.sync_api import expect
+
+from fdbqueue.service import Catalog
+
+#: What a browser says of each page whose status is not 2xx, which the tests ask for.
+REFUSED = "Failed to load resource: the server responded with a status of 4"
+#: An integer that a script would round.
+EXACT = 12345678901234567890123456789
+
+
+def send(visitor: Any, path: str, body: Any, status: str) -> str:
+    """Open the page of an address, send a body by its form, and return what is shown of it."""
+    assert visitor.go(path).status == 405
+    page = visitor.page
+    page.locator("textarea[name=_content]").fill(json.dumps(body))
+    page.get_by_role("button", name="POST").click()
+    shown = page.locator(".response-info")
+    expect(shown).to_contain_text(f"HTTP {status}")
+    return str(shown.inner_text())
+
+
+def forgive(visitor: Any) -> None:
+    """Forget what the browser says of pages that are 405 on purpose."""
+    visitor.complaints[:] = [each for each in visitor.complaints if REFUSED not in each]
+
+
+def test_push_lease_and_ack_by_forms(visit: Any, queues: Catalog) -> None:
+    """The forms send JSON with the CSRF token; big integers and markup come back as they were."""
+    visitor, name = visit(), "/api/queues/user-forms"
+    value = [EXACT, "<script>alert(1)</script>"]
+    assert f"{EXACT}" in send(visitor, f"{name}/push/", {"value": value}, "201")
+    shown = send(visitor, f"{name}/lease/", {"end": "max"}, "200")
+    assert f"{EXACT}" in shown
+    assert value[1] in shown
+    lease = re.search(r'"lease": "([^"]+)"', shown)
+    assert lease
+    assert '"acked": 1' in send(visitor, f"{name}/ack/", {"lease": lease[1]}, "200")
+    assert '"code": "lease_lost"' in send(visitor, f"{name}/ack/", {"lease": lease[1]}, "409")
+    assert queues.queue("user-forms").size() == 0
+    forgive(visitor)
+
+
+def test_looking_takes_nothing(visit: Any, queues: Catalog) -> None:
+    """From the root to the last page of a list by links alone; and the page of a pop."""
+    queue = queues.queue("user-links")
+    items = [queue.push(number) for number in range(3)]
+    visitor = visit()
+    page = visitor.page
+    visitor.go("/api/")
+    page.locator('.response-info a[href$="/api/queues/"]').click()
+    page.get_by_role("link", name="user-links").click()
+    expect(page.locator("h1")).to_have_text("user-links")
+    page.get_by_role("link", name="Items").click()
+    page.locator("[name=limit]").fill("2")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="Next page").click()
+    expect(page.locator(".response-info")).to_contain_text(items[2].id)
+    page.locator("summary").click()
+    page.get_by_role("link", name=items[2].id).click()
+    expect(page.locator(".response-info")).to_contain_text('"state": "ready"')
+    for _ in range(2):
+        assert visitor.go("/api/queues/user-links/pop/").status == 405
+    assert [item.id for item in queue] == [item.id for item in items]
+    forgive(visitor)
+    queue.clear()
+
+
+def test_remove_by_its_button(visit: Any, queues: Catalog) -> None:
+    """The page of an item has a button that asks first, and then removes the item."""
+    queue = queues.queue("user-removed")
+    item = queue.push("gone")
+    visitor = visit()
+    page = visitor.page
+    visitor.go(f"/api/queues/user-removed/items/{item.id}/")
+    page.get_by_role("button", name="DELETE").click()
+    assert queue.size() == 1
+    page.locator("#deleteModal .btn-danger").click()
+    expect(page.locator(".response-info")).to_contain_text('"removed": 1')
+    assert queue.size() == 0
+
+
+def test_pages_fit_a_phone(visit: Any, queues: Catalog) -> None:
+    """Nothing is wider than the screen, but what scrolls in its own frame."""
+    item = queues.queue("user-phone").push({"text": "x" * 300})
+    visitor = visit(viewport={"width": 390, "height": 844})
+    for path in ("", "queues/", "queues/user-phone/", "queues/user-phone/items/", "pop-from/"):
+        visitor.go(f"/api/{path}")
+        assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390, path
+    visitor.go(f"/api/queues/user-phone/items/{item.id}/")
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
+    forgive(visitor)
+    queues.queue("user-phone").clear()
