@@ -116,7 +116,7 @@ def test_running_tasks_end_first(start, begin, tmp_path):
     worker = start()
     wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
     worker.process.send_signal(signal.SIGTERM)
-    worker.wait("Waiting for 1 tasks to end")
+    worker.wait("Waiting for 1 task to end")
     (tmp_path / "one").touch()
     assert worker.end() == 0
     assert (status(first), status(second)) == (SUCCESSFUL, READY)
@@ -132,7 +132,7 @@ def test_a_second_signal_gives_running_tasks_back(start, begin, tmp_path, number
     worker = start(FDBQUEUE_TEST_OPTIONS=json.dumps({"lease_seconds": 600}))
     wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
     worker.process.send_signal(number)
-    worker.wait("Waiting for 1 tasks to end")
+    worker.wait("Waiting for 1 task to end")
     assert worker.end(number) == code
     assert status(result) is READY
     (tmp_path / "one").touch()
@@ -173,7 +173,7 @@ def test_processes_share_the_tasks(start, begin, tmp_path):
     wait_until(lambda: len(begun(tmp_path)) == 3, DEADLINE_SECONDS)
     assert worker.process.pid not in begun(tmp_path)
     worker.process.send_signal(signal.SIGTERM)
-    worker.wait("Waiting for 1 tasks to end", times=3)
+    worker.wait("Waiting for 1 task to end", times=3)
     (tmp_path / "go").touch()
     assert worker.end() == 0
     assert {status(result) for result in results} == {SUCCESSFUL}
@@ -187,7 +187,7 @@ def test_a_signal_to_all_processes_is_one_wish(start, begin, tmp_path):
     worker = start("--processes", "2")
     wait_until(lambda: len(begun(tmp_path)) == 2, DEADLINE_SECONDS)
     os.killpg(worker.process.pid, signal.SIGTERM)
-    worker.wait("Waiting for 1 tasks to end", times=2)
+    worker.wait("Waiting for 1 task to end", times=2)
     time.sleep(0.5)  # for what must not happen
     (tmp_path / "go").touch()
     assert worker.end() == 0
@@ -201,7 +201,7 @@ def test_a_second_signal_to_the_parent(start, begin, tmp_path):
     worker = start("--processes", "2", FDBQUEUE_TEST_OPTIONS=options)
     wait_until(lambda: len(begun(tmp_path)) == 2, DEADLINE_SECONDS)
     worker.process.send_signal(signal.SIGTERM)
-    worker.wait("Waiting for 1 tasks to end", times=2)
+    worker.wait("Waiting for 1 task to end", times=2)
     assert worker.end(signal.SIGTERM) == 130
     assert {status(result) for result in results} == {READY}
 
@@ -227,7 +227,7 @@ def test_children_end_when_their_parent_is_killed(start, begin, tmp_path):
     worker = start("--processes", "2")
     wait_until(lambda: len(begun(tmp_path)) == 2, DEADLINE_SECONDS)
     worker.process.kill()
-    wait_until(lambda: worker.said.count("Waiting for 1 tasks to end") == 2, DEADLINE_SECONDS)
+    wait_until(lambda: worker.said.count("Waiting for 1 task to end") == 2, DEADLINE_SECONDS)
     (tmp_path / "go").touch()
     children = begun(tmp_path)
     wait_until(lambda: not any(map(is_alive, children)), DEADLINE_SECONDS)
