@@ -19,13 +19,14 @@ How a request goes
     register for some queues: other columns, tabs and filters, and a page for each task. That of
     tasks is in ``fdbqueue.tasks.pages``.
 
-    Errors become pages in the frame of the site, with their HTTP status: 400 for bad parameters,
-    403, 404, and 503 if the database does not respond. ``refresh.py`` lets htmx ask for the live
-    part of a page every few seconds.
+    Errors become pages in the frame of the site, with their HTTP status (``problems.py``): 400 for
+    bad parameters, 403, 404, 405, and 503 if the database does not respond. ``refresh.py`` lets
+    htmx ask for the live part of a page every few seconds.
 
 What values look like
     ``text.py`` turns values, keys, numbers and times into text that is safe to show, and
-    ``json_tree.py`` turns JSON into markup that folds. ``charts.py`` and ``priority_chart.py``
+    ``json_tree.py`` turns JSON into markup that folds. ``search.py`` tells which items a search
+    finds, and ``marks.py`` marks what it has found. ``charts.py`` and ``priority_chart.py``
     compute the coordinates of the charts.
 
 Where to add something

@@ -6,6 +6,7 @@ stored. A search leads here with its text, whose hits in the value are marked.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -90,8 +91,16 @@ def context(
         "next_item": details.following and addresses.item(queue.name, details.following),
         "is_decodable": not isinstance(item.value, Undecodable),
         "choices": _choices(queue, item, form),
+        "command": _command(queue, item),
         **_value(queue, details, form),
     }
+
+
+def _command(queue: Queue, item: Item) -> str:
+    """Return the command that redrives a dead letter, empty for other items."""
+    if item.state != "dead":
+        return ""
+    return f"python manage.py queue_redrive {shlex.quote(queue.name)} --id={shlex.quote(item.id)}"
 
 
 def _choices(queue: Queue, item: Item, form: ItemForm) -> list[Choice]:

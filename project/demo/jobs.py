@@ -80,9 +80,9 @@ def work_through_the_past(chance: random.Random) -> int:
 def enqueue_some(chance: random.Random) -> None:
     """Enqueue the next task: reports mostly, one that takes its time, and rarely one that fails."""
     happens = chance.random()
-    if happens < 0.45:
+    if happens < 0.3:
         tasks.listen.enqueue(chance.choice(_PLACES))
-    elif happens < 0.48:
+    elif happens < 0.33:
         _enqueue_failing(chance)
     else:
         tasks.summarise.enqueue(chance.choice(_PLACES))

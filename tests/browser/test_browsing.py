@@ -283,3 +283,62 @@ def test_the_command_that_redrives_is_copied(visit, queues):
         "user-dead",
         "--reason=no 'answer'",
     ]
+
+
+@pytest.mark.parametrize("is_scripted", [True, False])
+def test_a_hit_is_marked_and_in_view(visit, queues, is_scripted):
+    """In the list behind a long beginning, and deep in the item, whose tree is open there."""
+    queue = queues.queue("user-hits")
+    queue.clear()
+    rows = [{"n": n, "text": f"row {n}"} for n in range(200)]
+    deep = {"a": {"b": {"c": {"d": {"e": ["hay", "the Needle"]}}}}}
+    queue.push({"rows": rows, "deep": deep})
+    page = visit(java_script_enabled=is_scripted).page
+    page.goto(page.url + "user-hits/")
+    page.get_by_label("Value contains").fill("needle")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#looked-at")).to_have_text("1 hit in 1 item looked at; there are no more.")
+    expect(page.locator("#scroll-items mark")).to_have_text("Needle")
+    expect(page.locator("#scroll-items mark")).to_be_in_viewport()
+    page.get_by_role("link", name="Show the whole value").click()
+    expect(page.locator("#hit")).to_have_text("Needle")
+    expect(page.locator("#hit")).to_be_in_viewport()
+
+
+def test_an_item_is_found_by_its_id(visit, queues):
+    """The field goes to the item; an id that is gone is said so, with the field to try again."""
+    queue = queues.queue("user-find")
+    queue.clear()
+    item = queue.push({"to": "ada"})
+    page = visit().page
+    page.goto(page.url + "user-find/")
+    page.get_by_text("Find by id").click()
+    page.get_by_label("Item id").fill(f" {item.id} ")
+    page.get_by_role("button", name="Go to the item").click()
+    expect(page.locator("h1")).to_have_text("Item in user-find")
+    page.get_by_role("link", name="Raw bytes, as stored").click()
+    expect(page.locator("#fdbqueue-text")).to_contain_text('{"to":"ada"}')
+    page.get_by_role("link", name="Show the whole value").click()
+    expect(page.locator("#fdbqueue-text")).to_have_text('{\n  "to": "ada"\n}')
+
+
+def test_a_user_logs_out_of_the_plain_pages(visit):
+    """By the button in the header; afterwards the pages ask to log in."""
+    visitor = visit()
+    visitor.go("/queues/")
+    page = visitor.page
+    expect(page.locator(".fdbqueue-user")).to_contain_text("Logged in as demo")
+    page.get_by_role("button", name="Log out").click()
+    visitor.go("/queues/")
+    expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_the_content_is_one_key_away(visit):
+    """The first link that the Tab key reaches in the plain frame skips the header."""
+    visitor = visit()
+    visitor.go("/queues/?refresh=0")
+    visitor.page.keyboard.press("Tab")
+    expect(visitor.page.locator(".fdbqueue-skip")).to_be_focused()
+    expect(visitor.page.locator(".fdbqueue-skip")).to_be_in_viewport()
+    visitor.page.keyboard.press("Enter")
+    expect(visitor.page.locator("main")).to_be_focused()

@@ -189,3 +189,14 @@ def test_the_command_is_quoted_for_a_shell(viewer, queue, setting, settings):
         "a-b.c_d",
         '--reason=it\'s $HOME; "rm" -rf * ~ && !x \\ é',
     ]
+
+
+def test_the_page_of_a_dead_letter_has_the_command_that_redrives_it(viewer, mail, capsys):
+    """It redrives this one alone; an item that is not dead has none."""
+    kill(mail, "a", "b")
+    dead, other = mail.page(state="dead").items
+    page = text(viewer.get(of("mail", dead)))
+    command = html.unescape(re.search(r'<code id="fdbqueue-redrive">(.*?)</code>', page)[1])
+    call_command(*shlex.split(command)[2:], "--no-input")
+    assert [item.id for item in mail.page(state="dead").items] == [other.id]
+    assert "queue_redrive" not in text(viewer.get(of("mail", dead)))

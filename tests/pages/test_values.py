@@ -451,8 +451,8 @@ def test_a_list_leads_to_what_it_shortens(viewer, queue):
     long = queue("mail").push("x" * 300)
     queue("mail").push("x")
     response = text(viewer.get(of("mail")))
-    link = f'<a class="fdbqueue-all" href="{of("mail", long)}">Show the whole value</a>'
-    assert response.count("fdbqueue-all") == response.count(link) == 1
+    link = f'<a class="fdbqueue-more" href="{of("mail", long)}">Show the whole value</a>'
+    assert response.count('"fdbqueue-more"') == response.count(link) == 1
     bad = put(queue("mail"), b"\xff not a tuple", 9)
     assert f'href="{of("mail", bad)}">Show the bytes</a>' in text(viewer.get(of("mail")))
 
