@@ -30,6 +30,8 @@ from fdbqueue.management.progress import LINE_SECONDS, TERMINAL_LINE_SECONDS, Pr
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.management.tables import Look
 
+#: Fewer items are done before a bar could be read.
+_BAR_ITEMS = 1_000
 #: What a terminal understands.
 _CLEAR, _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -63,6 +65,8 @@ class Console:
         self._is_quiet = is_quiet
         self._noted: set[str] = set()
         self._has_drawn = False
+        #: The bar at the terminal, from the first one on.
+        self._bar: Any = None
         #: How many lines have been printed.
         self.lines_printed = 0
 
@@ -147,9 +151,12 @@ class Console:
 
     def note(self, text: str) -> None:
         """Print a line for people, unless ``--verbosity 0`` is given."""
-        if not self._is_quiet:
-            with contextlib.suppress(OSError):  # its reader may have closed it
-                self._stderr.write(text, style_func=str)
+        if self._is_quiet:
+            return
+        if self._bar is not None:
+            self._bar.clear()  # it is drawn again below the line
+        with contextlib.suppress(OSError):  # its reader may have closed it
+            self._stderr.write(text, style_func=str)
 
     def note_once(self, text: str) -> None:
         """Print a line for people, if the command has not printed the same before."""
@@ -169,9 +176,9 @@ class Console:
             lines: Whether lines may be printed where there is no bar.
         """
         draws = bar and self._is_process and not self._is_quiet
-        drawn = terminal_bar(name, total) if draws else None
+        self._bar = terminal_bar(name, total) if draws else None
         seconds = TERMINAL_LINE_SECONDS if self._stderr.isatty() else LINE_SECONDS
-        return Progress(self.note, total, drawn, line_seconds=seconds if lines else math.inf)
+        return Progress(self.note, total, self._bar, line_seconds=seconds if lines else math.inf)
 
     def confirm(self, question: str, *, interactive: bool) -> None:
         """Ask before something is done that cannot be undone.
@@ -214,7 +221,7 @@ class Console:
 
         with (
             defer_interrupts() as interrupts,
-            self.progress(name, total) as progress,
+            self.progress(name, total, bar=total is None or total >= _BAR_ITEMS) as progress,
             explain_errors(explain),
         ):
 

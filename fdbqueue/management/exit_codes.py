@@ -19,6 +19,7 @@ from fdbqueue.exceptions import (
     CorruptItem,
     EngineError,
     FdbQueueError,
+    InvalidInput,
     OutcomeUnknown,
     PushInterrupted,
     QueueNotFound,
@@ -36,6 +37,7 @@ _CORRUPT = (
     "The item {id} of {queue!r} cannot be decoded: {reason}. To make it a dead letter: manage.py "
     "queue_doctor {queue} --repair"
 )
+_BAD_ID = "The id {id!r} cannot be used: {reason}"
 
 
 class Interrupted(FdbQueueError):
@@ -138,6 +140,8 @@ def error_text(error: BaseException) -> str:
         return "The engine did not answer within --engine-timeout"
     if isinstance(error, CorruptItem) and error.context.keys() >= {"id", "queue", "reason"}:
         return _CORRUPT.format_map(error.context)
+    if isinstance(error, InvalidInput) and error.context.keys() == {"id", "reason"}:
+        return _BAD_ID.format_map(error.context)
     return str(error) or "Interrupted"
 
 

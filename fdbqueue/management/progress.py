@@ -51,6 +51,7 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
+            self._bar.refresh()
             self._bar.close()
 
     def advance(self, count: int) -> None:
@@ -69,12 +70,6 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
         self._total = total
         if self._bar is not None:
             self._bar.total = total
-
-    def note(self, text: str) -> None:
-        """Print a line above the bar."""
-        if self._bar is not None:
-            self._bar.clear()
-        self._note(text)
 
     def _line(self, seconds: float) -> str:
         rate = self.done / max(seconds, 1e-9)
@@ -99,6 +94,7 @@ def terminal_bar(description: str, total: int | None) -> Any:
         total=total,
         unit=" items",
         file=sys.stderr,
+        leave=False,  # the result says how many there were
         ncols=size.columns or _COLUMNS,
         nrows=size.lines or _LINES,
     )

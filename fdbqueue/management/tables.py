@@ -84,12 +84,16 @@ class Table:
         self._beside = len(columns)
         self._has_heading = False
 
-    def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
-        """Return the lines of rows; those of the very first one have the headings above them."""
-        rows = list(rows)
+    def expect(self, rows: Iterable[Sequence[str]]) -> None:
+        """Make the columns wide enough for rows that may come."""
         for row in rows:
             widths = map(width_of, row)
             self._natural = [max(pair) for pair in zip(self._natural, widths, strict=True)]
+
+    def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
+        """Return the lines of rows; those of the very first one have the headings above them."""
+        rows = list(rows)
+        self.expect(rows)
         self._fit()
         lines = [line for row in rows for line in self._row(row)]
         if lines and not self._has_heading:

@@ -132,7 +132,7 @@ def work(
             limit=options.limit or math.inf,
             follow=options.follow,
             let_in=interrupts.allowed,
-            on_end=_reporter(progress),
+            on_end=_reporter(progress, console),
             on_stop=note_waiting,
         )
         with redirect_prints(as_json=options.as_json):
@@ -172,12 +172,12 @@ def _report(
     console.report({**named(queue), **numbers}, f"{text}.", as_json=as_json)
 
 
-def _reporter(progress: Progress) -> Callable[[Item, BaseException | None], None]:
+def _reporter(progress: Progress, console: Console) -> Callable[[Item, BaseException | None], None]:
     """Return a function that counts each item, and notes each that failed."""
 
     def report(item: Item, error: BaseException | None) -> None:
         if error is not None:
-            progress.note(clipped(f"Item {item.id} failed: {text_of_error(error)}"))
+            console.note(clipped(f"Item {item.id} failed: {text_of_error(error)}"))
         progress.advance(1)
 
     return report

@@ -39,6 +39,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         queues = self.queues(options["names"])
         table = Table(COLUMNS, self.console.look)
+        table.expect((queue.name, *[""] * len(STATES)) for queue in queues)
         try:
             self.console.print_lines(_lines(queues, table, options["as_json"]))
         except OutputFailed as error:

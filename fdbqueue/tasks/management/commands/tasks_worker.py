@@ -14,7 +14,7 @@ from django.utils import autoreload
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
-from fdbqueue.management.formats import clipped
+from fdbqueue.management.formats import clipped, counted
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
 from fdbqueue.service import MAX_WORKER_CHARACTERS
 from fdbqueue.tasks.ends import End
@@ -195,7 +195,8 @@ examples:
             self.console.note(clipped(text))
 
     def _note_waiting(self, running: int) -> None:
-        self.console.note(f"Waiting for {running:,} tasks to end; a second signal gives them back.")
+        waited = counted(running, "task")
+        self.console.note(f"Waiting for {waited} to end; a second signal requeues what still runs.")
 
 
 def _name(given_name: str | None, number: int | None) -> str | None:
