@@ -258,13 +258,11 @@ class QueueViewSet(ViewSetMixin, Answers):
 
     @action(detail=True, methods=["post"])
     def purge(self, request: Request, name: str) -> Response:
-        """Remove items in one state for good; at most ``limit``."""
+        """Remove items in one state for good, or dead letters of a reason; at most ``limit``."""
         asked = requests.checked(inputs.PurgeBody, requests.body(request))
-        queue, limit = self._queue(name), asked["limit"]
+        queue = self._queue(name)
         return self._do_some(
-            "purged",
-            limit,
-            lambda done: queue.clear_state(asked["state"], limit=limit, on_removed=done),
+            "purged", asked["limit"], lambda done: queue.clear_state(on_removed=done, **asked)
         )
 
     def _do_some(

@@ -143,7 +143,15 @@ def _reasons(
     addresses = [form.items_address(**{chooses: one.reason}) if chooses else "" for one in found]
     chosen = form.cleaned_data[chooses] if chooses else ""
     everything = form.items_address(**{chooses: None}) if chooses else ""
-    return reasons_of(queue.name, found, dead, addresses, chosen=chosen, everything=everything)
+    return reasons_of(
+        queue.name,
+        found,
+        dead,
+        addresses,
+        chosen=chosen,
+        everything=everything,
+        can_purge=reading.task is None,
+    )
 
 
 def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:

@@ -1,4 +1,4 @@
-"""The dead letters of a queue by reason, and the commands that redrive them."""
+"""The dead letters of a queue by reason, and the commands that redrive or remove them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A reason, how many items died of it, and the command that redrives these.
+    """A reason, how many items died of it, and the commands that redrive and remove these.
 
-    The command is empty where the reason has characters that cannot be typed; the address, which
-    shows these items alone, where the page cannot do that.
+    The commands are empty where the reason has characters that cannot be typed, and the one that
+    removes where more than the items is kept of them; the address, which shows these items alone,
+    where the page cannot do that.
     """
 
     text: str
     folded: FoldedText
     items: str
     command: str
+    purge: str
     address: str
     is_chosen: bool
 
@@ -52,6 +54,7 @@ def reasons_of(
     *,
     chosen: str = "",
     everything: str = "",
+    can_purge: bool = True,
 ) -> Reasons | None:
     """Return what the page shows of the reasons, None where nothing is dead.
 
@@ -62,6 +65,7 @@ def reasons_of(
         addresses: For each reason, what shows its dead letters alone; empty for nothing.
         chosen: The reason whose dead letters alone are listed; empty for none.
         everything: The address that lists those of all reasons.
+        can_purge: Whether to show a command that removes them.
     """
     others = dead - sum(one.count for one in found)
     if dead <= 0 and not found:
@@ -69,7 +73,7 @@ def reasons_of(
     name = shlex.quote(queue)
     return Reasons(
         [
-            _group(name, number, one, address, is_chosen=one.reason == chosen != "")
+            _group(name, number, one, address, can_purge, is_chosen=one.reason == chosen != "")
             for number, (one, address) in enumerate(zip(found, addresses, strict=True), start=1)
         ],
         clip(chosen)[0],
@@ -79,19 +83,28 @@ def reasons_of(
     )
 
 
-def _group(name: str, number: int, found: DeadReason, address: str, *, is_chosen: bool) -> Group:
+def _group(
+    name: str,
+    number: int,
+    found: DeadReason,
+    address: str,
+    can_purge: bool,
+    *,
+    is_chosen: bool,
+) -> Group:
     text = visible(found.reason)
     return Group(
         text,
         folded(text, f"group-{number}"),
         grouped(found.count),
-        _command(name, found),
+        _command("queue_redrive", name, found),
+        _command("queue_purge", name, found) if can_purge else "",
         address if found.reason and found.reason.isprintable() else "",
         is_chosen,
     )
 
 
-def _command(name: str, group: DeadReason) -> str:
+def _command(verb: str, name: str, group: DeadReason) -> str:
     if not group.reason.isprintable():
         return ""
-    return f"python manage.py queue_redrive {name} --reason={shlex.quote(group.reason)}"
+    return f"python manage.py {verb} {name} --reason={shlex.quote(group.reason)}"

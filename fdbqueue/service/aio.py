@@ -456,14 +456,17 @@ class AsyncVerbs:
         ids = _until_set(list(item_ids), cancelled)
         return await self._until_cancelled(functools.partial(self.remove_many, ids), cancelled)
 
-    async def aclear_state(self, state: str, *, limit: int | None = None) -> int:
+    async def aclear_state(
+        self, state: str, *, limit: int | None = None, reason: str | None = None
+    ) -> int:
         """Remove the items that are in a state when it starts, as :meth:`clear_state` does.
 
         Cancelled, it stops before the next transaction.
         """
         cancelled = threading.Event()
         stop = functools.partial(_check_not_set, cancelled)
-        clear = functools.partial(self.clear_state, state, limit=limit, on_removed=stop)
+        asked = {"limit": limit, "reason": reason}
+        clear = functools.partial(self.clear_state, state, on_removed=stop, **asked)
         return await self._until_cancelled(clear, cancelled)
 
     async def _until_cancelled(self, call: Callable[[], int], cancelled: threading.Event) -> int:

@@ -867,6 +867,7 @@ class Queue(AsyncVerbs):
         state: str,
         *,
         limit: int | None = None,
+        reason: str | None = None,
         on_removed: Callable[[int], None] = lambda _: None,
     ) -> int:
         """Remove the items that are in a state when it starts, and return how many.
@@ -876,11 +877,12 @@ class Queue(AsyncVerbs):
         Args:
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
             limit: The most to remove, the first in their order; None for all.
+            reason: Only dead letters of this reason, as :meth:`dead_by_reason` names it.
 
         Raises:
-            InvalidInput: There is no such state.
+            InvalidInput: There is no such state, or items in it have no reason.
         """
-        return remove_all(self.database, self._store, state, on_removed, limit)
+        return remove_all(self.database, self._store, state, on_removed, limit, reason)
 
     def clear(self, *, tr: Transaction | None = None) -> None:
         """Remove all items, in whatever state, and the counts, in one transaction.

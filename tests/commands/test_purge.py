@@ -48,6 +48,17 @@ def test_one_state(call, mail, state):
     assert list(mail.iterate(state=state)) == []
 
 
+def test_one_reason(call, mail):
+    """With --reason only the dead letters of it go, and another state is refused."""
+    mail.bury(mail.peek().id, reason="TimeoutError: no answer\nTraceback")
+    with pytest.raises(CommandError, match="--reason is for dead letters, not for --state ready"):
+        call("queue_purge", "mail", "--state", "ready", "--reason", "x", "--no-input")
+    printed = call("queue_purge", "mail", "--reason", "TimeoutError: no answer", "--no-input")
+    assert printed == ("Removed 1 dead item from 'mail'.\n", "")
+    assert [item.reason for item in mail.page(state="dead").items] == ["buried"]
+    assert mail.recount() == mail.counts()
+
+
 def vars_of(counts):
     return [counts.ready, counts.leased, counts.delayed, counts.dead]
 

@@ -99,11 +99,30 @@ def test_those_of_one_reason_are_redriven(kind, queue):
     assert_counted(queue)
 
 
+def test_those_of_one_reason_are_removed(queue, in_loop):
+    """All, or the first that match, however few of the dead letters do."""
+    ids = kill(queue, "a", "b", "b", "a", "a", "b")
+    told = []
+    assert queue.clear_state("dead", reason="a", limit=2, on_removed=told.append) == 2
+    assert sum(told) == 2
+    assert [item.id for item in queue.page(state="dead").items] == [ids[n] for n in (1, 2, 4, 5)]
+    assert counts(queue) == [("b", 3), ("a", 1)]
+    assert queue.clear_state("dead", reason="c") == 0
+    assert in_loop(queue.aclear_state("dead", reason="b\nTraceback")) == 3
+    assert counts(queue) == [("a", 1)]
+    with pytest.raises(InvalidInput):
+        queue.clear_state("ready", reason="a")
+    assert queue.size() == 4
+    assert_counted(queue)
+
+
 def test_a_reason_is_a_text(queue):
     """Another is refused, and so is a wrong limit."""
     for reason in (3, b"a", ["a"]):
         with pytest.raises(InvalidInput):
             queue.redrive(reason=reason)
+        with pytest.raises(InvalidInput):
+            queue.clear_state("dead", reason=reason)
     for limit in (0, 10_001, "1", None):
         with pytest.raises(InvalidInput):
             queue.dead_by_reason(limit=limit)

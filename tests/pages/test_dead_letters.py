@@ -101,6 +101,16 @@ def test_the_reasons_of_dead_letters(viewer, mail, capsys):
     assert mail.counts().dead == 1
 
 
+def test_the_command_that_removes_those_of_a_reason(viewer, mail, capsys):
+    """Just these, whatever characters the reason has."""
+    kill(mail, "$(rm) `x` <b>", "a", "$(rm) `x` <b>")
+    shown = text(viewer.get(of("mail") + "?state=dead"))
+    command = html.unescape(re.search(r'<code id="purge-1">(.*?)</code>', shown)[1])
+    call_command(*shlex.split(command)[2:], "--no-input")
+    assert capsys.readouterr().out == "Removed 2 dead items from 'mail'.\n"
+    assert [one.reason for one in mail.dead_by_reason()] == ["a"]
+
+
 def test_more_than_are_shown(viewer, mail, monkeypatch):
     """How many more there are is said, with what counts those of an earlier version."""
     monkeypatch.setattr("fdbqueue.pages.queue_page.SHOWN", 2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.formats import item_count
+from fdbqueue.management.formats import clipped, item_count
 from fdbqueue.service import Counts, Queue
 
 STATES = tuple(field.name for field in dataclasses.fields(Counts))
@@ -19,31 +19,42 @@ class Command(QueueCommand):
     help = (
         "Remove all items of a queue for good, whatever their state, with the counts and the "
         "history, in a single transaction. With --state remove only the items in that state, in "
-        "several transactions. Asks first."
+        "several transactions; with --reason only the dead letters of that reason. Asks first."
     )
     examples = """\
 examples:
   manage.py queue_purge mail
   manage.py queue_purge mail --state dead
+  manage.py queue_purge mail --reason "ConnectionError: timed out"
   manage.py queue_purge mail --no-input --json
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queue(parser)
         parser.add_argument("--state", choices=STATES, help="Remove only items in this state")
+        parser.add_argument(
+            "--reason",
+            metavar="TEXT",
+            help="Remove only dead letters of this reason: its first line, as queue_stats "
+            "--by-reason prints it",
+        )
         arguments.add_no_input(parser)
         arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        queue, state = self.queue(options["name"]), options["state"]
-        self.console.confirm(_question(queue, state), interactive=options["interactive"])
+        queue, reason = self.queue(options["name"]), options["reason"]
+        state = options["state"] or (None if reason is None else "dead")
+        if reason is not None and state != "dead":
+            raise CommandError(f"--reason is for dead letters, not for --state {state}.")
+        question = _question(queue, state, reason)
+        self.console.confirm(question, interactive=options["interactive"])
         if state is None:
             removed = sum(dataclasses.astuple(queue.counts()))
             queue.clear()
         else:
             total = getattr(queue.counts(), state)
             with self.console.steps(queue.name, total, "removed") as finish_step:
-                removed = queue.clear_state(state, on_removed=finish_step)
+                removed = queue.clear_state(state, reason=reason, on_removed=finish_step)
         self.console.report(
             {"queue": queue.name, "removed": removed},
             f"Removed {item_count(removed, state or '')} from {queue.name!r}.",
@@ -51,8 +62,12 @@ examples:
         )
 
 
-def _question(queue: Queue, state: str | None) -> str:
+def _question(queue: Queue, state: str | None, reason: str | None) -> str:
     counts = dataclasses.asdict(queue.counts())
     shown = {one: number for one, number in counts.items() if state in {None, one}}
+    if reason is not None:
+        dead = item_count(counts["dead"], "dead")
+        of_reason = f'those of {dead} in {queue.name!r} that died of "{clipped(reason)}"'
+        return f"Remove for good {of_reason}?"
     which = ", ".join(f"{number:,} {one}" for one, number in shown.items())
     return f"Remove {item_count(sum(shown.values()))} from {queue.name!r} for good ({which})?"

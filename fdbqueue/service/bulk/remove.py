@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import ItemNotFound
+from fdbqueue.exceptions import InvalidInput, ItemNotFound
+from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
+from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.reasons import group_named, group_of
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import JobKeys, State
 from fdbqueue.service.transactions import run
@@ -85,6 +87,7 @@ def remove_all(
     state: str,
     on_removed: Callable[[int], None] = lambda _: None,
     limit: int | None = None,
+    reason: str | None = None,
 ) -> int:
     """Remove the items that are in a state when it starts, in bounded transactions.
 
@@ -94,26 +97,29 @@ def remove_all(
         state: The state.
         on_removed: Called after each transaction, with the number of items it removed.
         limit: The most items to remove; None for no limit.
+        reason: Remove only dead letters of this reason; None for all items.
 
     Returns:
         How many were removed.
 
     Raises:
-        InvalidInput: There is no such state.
+        InvalidInput: There is no such state, or items in it have no reason.
     """
     check_state(state, store.queue)
-    listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state])
+    group = None if reason is None else group_named(reason_of(store.queue, reason))
+    if group is not None and state != "dead":
+        raise InvalidInput(queue=store.queue, state=state, reason="only dead letters have a reason")
+    listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state], group)
     last = run(database, listed.last, read_only=True)
     count = 0
     after: bytes | None = None
-    most = math.inf if limit is None else limit
-    while last is not None and count < most:
+    while last is not None and (limit is None or count < limit):
         following = functools.partial(listed.places, after=after, last=last)
         places = run(database, following, read_only=True)
         if not places:
             break
-        places = places[: int(min(most - count, len(places)))]
-        removed = run(database, functools.partial(listed.remove, places=places))
+        most = None if limit is None else limit - count
+        removed = run(database, functools.partial(listed.remove, places=places, most=most))
         on_removed(removed)
         count += removed
         after = places[-1]
@@ -218,15 +224,15 @@ class _Ready:
                 break
         return found
 
-    def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
-        """Remove the items at these places that are still ready."""
+    def remove(self, tr: Transaction, places: Sequence[bytes], most: int | None) -> int:
+        """Remove the items at these places that are still ready, the first ``most`` of them."""
         count_change = self._store.count_change()
         reads = [tr[self._store.keys.key(place)] for place in places]
         rows = [
             Row(place, bytes(value))
             for place, value in zip(places, reads, strict=True)
             if value.present()
-        ]
+        ][:most]
         for row in rows:
             tr.clear(self._store.keys.key(row.place))
         count = _removed(tr, self._store, count_change, rows)
@@ -236,11 +242,12 @@ class _Ready:
 
 
 class _Hidden:
-    """The items in a hidden state, to be removed some at a time."""
+    """The items in a hidden state, or the dead letters of a group, to be removed some at a time."""
 
-    def __init__(self, store: ItemStore, state: State) -> None:
+    def __init__(self, store: ItemStore, state: State, group: bytes | None) -> None:
         self._store = store
         self._state = state
+        self._group = group
 
     def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None where there is none."""
@@ -254,11 +261,15 @@ class _Hidden:
         found = self._store.places(tr, self._state, after, _REMOVED_AT_ONCE)
         return [place for place in found if place <= last]
 
-    def remove(self, tr: Transaction, places: Sequence[bytes]) -> int:
-        """Remove the items at these places that are still in the state."""
+    def remove(self, tr: Transaction, places: Sequence[bytes], most: int | None) -> int:
+        """Remove the items at these places that are still in the state, the first ``most``."""
         count_change = self._store.count_change()
-        found = [hidden for hidden in self._store.facts(tr, self._state, places) if hidden]
+        facts = self._store.facts(tr, self._state, places)
+        found = [hidden for hidden in facts if hidden and self._is_chosen(hidden)][:most]
         for hidden in found:
             self._store.remove_hidden(tr, count_change, hidden)
         count_change.write(tr)
         return len(found)
+
+    def _is_chosen(self, hidden: Hidden) -> bool:
+        return self._group is None or group_of(hidden.mark) == self._group
