@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -46,13 +47,15 @@ class Demo:
     """
 
     def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self._is_stopped = False
+        self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  # the end closes it
         self._process = subprocess.Popen(
             [sys.executable, "manage.py", "demo", "--port", "0", *arguments],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._log,
             text=True,
         )
         self.lines: list[str] = []
@@ -61,8 +64,8 @@ class Demo:
         self._reader.join(STARTS_WITHIN_SECONDS)
         if not self.lines or not _LAST_LINE.fullmatch(self.lines[-1]):
             self._process.kill()
-            _, errors = self._process.communicate()
-            raise AssertionError("\n".join([*self.lines, errors]))
+            self._process.communicate()
+            raise AssertionError("\n".join([*self.lines, self._logged()]))
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -87,9 +90,14 @@ class Demo:
 
     def stop(self, signal: int) -> tuple[int, str, str]:
         """Send it a signal; return its exit code, what it printed after the login, and its log."""
+        self._is_stopped = True
         self._process.send_signal(signal)
-        printed, log = self._process.communicate(timeout=STOPS_WITHIN_SECONDS)
-        return self._process.returncode, printed, log
+        printed, _ = self._process.communicate(timeout=STOPS_WITHIN_SECONDS)
+        return self._process.returncode, printed, self._logged()
+
+    def _logged(self) -> str:
+        self._log.seek(0)
+        return self._log.read()
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +108,14 @@ class Demo:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
+        code = self._process.poll()
+        if code is None:
             self._process.kill()
             self._process.communicate()
+        log = self._logged()
+        self._log.close()
+        if code is not None and not self._is_stopped:
+            raise AssertionError(f"the demo has ended by itself, with {code}: {log}")
 
 
 def forget_queues(prefix: str) -> None:
