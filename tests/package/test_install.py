@@ -135,7 +135,7 @@ def _log_in(session, address):
 
 
 def test_health_needs_nothing_else(site):
-    """Its addresses can be mounted without an extra."""
+    """Its addresses can be mounted without an extra; that of the queues wants a monitor."""
     code = """
 import django; django.setup()
 from django.test import RequestFactory
@@ -145,4 +145,4 @@ fdbqueue.queue("quakes").size()  # a file may have to be made
 for pattern in urlpatterns:
     print(pattern.callback(RequestFactory().get("/")).status_code)
 """
-    assert site.run("-c", code).split() == ["200", "200"]
+    assert site.run("-c", code).split() == ["200", "200", "401"]
