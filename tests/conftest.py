@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,6 +20,9 @@ from fdbqueue.engines import embedded
 # The tests start several hundred processes, and a third of the time of each would go into
 # compiling the package again where the environment forbids keeping bytecode, as images do.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A shell lets what it runs in the background ignore SIGINT, and so would the processes of tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.dont_write_bytecode = False
 
 pytest_plugins = ["fdbqueue.testing.pytest_plugin"]

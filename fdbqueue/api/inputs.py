@@ -312,12 +312,6 @@ class PurgeBody(Input):
     """The state whose items to remove for good."""
 
     state = serializers.ChoiceField(choices=ITEM_STATES, help_text="The state of the items.")
-    reason = _reason(
-        allow_null=True,
-        default=None,
-        help_text="Only dead letters of this reason, as `dead-reasons` names it; null for all "
-        "items. Of another state than `dead` it must be null.",
-    )
     limit = LimitField(
         default=1_000, help_text="The maximum number of items to remove, the first ones."
     )

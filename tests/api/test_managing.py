@@ -125,16 +125,6 @@ def test_purge(api: APIClient, mail: service.Queue) -> None:
     assert post(api, "purge", state="leased") == {"purged": 0, "more": False}
 
 
-def test_purge_by_reason(api: APIClient, mail: service.Queue) -> None:
-    """Only dead letters have one."""
-    kill(mail, "a", "b", "a")
-    assert post(api, "purge", state="dead", reason="a", limit=1) == {"purged": 1, "more": True}
-    assert post(api, "purge", state="dead", reason="a") == {"purged": 1, "more": False}
-    assert [item.reason for item in mail.page(state="dead").items] == ["b"]
-    odd = api.post("/api/queues/mail/purge/", {"state": "ready", "reason": "a"})
-    check_shape(odd, 400, "invalid_input")
-
-
 @pytest.mark.parametrize(("verb", "body"), [("redrive", {}), ("purge", {"state": "dead"})])
 def test_a_request_whose_time_is_over_tells_what_was_done(
     api: APIClient,

@@ -273,7 +273,7 @@ def test_the_command_that_redrives_is_copied(visit, queues):
     queue.bury(queue.peek().id, reason="another")
     expect(page.locator(".fdbqueue-reasons tbody tr")).to_have_count(2)
     expect(page.locator(".fdbqueue-failures").first).to_be_visible()
-    page.get_by_role("button", name="Copy the command for no 'answer'").click()
+    page.get_by_role("button", name="Copy redrive for no 'answer'").click()
     expect(page.locator("#fdbqueue-copied")).to_have_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert shlex.split(copied) == [

@@ -212,7 +212,7 @@ def test_the_token_is_printed_alone(demo, where):
 def test_make_run_installs_no_test_tools(tmp_path):
     """Only what serving needs; then there is one command, which does the rest."""
     done = subprocess.run(
-        ["make", "--dry-run", "run", f"VENV={tmp_path}"],
+        ["make", "--dry-run", "--no-print-directory", "run", f"VENV={tmp_path}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
