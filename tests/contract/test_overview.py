@@ -7,7 +7,7 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import CorruptItem
-from fdbqueue.service import FifoQueue, PriorityQueue, run
+from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable, run
 from fdbqueue.service.items import moment
 from fdbqueue.service.overview import Ends, counts_of, depths, ends_of, histories_of, oldest_of
 from fdbqueue.service.storage.counts import Counts, Minute
@@ -120,16 +120,23 @@ def test_the_ends_that_cannot_be_decoded(several, observed, clock):
         raw.subspace.pack(("no", "place")),
     ]
     run(observed, lambda tr: [tr.set(key, b"\xff") for key in keys])
-    assert run(observed, lambda tr: ends_of(tr, several)) == [
-        Ends(is_empty=False, undecodable=("max",)),
-        Ends(is_empty=False, undecodable=("min",)),
-        Ends(is_empty=False, undecodable=("min",)),
-        Ends(is_empty=True, undecodable=()),
+    found = run(observed, lambda tr: ends_of(tr, several))
+    assert [(one.is_empty, one.undecodable) for one in found] == [
+        (False, ("max",)),
+        (False, ("min",)),
+        (False, ("min",)),
+        (True, ()),
     ]
+    for queue, ends in zip(several, found, strict=True):
+        assert len(ends.undecodable_ids) == len(ends.undecodable)
+        for end, item_id in zip(ends.undecodable, ends.undecodable_ids, strict=True):
+            (item,) = queue.page(end=end, limit=1).items
+            assert (item.id, type(item.value)) == (item_id, Undecodable)
     with pytest.raises(CorruptItem):
         fifo.pop_max()
     assert fifo.pop().value == "c"
-    assert run(observed, lambda tr: ends_of(tr, [fifo])) == [Ends(False, ("min", "max"))]
+    (ends,) = run(observed, lambda tr: ends_of(tr, [fifo]))
+    assert ends == Ends(False, ("min", "max"), found[0].undecodable_ids * 2)
 
 
 def test_the_depth_goes_back_from_now(clock):
