@@ -46,9 +46,7 @@ def _environment(folder: Path) -> dict[str, str]:
 def take(page: Any, address: str, folder: Path, scheme: str) -> None:
     """Take the list, a queue and an item in one scheme."""
     page.goto(f"{address}{LIST}?sort=-ready")
-    page.screenshot(
-        path=folder / f"list-{scheme}.png", clip={"x": 0, "y": 0, **SIZE, "height": 460}
-    )
+    page.screenshot(path=folder / f"list-{scheme}.png")
     page.goto(f"{address}{LIST}quakes/?end=max&limit=25")
     page.screenshot(path=folder / f"queue-{scheme}.png")
     page.locator("#scroll-items tbody th a").first.click()
