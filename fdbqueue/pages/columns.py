@@ -77,15 +77,23 @@ class Column(Generic[Row]):
         return SafeString("".join((begin, self.shown(value), end)))  # markup, all three
 
 
-def cells(columns: Sequence[Column[Row]], row: Row, *, is_labelled: bool = False) -> SafeString:
+def cells(
+    columns: Sequence[Column[Row]], row: Row, labels: Sequence[str | None] | None = None
+) -> SafeString:
     """Return the markup of a row's cells, the first of them as its header.
 
     Labelled cells say what they are, because on a narrow screen a row is a card without headers.
+
+    Args:
+        columns: The columns.
+        row: The row.
+        labels: The labels of its cells; None for none.
     """
-    found = []
-    for n, column in enumerate(columns):
-        label = str(column.heading) if is_labelled else None
-        found.append(column.cell(row, is_header=n == 0, label=label))
+    shown = labels or [None] * len(columns)
+    found = [
+        column.cell(row, is_header=n == 0, label=label)
+        for n, (column, label) in enumerate(zip(columns, shown, strict=True))
+    ]
     return SafeString("".join(found))
 
 

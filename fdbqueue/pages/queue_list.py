@@ -94,6 +94,7 @@ def context(form: QueuesForm, found: Listed, addresses: Addresses) -> dict[str, 
     last, count = found.first + len(found.rows) - 1, len(found.found)
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
+    labels = [str(column.heading) for column in COLUMNS]  # translated once
     return {
         "tiles": _totals(found),
         "attention": attention.attention(found.examined, lambda row, tab: _at(addresses, row, tab)),
@@ -102,7 +103,7 @@ def context(form: QueuesForm, found: Listed, addresses: Addresses) -> dict[str, 
         "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
         "is_trouble_first": form.column == TROUBLE.name,
         "headers": [_header(form, column) for column in COLUMNS],
-        "rows": [cells(COLUMNS, row, is_labelled=True) for row in found.rows],
+        "rows": [cells(COLUMNS, row, labels) for row in found.rows],
         "found": grouped(count),
         "first": grouped(found.first),
         "last": grouped(last),
