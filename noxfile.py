@@ -23,7 +23,15 @@ PYTHONS = {
 BINDINGS = ["7.3", "7.4", "8.0"]
 #: What does not depend on the versions of a server, a browser or another program.
 FOLDERS = ["tests/contract", "tests/api", "tests/pages", "tests/django", "tests/engines"]
-NEEDED = ["pytest", "pytest-django", "pytest-xdist", "hypothesis", "jsonschema", "PyYAML"]
+NEEDED = [
+    "pytest",
+    "pytest-django",
+    "pytest-xdist",
+    "hypothesis",
+    "jsonschema",
+    "markdown-it-py",
+    "PyYAML",
+]
 
 
 @nox.session
