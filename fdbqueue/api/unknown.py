@@ -35,7 +35,7 @@ class NoSuchAddress(Answers):
     schema = None
 
     def get_renderers(self) -> list[BaseRenderer]:
-        """Return the renderer of JSON: there is nothing to browse, and nobody is asked for."""
+        """Return the renderer of JSON: this view has no page, and asks for no user."""
         return [StrictJSONRenderer()]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002  # DRF's signature

@@ -33,7 +33,7 @@ from fdbqueue.management.exit_codes import (
 from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
-#: How the usage writes an argument that may be given so many times.
+#: How the usage writes an argument, by how many times it may be given.
 _FORMS: dict[Any, str] = {None: "{0}", "?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}
 
 

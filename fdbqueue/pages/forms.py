@@ -46,6 +46,17 @@ def _hidden(choices: Any) -> forms.ChoiceField:
     )
 
 
+def search_field(label: Any, *, max_length: int, strip: bool = True) -> forms.CharField:
+    """Return the field of a text to look for, which may be empty."""
+    return forms.CharField(
+        label=label,
+        required=False,
+        strip=strip,
+        max_length=max_length,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+
+
 class PageForm(forms.Form):
     """The parameters that all pages have; any other, and one given twice, is an error.
 
@@ -134,12 +145,7 @@ class PageForm(forms.Form):
 class QueuesForm(PageForm):
     """Which queues to list, and in which order."""
 
-    q = forms.CharField(
-        label=_("Name contains"),
-        required=False,
-        max_length=100,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
+    q = search_field(_("Name contains"), max_length=100)
     sort = forms.ChoiceField(
         label=_("Order"),
         choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
@@ -188,20 +194,8 @@ class ItemsForm(PageForm):
         choices=[("min", _("Oldest first")), ("max", _("Newest first"))],
         error_messages=_CHOICE_ERRORS,
     )
-    q = forms.CharField(
-        label=_("Value contains"),
-        required=False,
-        strip=False,
-        max_length=_MAX_TEXT,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
-    reason = forms.CharField(
-        label=_("Reason contains"),
-        required=False,
-        strip=False,
-        max_length=_MAX_TEXT,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
+    q = search_field(_("Value contains"), max_length=_MAX_TEXT, strip=False)
+    reason = search_field(_("Reason contains"), max_length=_MAX_TEXT, strip=False)
     group = forms.CharField(
         required=False, strip=False, max_length=_MAX_TEXT, widget=forms.HiddenInput
     )

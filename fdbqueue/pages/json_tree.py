@@ -57,7 +57,7 @@ class _Node:
         return len(self.value) - len(self.members)
 
     def grow(self, most: int) -> int:
-        """Show more members, at most so many, and return how many."""
+        """Show at most ``most`` more members, and return how many were added."""
         begin = len(self.members)
         pairs = itertools.islice(_pairs(self.value), begin, begin + max(0, most))
         self.members += [_Node(member, key, self.level + 1) for key, member in pairs]

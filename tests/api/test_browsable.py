@@ -179,7 +179,7 @@ def test_no_parameter_makes_a_get_a_post(
 def test_who_may_not_is_not_offered_it(
     client_with: Callable[..., APIClient], queues: service.Catalog, anonymous: APIClient
 ) -> None:
-    """A form is shown to those only who may send it; a page for nobody offers to log in."""
+    """Only users who may send a form see it; a visitor without a user is offered to log in."""
     reader = client_with("view_queue")
     assert "<textarea" not in page(reader, "/api/queues/mail/pop/", 405)
     assert "<textarea" not in page(reader, "/api/queues/mail/push/", 405)

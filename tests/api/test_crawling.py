@@ -49,7 +49,7 @@ def filled(queues: service.Catalog, clock: Clock) -> service.Catalog:
         queue.bury(queue.push("dead").id, reason="broken")
     queues.queue("raw").pause()
     put(queues.queue("audit"), b"junk")
-    clock.advance(20)  # a lease and a delay have ended, and nobody has looked
+    clock.advance(20)  # a lease and a delay have ended, and no popper has looked
     return queues
 
 

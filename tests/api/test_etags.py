@@ -64,7 +64,7 @@ def test_tags_that_are_not_known(api: APIClient, header: str) -> None:
 
 
 def test_what_changes_something_has_no_tag(api: APIClient, queues: service.Catalog) -> None:
-    """A pop is never 304, and nobody may keep its response."""
+    """A pop is never 304, and no cache may keep its response."""
     queues.queue("mail").push("a value")
     for body in ({}, {}):
         response = api.post("/api/queues/mail/pop/", body, headers={"If-None-Match": "*"})

@@ -369,7 +369,7 @@ def _without_acks(lease_many):
 
 
 def test_the_caller_sleeps_while_threads_lease_for_themselves(mail):
-    """The thread that ends an item leases the next one; it wakes nobody for that."""
+    """The thread that ends an item leases the next one, and does not wake the caller for that."""
     mail.push_many(range(200))
     beats = []
     worker = Worker(mail, lambda item: None, on_beat=lambda: beats.append(worker.handled))

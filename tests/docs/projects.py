@@ -19,11 +19,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import fdb.tuple
-
-from fdbqueue.engines import foundationdb
-from fdbqueue.service import run
 from tests.docs.blocks import ROOT
+from tests.forgetting import forget_queues
 
 KINDS = ("ready", "new", "none", "demo")
 READY = """
@@ -88,10 +85,7 @@ class Project(NamedTuple):
 
     def forget_queues(self) -> None:
         """Remove what was pushed on a cluster; a file goes with its folder."""
-        if cluster_file := os.environ.get("FDB_CLUSTER_FILE"):
-            everything = fdb.tuple.range(("fdbqueue-test", self.prefix))
-            database = foundationdb.open(cluster_file)
-            run(database, lambda tr: tr.clear_range(everything.start, everything.stop))
+        forget_queues(self.prefix)
 
 
 def make(kind: str, base: Path, ready: Path) -> Project:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,10 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import fdb.tuple
-
-from fdbqueue.engines import foundationdb
-from fdbqueue.service import run
 from tests.live.server import ROOT, environment_of
 
 if TYPE_CHECKING:
@@ -116,11 +111,3 @@ class Demo:
         self._log.close()
         if code is not None and not self._is_stopped:
             raise AssertionError(f"the demo has ended by itself, with {code}: {log}")
-
-
-def forget_queues(prefix: str) -> None:
-    """Remove what was pushed on a cluster; a file goes with its folder."""
-    if cluster_file := os.environ.get("FDB_CLUSTER_FILE"):
-        everything = fdb.tuple.range(("fdbqueue-test", prefix))
-        database = foundationdb.open(cluster_file)
-        run(database, lambda tr: tr.clear_range(everything.start, everything.stop))

@@ -14,11 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import fdb.tuple
 import requests
 
-from fdbqueue.engines import foundationdb
-from fdbqueue.service import run
+from tests.forgetting import forget_queues
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -157,10 +155,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()  # its workers notice
             self._process.wait()
-        if os.environ.get("FDB_CLUSTER_FILE"):  # a file's folder is removed with it
-            everything = fdb.tuple.range(("fdbqueue-test", self.prefix))
-            database = foundationdb.open(os.environ["FDB_CLUSTER_FILE"])
-            run(database, lambda tr: tr.clear_range(everything.start, everything.stop))
+        forget_queues(self.prefix)
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,8 @@ import requests
 
 from fdbqueue import conf
 from tests.engines.children import wait_until
-from tests.live.demo import Demo, environment, forget_queues
+from tests.forgetting import forget_queues
+from tests.live.demo import Demo, environment
 from tests.live.server import DEADLINE_SECONDS, ROOT
 from tests.live.setting import fdbqueue_setting
 

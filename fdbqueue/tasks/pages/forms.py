@@ -8,7 +8,7 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.pages.forms import ItemsForm
+from fdbqueue.pages.forms import ItemsForm, search_field
 from fdbqueue.tasks.pages.rows import DONE
 
 #: The tabs of a queue of tasks: the states of items, and the tasks that have no item any more.
@@ -23,12 +23,7 @@ _MAX_PATH = 300
 
 
 def _path(label: Any) -> forms.CharField:
-    return forms.CharField(
-        label=label,
-        required=False,
-        max_length=_MAX_PATH,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
+    return search_field(label, max_length=_MAX_PATH)
 
 
 class TaskItemsForm(ItemsForm):
