@@ -12,6 +12,9 @@ from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_positi
 #: What FoundationDB's client counts for a mutation and for a range besides their bytes.
 _MUTATION_BYTES = 44
 _RANGE_BYTES = 24
+#: What it counts for a mutation of one key that conflicts, besides its parameter and three times
+#: the key.
+_POINT_BYTES = _MUTATION_BYTES + _RANGE_BYTES + 1
 #: The approximate size counts each key and value at least once, and the exact one each a few
 #: times at most: it is less than this many times as large.
 _APPROXIMATION = 8
@@ -20,27 +23,35 @@ _APPROXIMATION = 8
 class CommitDraft:
     """Collect the writes and the conflict ranges of a transaction until it commits.
 
+    The commit sends the writes in the order in which they were made. What reads of the transaction
+    see of them is worked out by a :class:`WriteBuffer`, once they ask.
+
     The first argument of the methods that write says whether the write conflicts with the
-    reads of other transactions.
+    reads of other transactions. They raise :class:`FDBError` where FoundationDB's client does; then
+    nothing of the transaction may be committed.
 
     Args:
         options: The transaction's options.
     """
 
     __slots__ = (
+        "_buffer",
+        "_buffered",
+        "_has_spans",
+        "_keys",
         "approximate_size",
         "has_read",
+        "mutations",
         "options",
         "read_conflicts",
         "read_version",
         "versionstamped_keys",
         "write_conflicts",
-        "writes",
     )
 
     def __init__(self, options: OptionValues) -> None:
         self.options = options
-        self.writes = WriteBuffer()
+        self.mutations: list[Mutation] = []
         self.read_conflicts: list[Range] = []
         self.write_conflicts: list[Range] = []
         #: The keys set with a versionstamp, whose conflict ranges are known after the commit.
@@ -48,11 +59,32 @@ class CommitDraft:
         self.approximate_size = 0
         self.read_version: int | None = None
         self.has_read = False
+        self._buffer: WriteBuffer | None = None
+        #: How many of the mutations the buffer has.
+        self._buffered = 0
+        #: The keys that were written one by one, and whether more than these was written.
+        self._keys: set[bytes] = set()
+        self._has_spans = False
+
+    @property
+    def writes(self) -> WriteBuffer:
+        """What was written, as reads of the transaction see it."""
+        buffer = self._buffer
+        if buffer is not None and self._buffered == len(self.mutations):
+            return buffer
+        self._buffer = None  # where an interrupt leaves it half done, it is made anew
+        if buffer is None:
+            buffer, self._buffered = WriteBuffer(), 0
+        for mutation in self.mutations[self._buffered :]:
+            buffer.write(*mutation, self.read_version or 0)
+        self._buffered = len(self.mutations)
+        self._buffer = buffer
+        return buffer
 
     @property
     def has_written(self) -> bool:
         """Whether anything was written, or declared as written."""
-        return bool(self.writes or self.write_conflicts)
+        return bool(self.mutations or self.write_conflicts)
 
     def disable_read_your_writes(self) -> None:
         """Let reads not see the writes.
@@ -66,40 +98,48 @@ class CommitDraft:
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         """Conflict with other writes to a range, except where it was written here before."""
-        writes = self.writes
-        if writes.is_seen and self.options.read_your_writes and writes.touches(begin, end):
-            parts = writes.undetermined(begin, end)
+        if self.mutations and self.options.read_your_writes and self._may_touch(begin, end):
+            parts = self.writes.undetermined(begin, end)
             self.read_conflicts.extend(parts)
             self.approximate_size += len(parts) * (len(begin) + len(end) + _RANGE_BYTES)
         elif begin < end:
             self.read_conflicts.append((begin, end))
             self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
 
+    def _may_touch(self, begin: bytes, end: bytes) -> bool:
+        """Tell whether a range was written to; for one key, mostly, without the buffer."""
+        if self._has_spans or len(end) != len(begin) + 1 or end != begin + b"\x00":
+            return self.writes.touches(begin, end)
+        return begin in self._keys
+
     def add_write_conflict(self, begin: bytes, end: bytes) -> None:
         """Make others conflict as if a range had been written."""
         self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
         self.write_conflicts.append((begin, end))
 
-    def set(self, conflicts: bool, key: bytes, value: bytes) -> None:
-        """Set a key."""
-        self._admit(conflicts, key, value)
-        if self.options.read_your_writes:
-            self.writes.set(key, value)
-        else:
-            self.writes.early.append(("set", key, value))
-
-    def clear(self, conflicts: bool, key: bytes) -> None:
-        """Clear a key."""
+    def write(self, conflicts: bool, name: str, key: bytes, param: bytes) -> None:
+        """Set a key, or apply an atomic operation."""
         if key >= self.options.write_end:
             raise FDBError(2004)
-        if len(key) > KEY_SIZE_LIMIT:
-            return
-        self._admit(conflicts, key, key + b"\x00")
-        self.approximate_size += _RANGE_BYTES - _MUTATION_BYTES  # as the client counts it
-        if self.options.read_your_writes:
-            self.writes.clear(key)
+        key_size, param_size = len(key), len(param)
+        if key_size > KEY_SIZE_LIMIT:
+            raise FDBError(2102)
+        if param_size > VALUE_SIZE_LIMIT:
+            raise FDBError(2103)
+        if conflicts:
+            self.write_conflicts.append((key, key + b"\x00"))
+            self.approximate_size += 3 * key_size + param_size + _POINT_BYTES
         else:
-            self.writes.early.append(("clear", key, b""))
+            self.approximate_size += key_size + param_size + _MUTATION_BYTES
+        self._keys.add(key)
+        self.mutations.append((name, key, param))
+
+    def clear(self, conflicts: bool, key: bytes) -> None:
+        """Clear a key; one that is too long is not there."""
+        if len(key) <= KEY_SIZE_LIMIT or key >= self.options.write_end:
+            self.write(conflicts, "clear", key, b"")
+            # the client counts it as a range
+            self.approximate_size += len(key) + 1 + _RANGE_BYTES - _MUTATION_BYTES
 
     def clear_range(self, conflicts: bool, begin: bytes, end: bytes) -> None:
         """Clear a range."""
@@ -112,52 +152,22 @@ class CommitDraft:
         self.approximate_size += len(begin) + len(end) + _MUTATION_BYTES
         if conflicts:
             self.add_write_conflict(begin, end)
-        if self.options.read_your_writes:
-            self.writes.clear_range(begin, end)
-        else:
-            self.writes.early.append(("clear_range", begin, end))
-
-    def mutate(self, conflicts: bool, name: str, key: bytes, param: bytes) -> None:
-        """Apply an atomic operation."""
-        self._admit(conflicts, key, param)
-        if self.options.read_your_writes:
-            self.writes.mutate(name, key, param)
-        else:
-            self.writes.early.append((name, key, param))
+        self._has_spans = True
+        self.mutations.append(("clear_range", begin, end))
 
     def set_versionstamped_key(self, _: bool, key: bytes, value: bytes) -> None:
         """Set a key that contains the commit's stamp, which makes others conflict with it."""
-        self._admit(False, key, value)
+        self._has_spans = True
+        self.write(False, "set_versionstamped_key", key, value)
         stamp_position(key)
         self.versionstamped_keys.append(key)
         if self.options.read_your_writes:
-            self.writes.set_versionstamped_key(key, value, self.read_version or 0)
-        else:
-            self.writes.early.append(("set_versionstamped_key", key, value))
+            _ = self.writes  # what becomes unreadable depends on the read version as it is now
 
     def set_versionstamped_value(self, conflicts: bool, key: bytes, param: bytes) -> None:
         """Set a value that contains the commit's stamp."""
-        self._admit(conflicts, key, param)
+        self.write(conflicts, "set_versionstamped_value", key, param)
         stamp_position(param)
-        if self.options.read_your_writes:
-            self.writes.set_versionstamped_value(key, param)
-        else:
-            self.writes.early.append(("set_versionstamped_value", key, param))
-
-    def _admit(self, conflicts: bool, key: bytes, value: bytes) -> None:
-        """Check the limits of a write, and count it."""
-        if key >= self.options.write_end:
-            raise FDBError(2004)
-        key_size, value_size = len(key), len(value)
-        if key_size > KEY_SIZE_LIMIT:
-            raise FDBError(2102)
-        if value_size > VALUE_SIZE_LIMIT:
-            raise FDBError(2103)
-        size = key_size + value_size + _MUTATION_BYTES
-        if conflicts:
-            self.write_conflicts.append((key, key + b"\x00"))
-            size += 2 * key_size + 1 + _RANGE_BYTES
-        self.approximate_size += size
 
     def request(self, deadline: float | None) -> CommitRequest | None:
         """Return the request to commit this, None where nothing was written.
@@ -165,9 +175,11 @@ class CommitDraft:
         Raises:
             FDBError: 2101 when it is larger than the transaction's size limit.
         """
-        mutations = self.writes.mutations()
+        mutations = self.mutations
         size, limit = self.approximate_size, self.options.persistent.size_limit
         if size * _APPROXIMATION > limit:
+            if self.options.read_your_writes:
+                mutations = self.writes.mutations()  # as few as the client would send
             size = self._size(mutations)
             if size > limit:
                 raise FDBError(2101)

@@ -46,7 +46,7 @@ class Reads:
         if len(key) > READ_KEY_SIZE_LIMIT:
             return None
         state = self._state
-        if state.draft.writes.is_seen:
+        if state.draft.mutations:
             bypass_unreadable = state.options.bypass_unreadable
             value = self._view(is_snapshot).get(key, bypass_unreadable=bypass_unreadable)
         else:
@@ -109,7 +109,7 @@ class Reads:
         is_snapshot: bool,
     ) -> RangeRead:
         draft = self._state.draft
-        if not draft.writes.is_seen and begin.offset == end.offset == 1:  # as nearly all
+        if not draft.mutations and begin.offset == end.offset == 1:  # as nearly all
             low, high = begin.key, end.key
             if low >= high:
                 return RangeRead([], False, None)

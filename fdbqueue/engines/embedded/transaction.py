@@ -131,7 +131,7 @@ def _atomic(method: F) -> F:
             key = as_key(key)
         if type(param) is not bytes:
             param = as_value(param)
-        self._state.write(CommitDraft.mutate, name, key, param)
+        self._state.write(CommitDraft.write, name, key, param)
 
     return mutate  # type: ignore[return-value]  # of the same parameters
 
@@ -169,7 +169,7 @@ class Transaction(SnapshotTransaction):
             key = as_key(key)
         if type(value) is not bytes:
             value = as_value(value)
-        self._state.write(CommitDraft.set, key, value)
+        self._state.write(CommitDraft.write, "set", key, value)
 
     def clear(self, key: Any) -> None:
         """Clear a key, or the key that a selector stands for."""

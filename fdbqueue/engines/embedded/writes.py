@@ -1,4 +1,4 @@
-"""The writes of one transaction, as its own reads see them and as its commit sends them."""
+"""The writes of one transaction, as its own reads see them."""
 
 from __future__ import annotations
 
@@ -91,42 +91,46 @@ _NONE = RangeSet()
 class WriteBuffer:
     """Hold what a transaction wrote, keyed, and say what its reads see of it.
 
-    Later writes of a key replace or extend earlier ones, as in FoundationDB's client;
-    ``early`` holds what must be applied before everything else, in order.
+    Later writes of a key replace or extend earlier ones, as in FoundationDB's client.
     """
 
     __slots__ = (
+        "_early",
         "_new_keys",
         "_sorted_keys",
         "cleared",
-        "early",
         "entries",
-        "is_seen",
         "unreadable",
     )
 
     def __init__(self) -> None:
-        #: Whether a read may see anything of it.
-        self.is_seen = False
         self.entries: dict[bytes, Entry] = {}
         self.cleared = self.unreadable = _NONE
-        self.early: list[Mutation] = []
+        #: What must be applied before everything else, in order.
+        self._early: list[Mutation] = []
         self._sorted_keys: list[bytes] = []
         self._new_keys: list[bytes] = []
 
-    def __bool__(self) -> bool:
-        return bool(self.entries or self.early or self.cleared)
-
     # Writing
+
+    def write(self, name: str, key: bytes, param: bytes, read_version: int) -> None:
+        """Add the next write, as :data:`Mutation` has it."""
+        if name == "set":
+            self.set(key, param)
+        elif name == "clear":
+            self.clear(key)
+        elif name == "clear_range":
+            self.clear_range(key, param)
+        elif name == "set_versionstamped_key":
+            self.set_versionstamped_key(key, param, read_version)
+        elif name == "set_versionstamped_value":
+            self.set_versionstamped_value(key, param)
+        else:
+            self.mutate(name, key, param)
 
     def set(self, key: bytes, value: bytes) -> None:
         """Set a key; one that cannot be read before the commit stays so."""
-        entries = self.entries
-        if key not in entries and not self.unreadable.begins:  # as nearly all are
-            entries[key] = value
-            self._new_keys.append(key)
-            self.is_seen = True
-        elif self._is_unreadable(key):
+        if self._is_unreadable(key):
             self._push(key, ("set", key, value))
         else:
             self._store(key, value)
@@ -139,7 +143,6 @@ class WriteBuffer:
 
     def clear_range(self, begin: bytes, end: bytes) -> None:
         """Clear ``[begin, end)``, dropping what was written there before."""
-        self.is_seen = True
         self._forget(begin, end)
         self.unreadable.remove(begin, end)
         if self.cleared is _NONE:
@@ -195,7 +198,6 @@ class WriteBuffer:
         if key not in self.entries:
             self._new_keys.append(key)
         self.entries[key] = entry
-        self.is_seen = True
 
     def _is_unreadable(self, key: bytes) -> bool:
         entry = self.entries.get(key)
@@ -205,8 +207,8 @@ class WriteBuffer:
 
     def _make_unreadable(self, begin: bytes, end: bytes) -> None:
         for cleared_begin, cleared_end in self.cleared.within(begin, end):
-            self.early.append(("clear_range", cleared_begin, cleared_end))
-        self.early += self._mutations(self.keys(begin, end))
+            self._early.append(("clear_range", cleared_begin, cleared_end))
+        self._early += self._mutations(self.keys(begin, end))
         self._forget(begin, end)
         self.cleared.remove(begin, end)
         if self.unreadable is _NONE:
@@ -300,10 +302,10 @@ class WriteBuffer:
     def mutations(self) -> list[Mutation]:
         """Return what the commit applies, in order: clears of ranges before keys."""
         mutations = self._mutations(self._sort() if len(self.entries) > 1 else self.entries)
-        if not (self.early or self.cleared.begins):
+        if not (self._early or self.cleared.begins):
             return mutations
         cleared: list[Mutation] = [("clear_range", begin, end) for begin, end in self.cleared]
-        return [*self.early, *cleared, *mutations]
+        return [*self._early, *cleared, *mutations]
 
     def _mutations(self, keys: Iterable[bytes]) -> list[Mutation]:
         mutations: list[Mutation] = []
