@@ -66,9 +66,8 @@ class CommitDraft:
         self._keys: set[bytes] = set()
         self._has_spans = False
 
-    @property
-    def writes(self) -> WriteBuffer:
-        """What was written, as reads of the transaction see it."""
+    def buffer(self) -> WriteBuffer:
+        """Return what was written, as reads of the transaction see it."""
         buffer = self._buffer
         if buffer is not None and self._buffered == len(self.mutations):
             return buffer
@@ -99,7 +98,7 @@ class CommitDraft:
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         """Conflict with other writes to a range, except where it was written here before."""
         if self.mutations and self.options.read_your_writes and self._may_touch(begin, end):
-            parts = self.writes.undetermined(begin, end)
+            parts = self.buffer().undetermined(begin, end)
             self.read_conflicts.extend(parts)
             self.approximate_size += len(parts) * (len(begin) + len(end) + _RANGE_BYTES)
         elif begin < end:
@@ -109,7 +108,7 @@ class CommitDraft:
     def _may_touch(self, begin: bytes, end: bytes) -> bool:
         """Tell whether a range was written to; for one key, mostly, without the buffer."""
         if self._has_spans or len(end) != len(begin) + 1 or end != begin + b"\x00":
-            return self.writes.touches(begin, end)
+            return self.buffer().touches(begin, end)
         return begin in self._keys
 
     def add_write_conflict(self, begin: bytes, end: bytes) -> None:
@@ -162,7 +161,7 @@ class CommitDraft:
         stamp_position(key)
         self.versionstamped_keys.append(key)
         if self.options.read_your_writes:
-            _ = self.writes  # what becomes unreadable depends on the read version as it is now
+            self.buffer()  # what becomes unreadable depends on the read version as it is now
 
     def set_versionstamped_value(self, conflicts: bool, key: bytes, param: bytes) -> None:
         """Set a value that contains the commit's stamp."""
@@ -179,7 +178,7 @@ class CommitDraft:
         size, limit = self.approximate_size, self.options.persistent.size_limit
         if size * _APPROXIMATION > limit:
             if self.options.read_your_writes:
-                mutations = self.writes.mutations()  # as few as the client would send
+                mutations = self.buffer().mutations()  # as few as the client would send
             size = self._size(mutations)
             if size > limit:
                 raise FDBError(2101)

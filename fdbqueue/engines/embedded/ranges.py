@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 Range = tuple[bytes, bytes]
 
 _POINT = 0xFFFFFFFF
-_ONE_POINT = struct.Struct(">3I")
 
 
 def after(key: bytes) -> bytes:
@@ -107,23 +106,9 @@ class RangeSet:
         self.begins[first:last] = [kept_begin for kept_begin, _ in kept]
         self.ends[first:last] = [kept_end for _, kept_end in kept]
 
-    def encode(self) -> bytes:
-        """Return the set as bytes: a count, the lengths, then the keys one after another."""
-        lengths: list[int] = []
-        keys: list[bytes] = []
-        for begin, end in zip(self.begins, self.ends, strict=True):
-            lengths.append(len(begin))
-            keys.append(begin)
-            if end == begin + b"\x00":
-                lengths.append(_POINT)
-            else:
-                lengths.append(len(end))
-                keys.append(end)
-        return struct.pack(f">{len(lengths) + 1}I", len(lengths), *lengths) + b"".join(keys)
-
     @classmethod
     def decode(cls, data: bytes) -> RangeSet:
-        """Return the set that :meth:`encode` or :func:`encoded` made ``data`` from."""
+        """Return the set that :func:`encoded` made ``data`` from."""
         decoded = cls()
         (count,) = struct.unpack_from(">I", data)
         lengths = struct.unpack_from(f">{count}I", data, 4)
@@ -142,9 +127,18 @@ class RangeSet:
 
 
 def encoded(ranges: list[Range]) -> bytes:
-    """Return the set of some ranges as bytes: ``RangeSet.of(ranges).encode()``."""
-    if len(ranges) == 1:
-        ((begin, end),) = ranges
-        if end == begin + b"\x00":  # one key, as most commits of a queue's recipe write
-            return _ONE_POINT.pack(2, len(begin), _POINT) + begin
-    return RangeSet.of(ranges).encode()
+    """Return the set of some ranges as bytes: a count, the lengths, then the keys in a row.
+
+    A range has the lengths of its begin and of its end. One of a single key has only its begin, and
+    a mark in place of the second length.
+    """
+    if all(end == begin + b"\x00" for begin, end in ranges):  # as in nearly all commits
+        keys = sorted({begin for begin, _ in ranges})
+        lengths = [length for key in keys for length in (len(key), _POINT)]
+    else:
+        keys, lengths = [], []
+        for begin, end in RangeSet.of(ranges):
+            is_point = end == begin + b"\x00"
+            keys += [begin] if is_point else [begin, end]
+            lengths += [len(begin), _POINT if is_point else len(end)]
+    return struct.pack(f">{len(lengths) + 1}I", len(lengths), *lengths) + b"".join(keys)

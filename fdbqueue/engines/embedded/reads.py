@@ -39,21 +39,28 @@ class Reads:
 
     def key(self, key: bytes, is_snapshot: bool) -> Value:
         """Read a key."""
-        refusal = 0 if key < self._state.options.keys_end else 2004
-        return self._read(Value, refusal, self._key, key, is_snapshot)
-
-    def _key(self, key: bytes, is_snapshot: bool) -> bytes | None:
-        if len(key) > READ_KEY_SIZE_LIMIT:
-            return None
         state = self._state
-        if state.draft.mutations:
-            bypass_unreadable = state.options.bypass_unreadable
-            value = self._view(is_snapshot).get(key, bypass_unreadable=bypass_unreadable)
-        else:
-            value = self._stored().get(key)
-        if not is_snapshot:
-            state.draft.add_read_conflict(key, key + b"\x00")
-        return value
+        with state.lock:
+            try:
+                state.check_usable()
+                if key >= state.options.keys_end:
+                    raise FDBError(2004)
+            except FDBError as error:
+                return Value(None, error)
+            try:
+                if len(key) > READ_KEY_SIZE_LIMIT:
+                    return Value()
+                if state.draft.mutations:
+                    bypass_unreadable = state.options.bypass_unreadable
+                    value = self._view(is_snapshot).get(key, bypass_unreadable=bypass_unreadable)
+                else:
+                    value = self._stored().get(key)
+                if not is_snapshot:
+                    state.draft.add_read_conflict(key, key + b"\x00")
+                return Value(value)  # type: ignore[arg-type]  # it holds the bytes
+            except (FDBError, EngineUnavailable) as error:
+                state.read_failure = anew(error)
+                return Value(None, error)
 
     def selected_key(self, selector: KeySelector, is_snapshot: bool) -> Value:
         """Find the key that a selector stands for."""
@@ -219,7 +226,7 @@ class Reads:
         )
         return View(
             self._stored,
-            state.draft.writes if sees_writes else None,
+            state.draft.buffer() if sees_writes else None,
             options.keys_end,
             is_open=state.snapshot is not None,
         )
@@ -228,12 +235,7 @@ class Reads:
         """Return what is stored, opening it where there is no snapshot yet."""
         state = self._state
         state.draft.has_read = True
-        snapshot = state.snapshot
-        if snapshot is None:
-            return self._open()
-        if snapshot.expired:
-            raise FDBError(1007)
-        return snapshot
+        return state.snapshot or self._open()
 
     def _open(self) -> Snapshot:
         state = self._state

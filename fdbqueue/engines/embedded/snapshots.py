@@ -174,7 +174,7 @@ class Snapshot:
 
     def _query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
         with self._lock:
-            if self.connection is None:
+            if self.connection is None or self.expired:
                 raise FDBError(1007)
             try:
                 return self.connection.execute(sql, parameters).fetchall()
