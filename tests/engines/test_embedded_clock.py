@@ -16,6 +16,8 @@ from fdbqueue.engines.embedded.clock import Anchor, next_version
 from tests.engines.children import run
 
 _HOUR = 3_600_000_000
+#: The clock of versions and that of the test are read in whole microseconds, each at its own rate.
+_ROUNDED = 100
 
 #: Commits once for each line told, its wall clock being so many seconds off.
 _COMMIT = """
@@ -29,12 +31,18 @@ for line in sys.stdin:
 
 
 def _elapsed(commit):
-    """Return by how much versions went up in the time of some commits, and that time."""
-    began = time.monotonic()
+    """Return by how much versions went up from one commit to another, and in what time.
+
+    That is the least time that may be between them, and the most, in microseconds.
+    """
+    began = time.monotonic_ns()
     first = commit()
-    for _ in range(50):
-        last = commit()
-    return last - first, (time.monotonic() - began) * 1_000_000
+    ended = time.monotonic_ns()
+    for _ in range(49):
+        commit()
+    least = time.monotonic_ns() - ended
+    last = commit()
+    return last - first, least // 1000, (time.monotonic_ns() - began) // 1000
 
 
 @pytest.mark.parametrize("seconds", [-31_536_000, -3600, 3600, 31_536_000])
@@ -51,8 +59,8 @@ def test_processes_whose_wall_clock_was_set(database, start, seconds):
         return versions[-1]
 
     commit()
-    versions, real = _elapsed(commit)
-    assert 0.3 * real < versions <= real
+    versions, least, most = _elapsed(commit)
+    assert least - _ROUNDED <= versions <= most + _ROUNDED
 
 
 def test_a_transaction_of_a_second_beside_other_processes(database, start):
