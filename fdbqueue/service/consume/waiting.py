@@ -1,9 +1,9 @@
 """Let threads and tasks wait for items, of one queue or of several.
 
-A wait is a loop: note how often the watches have woken their waiters, look for items, and where
-there are none, sleep until one of the watches does, or may have missed a change. Each watch is
+A wait is a loop: note how often there may have been an item, look for items, and where there are
+none, sleep until one of the watches wakes this waiter, or may have missed a change. Each watch is
 shared with all other waiters of the process (:mod:`fdbqueue.service.consume.wakeups`), whatever
-other queues they wait for.
+other queues they wait for. It wakes one of them, who wakes others when it ends.
 
 A waiter takes part in each of its watches while it sleeps, and leaves them all before it looks
 again. It holds the mutex of one watch at a time, so waiters of several queues cannot block each
@@ -75,17 +75,23 @@ class ItemWait:
         Returns:
             What ``look`` returned last; None when ``waits_while`` ended the wait.
         """
-        while waits_while is None or waits_while():
-            watches = self.watches
-            seen = [*map(_GENERATION, watches)]
-            found = look()
-            if found or time.monotonic() >= deadline:
-                return found
-            if watches != self.watches:
-                continue
-            if not self.wait(seen, deadline, waits_while, database):
-                break
-        return None
+        slept_at: tuple[ItemWatch, ...] = ()
+        try:
+            while waits_while is None or waits_while():
+                watches = self.watches
+                seen = [*map(_GENERATION, watches)]
+                found = look()
+                if found or time.monotonic() >= deadline:
+                    return found
+                if watches != self.watches:
+                    _wake_others(slept_at)
+                    continue
+                slept_at = watches
+                if not self.wait(seen, deadline, waits_while, database):
+                    break
+            return None
+        finally:
+            _wake_others(slept_at)
 
     async def until_in_loop(self, look: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Do what :meth:`until` does in an event loop; waiting occupies no thread.
@@ -93,19 +99,25 @@ class ItemWait:
         When the task is cancelled while it waits, ``CancelledError.outcome_known`` is True,
         because nothing was done.
         """
-        while True:
-            watches = self.watches
-            seen = [*map(_GENERATION, watches)]
-            found = await look()
-            if found or time.monotonic() >= deadline:
-                return found
-            if watches != self.watches:
-                continue
-            try:
-                await self.wait_in_loop(seen, deadline)
-            except asyncio.CancelledError as error:
-                error.outcome_known = True  # type: ignore[attr-defined]
-                raise
+        slept_at: tuple[ItemWatch, ...] = ()
+        try:
+            while True:
+                watches = self.watches
+                seen = [*map(_GENERATION, watches)]
+                found = await look()
+                if found or time.monotonic() >= deadline:
+                    return found
+                if watches != self.watches:
+                    _wake_others(slept_at)
+                    continue
+                slept_at = watches
+                try:
+                    await self.wait_in_loop(seen, deadline)
+                except asyncio.CancelledError as error:
+                    error.outcome_known = True  # type: ignore[attr-defined]
+                    raise
+        finally:
+            _wake_others(slept_at)
 
     def wait(
         self,
@@ -114,7 +126,7 @@ class ItemWait:
         waits_while: Callable[[], bool] | None,
         database: Database | None,
     ) -> bool:
-        """Wait until a watch wakes its waiters, or may have missed a change.
+        """Wait until a watch wakes this waiter, or may have missed a change.
 
         Args:
             seen: The generation of each watch before the queues were found to be empty.
@@ -132,7 +144,7 @@ class ItemWait:
             if not self._enter(wake, seen):
                 return True
             arm(self.watches, database)
-            return self._sleep(gate, seen, self._end(deadline), waits_while)
+            return self._sleep(gate, wake, self._end(deadline), waits_while)
         finally:
             self._leave(wake)
 
@@ -149,14 +161,14 @@ class ItemWait:
             if not all(watch.is_watched() for watch in self.watches):
                 await in_thread(arm, self.watches, None)
             end = self._end(deadline)
-            while not self._is_woken(seen):
+            while self._is_asleep(wake):
                 woken.clear()
                 remaining = self._next_look(end) - time.monotonic()
                 if remaining <= 0:
                     return
                 timer = asyncio.get_running_loop().call_later(remaining, woken.set)
                 try:
-                    if not self._is_woken(seen):  # it may have been before the event was cleared
+                    if self._is_asleep(wake):  # it may have been before the event was cleared
                         await woken.wait()
                 finally:
                     timer.cancel()
@@ -166,14 +178,14 @@ class ItemWait:
     def _sleep(
         self,
         gate: threading.Lock,
-        seen: Sequence[int],
+        wake: Callable[[], None],
         end: float,
         waits_while: Callable[[], bool] | None,
     ) -> bool:
         while waits_while is None or waits_while():
             check_at = math.inf if waits_while is None else time.monotonic() + _CHECK_SECONDS
             while True:
-                if self._is_woken(seen):
+                if not self._is_asleep(wake):
                     return True
                 now = time.monotonic()
                 remaining = self._next_look(end) - now
@@ -185,7 +197,7 @@ class ItemWait:
         return False
 
     def _enter(self, wake: Callable[[], None], seen: Sequence[int]) -> bool:
-        """Take part in the watches; tell whether none has woken its waiters since."""
+        """Take part in the watches; tell whether none of the queues may have an item since."""
         pairs = zip(self.watches, seen, strict=True)
         return all(watch.enter(wake, generation) for watch, generation in pairs)
 
@@ -193,8 +205,8 @@ class ItemWait:
         for watch in self.watches:
             watch.leave(wake)
 
-    def _is_woken(self, seen: Sequence[int]) -> bool:
-        return any(map(operator.ne, map(_GENERATION, self.watches), seen))
+    def _is_asleep(self, wake: Callable[[], None]) -> bool:
+        return all(watch.is_asleep(wake) for watch in self.watches)
 
     def _end(self, deadline: float) -> float:
         """Return when this wait ends at the latest; without a watch nothing else would end it."""
@@ -245,6 +257,12 @@ def arm(watches: Sequence[ItemWatch], database: Database | None) -> None:
 def _look(tr: Transaction, watches: Sequence[ItemWatch]) -> dict[ItemWatch, tuple[Any, float]]:
     looks = [(watch, watch.begin_look(tr)) for watch in watches]
     return {watch: look() for watch, look in looks}
+
+
+def _wake_others(watches: Sequence[ItemWatch]) -> None:
+    """Wake others at the watches at which a waiter has slept whose call ends."""
+    for watch in watches:
+        watch.wake_others()
 
 
 def _open(gate: threading.Lock) -> None:

@@ -1,0 +1,179 @@
+"""How many waiters an item wakes, and that no waiter sleeps while there is one.
+
+Waiters look by themselves after five seconds. Here they do not, so that nothing hides a wake-up
+that was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fdbqueue.service import FifoQueue
+from fdbqueue.service.consume import waiting, wakeups
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another
+from tests.engines.children import wait_until
+
+LONG_SECONDS = 60
+WAITERS = 40
+
+
+@pytest.fixture(autouse=True)
+def no_look_without_a_reason(monkeypatch):
+    """Nobody looks at the queue but those who were woken."""
+    for module in (waiting, wakeups):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 10 * LONG_SECONDS)
+
+
+@pytest.fixture
+def pool():
+    """Threads that wait."""
+    with ThreadPoolExecutor(WAITERS) as pool:
+        yield pool
+
+
+def asleep(queue):
+    """How many wait, once that is being watched."""
+    watch = queue.parts.group.watch
+    return watch.waiting if watch.is_watched() else -1
+
+
+def test_a_push_wakes_few(observed, database, subspace, pool):
+    """One has the item, those it wakes find nothing, and the others are not asked."""
+    queue, pusher = FifoQueue(observed, subspace), FifoQueue(another(database), subspace)
+    waiters = [pool.submit(queue.pop, wait=LONG_SECONDS) for _ in range(WAITERS)]
+    wait_until(lambda: asleep(queue) == WAITERS)
+    for number in range(3):
+        before = observed.transactions
+        pusher.push(number)
+        left = WAITERS - number - 1
+        wait_until(lambda left=left: asleep(queue) == left)
+        assert observed.transactions - before <= 12  # three look, maybe twice, and set the watch
+    assert sum(waiter.done() for waiter in waiters) == 3
+    pusher.push_many(range(3, WAITERS))
+    assert sorted(waiter.result(LONG_SECONDS).value for waiter in waiters) == list(range(WAITERS))
+
+
+def test_items_that_come_at_once_wake_as_many(database, subspace, pool):
+    """Each that has an item wakes two others."""
+    queue = FifoQueue(database, subspace)
+    waiters = [pool.submit(queue.lease, wait=LONG_SECONDS) for _ in range(WAITERS)]
+    wait_until(lambda: asleep(queue) == WAITERS)
+    FifoQueue(another(database), subspace).push_many(range(WAITERS))
+    assert sorted(waiter.result(LONG_SECONDS).value for waiter in waiters) == list(range(WAITERS))
+
+
+def test_who_only_asks_whether_there_are_items_wakes_the_others(database, subspace, pool):
+    """They take nothing, so the item is there for each of them."""
+    queue = FifoQueue(database, subspace)
+    waiters = [pool.submit(queue.wait_for_items, LONG_SECONDS) for _ in range(WAITERS)]
+    wait_until(lambda: asleep(queue) == WAITERS)
+    FifoQueue(another(database), subspace).push("x")
+    assert all(waiter.result(LONG_SECONDS) for waiter in waiters)
+
+
+@pytest.mark.parametrize("ends", ["gives up", "fails"])
+def test_who_is_woken_and_does_not_take_wakes_another(database, subspace, pool, ends):
+    """The oldest waiter is woken first; where its call ends otherwise, the next is."""
+    queue = FifoQueue(database, subspace)
+    is_over = threading.Event()
+
+    def wants():
+        if is_over.is_set() and ends == "fails":
+            raise ZeroDivisionError
+        return not is_over.is_set()
+
+    first = pool.submit(queue.pop_many, 1, wait=LONG_SECONDS, waits_while=wants)
+    wait_until(lambda: asleep(queue) == 1)
+    others = [pool.submit(queue.pop, wait=LONG_SECONDS) for _ in range(3)]
+    wait_until(lambda: asleep(queue) == 4)
+    is_over.set()
+    FifoQueue(another(database), subspace).push_many("abc")
+    assert sorted(other.result(LONG_SECONDS).value for other in others) == ["a", "b", "c"]
+    if ends == "fails":
+        with pytest.raises(ZeroDivisionError):
+            first.result(LONG_SECONDS)
+    else:
+        assert first.result(LONG_SECONDS) == []
+
+
+@pytest.mark.slow
+def test_no_item_waits_while_threads_sleep(database, subspace, pool):
+    """Whatever waiters do at the wrong moment: give up, run out of time, or fail."""
+    queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
+    dice = random.Random(11)
+    got: list[int] = []
+    done = threading.Event()
+
+    def wants(chance):
+        if done.is_set():
+            return False
+        roll = random.random()
+        if roll < chance / 2:
+            raise ZeroDivisionError
+        return roll > chance
+
+    def wait(number):
+        wants_so = functools.partial(wants, 0.2 if number % 3 else 0.0)
+        seconds = LONG_SECONDS if number % 4 else 0.01
+        while not done.is_set():
+            with contextlib.suppress(ZeroDivisionError):
+                items = queue.pop_many(1, wait=seconds, waits_while=wants_so)
+                got.extend(item.value for item in items)
+
+    waiters = [pool.submit(wait, number) for number in range(WAITERS)]
+    pushed = 0
+    for _ in range(100):
+        few = dice.randrange(1, 6)
+        pusher.push_many(range(pushed, pushed + few))
+        pushed += few
+        wait_until(lambda pushed=pushed: len(got) == pushed)  # with nothing behind them
+    done.set()
+    for waiter in waiters:
+        waiter.result(LONG_SECONDS)
+    assert sorted(got) == list(range(pushed))
+
+
+@pytest.mark.slow
+def test_no_item_waits_while_tasks_sleep(database, subspace, in_loop):
+    """Tasks are cancelled at any moment, also just after they were woken."""
+    queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
+    dice = random.Random(5)
+    got: list[int] = []
+
+    async def pop():
+        while True:
+            got.append((await queue.apop(wait=LONG_SECONDS)).value)
+
+    async def work():
+        tasks = {asyncio.ensure_future(pop()) for _ in range(WAITERS)}
+        pushed = 0
+        for _ in range(60):
+            few = dice.randrange(1, 4)
+            pushed += await pusher.apush_many(range(pushed, pushed + few))
+            for _ in range(dice.randrange(30)):
+                await asyncio.sleep(0)
+            for task in dice.sample(sorted(tasks, key=id), 5):
+                task.cancel()
+                tasks.remove(task)
+                tasks.add(asyncio.ensure_future(pop()))
+            deadline = time.monotonic() + LONG_SECONDS
+            while len(got) < pushed:  # what a cancelled task had goes to another
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.001)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return pushed
+
+    pushed = in_loop(work())
+    assert sorted(got) == list(range(pushed))
+    assert_counted(queue)
