@@ -22,11 +22,12 @@ class _Released(_RLock):  # type: ignore[misc]  # final for type checkers alone
     def __enter__(self) -> bool:  # type: ignore[override]  # acquire() in the stubs
         depth = self._recursion_count()
         try:
-            return self.acquire()
+            taken = self.acquire()
         except BaseException:
             if self._recursion_count() > depth:
                 self.release()
             raise
+        return taken
 
 
 _IS_LEFT_HELD = sys.version_info[:2] == (3, 14)
