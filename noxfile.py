@@ -23,6 +23,9 @@ PYTHONS = {
 BINDINGS = ["7.3", "7.4", "8.0"]
 #: What does not depend on the versions of a server, a browser or another program.
 FOLDERS = ["tests/contract", "tests/api", "tests/pages", "tests/django", "tests/engines"]
+EXTRAS = "api-docs,metrics,pages-live,progress,tasks"
+#: Tasks are part of Django from 6.0 on.
+TASKS = ["django-tasks>=0.12"]
 NEEDED = [
     "pytest",
     "pytest-django",
@@ -41,7 +44,8 @@ NEEDED = [
 )
 def tests(session: nox.Session, django: str) -> None:
     """Run the tests, or those that are named behind ``--``, with one Django."""
-    session.install(".[api-docs,metrics,pages-live,progress]", f"django~={django}.0", *NEEDED)
+    tasks = TASKS if django == "5.2" else []
+    session.install(f".[{EXTRAS}]", f"django~={django}.0", *tasks, *NEEDED)
     _test(session)
 
 
@@ -49,8 +53,7 @@ def tests(session: nox.Session, django: str) -> None:
 @nox.parametrize("binding", BINDINGS)
 def bindings(session: nox.Session, binding: str) -> None:
     """Run the tests with one series of FoundationDB's binding."""
-    extras = ".[api-docs,metrics,pages-live,progress]"
-    session.install(extras, f"foundationdb~={binding}.0", "django~=5.2.0", *NEEDED)
+    session.install(f".[{EXTRAS}]", f"foundationdb~={binding}.0", "django~=5.2.0", *TASKS, *NEEDED)
     _test(session)
 
 

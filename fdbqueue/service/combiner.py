@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
+from fdbqueue.locks import RLock
 from fdbqueue.service.operations import OperationState, SharedOperation, own_copy
 
 #: How long an idle helper stays.
@@ -87,7 +88,7 @@ class Combiner:
     def forget(self) -> None:
         """Start anew in a forked process, where no thread waits."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
-        self.mutex = threading.RLock()
+        self.mutex = RLock()
         self._turns = [_Turn() for _ in range(self._most)]
         #: The operations that no batch has claimed.
         self.line: dict[SharedOperation, None] = {}

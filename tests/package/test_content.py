@@ -58,7 +58,7 @@ def test_what_the_tests_run_with_is_what_is_required(built):
         assert distribution(requirement.name).version in requirement.specifier, line
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
 def test_the_metadata_names_the_versions(built, version):
     """Each Python that the tests were run on, and the Djangos."""
     classifiers = built.metadata("Classifier")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 
 import pytest
 
@@ -200,4 +201,5 @@ def test_a_row_of_the_list_costs_few_calls(queue):
     columns.cells(shown, row)  # fills the caches
     calls, markup = counted(lambda: columns.cells(shown, row))
     assert markup.count("<td") == len(shown) - 1
-    assert calls <= 1_180  # 1,149 on Python 3.11, a few more on earlier ones
+    # 1,149 on Python 3.11, a few less on later ones, and 1,279 on 3.10
+    assert calls <= (1_180 if sys.version_info >= (3, 11) else 1_310)

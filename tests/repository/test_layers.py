@@ -21,8 +21,14 @@ PACKAGE = ROOT / "fdbqueue"
 #: What each part may import of the package; the first match of a module's name counts.
 LAYERS = {
     "fdbqueue.exceptions": (),
-    "fdbqueue.engines": ("fdbqueue.engines", "fdbqueue.exceptions"),
-    "fdbqueue.service": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
+    "fdbqueue.locks": (),
+    "fdbqueue.engines": ("fdbqueue.engines", "fdbqueue.exceptions", "fdbqueue.locks"),
+    "fdbqueue.service": (
+        "fdbqueue.service",
+        "fdbqueue.engines.protocols",
+        "fdbqueue.exceptions",
+        "fdbqueue.locks",
+    ),
     "fdbqueue.setting_cache": (),
     "fdbqueue.conf": (
         "fdbqueue.service",
@@ -32,7 +38,12 @@ LAYERS = {
     ),
     "fdbqueue": ("fdbqueue",),
 }
-WITHOUT_DJANGO = ("fdbqueue.engines", "fdbqueue.service", "fdbqueue.exceptions")
+WITHOUT_DJANGO = (
+    "fdbqueue.engines",
+    "fdbqueue.service",
+    "fdbqueue.exceptions",
+    "fdbqueue.locks",
+)
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from fdbqueue.engines.embedded.history import History
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
+from fdbqueue.locks import Lock
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Committer:
 
     def _start_empty(self) -> None:
         #: Held to lead, to wait, and to tell how a request ended.
-        self._mutex = threading.Lock()
+        self._mutex = Lock()
         #: The line: all that were not told yet how they ended, and some that were.
         self._requests: collections.deque[CommitRequest] = collections.deque()
         self._group: Group | None = None

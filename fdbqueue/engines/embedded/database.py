@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
 from fdbqueue.engines.embedded.watches import Notifier, Watch, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
+from fdbqueue.locks import RLock
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL"}
 
@@ -232,7 +232,7 @@ def _close_unused() -> None:
 
 
 _databases: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()
-_databases_lock = threading.RLock()
+_databases_lock = RLock()
 _forking: list[Database] = []
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from _thread import RLock
 from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
+from fdbqueue.locks import RLock
 
 _SIZE = "SELECT sum(length(key) + length(value)) FROM kv WHERE key >= ? AND key < ?"
 #: The first key of each chunk, which a key belongs to by the bytes that are before it.

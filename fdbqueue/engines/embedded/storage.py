@@ -28,6 +28,7 @@ from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.turns import Turn, take
 from fdbqueue.exceptions import EngineUnavailable
+from fdbqueue.locks import Lock, RLock
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +64,10 @@ class Store:
         self.sync_directory = path + files.SYNC
         self.files = files.OpenFiles(path)
         self._synchronous = synchronous
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Held by a pause, and while a snapshot is opened: threads that do so one by one also
         # contend less for the interpreter (8 pushed 2.2 times as fast as one, 1.6 without).
-        self._opening = threading.RLock()
+        self._opening = RLock()
         self._paused = False
         self._ready = False
         self._read_only = False

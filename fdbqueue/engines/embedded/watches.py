@@ -28,6 +28,7 @@ from fdbqueue.engines.embedded.ranges import RangeSet
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
+from fdbqueue.locks import Lock, RLock
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class WatchRegistry:
         self._start_empty()
 
     def _start_empty(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._watches: dict[bytes, weakref.WeakSet[Watch]] = {}
         self._all: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._kept: set[Watch] = set()
@@ -328,7 +329,7 @@ class _Pipe:
         name = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._open = False
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory)
@@ -387,7 +388,7 @@ class _Pipe:
 
     def close_in_child(self) -> None:
         """Close the ends that a fork copied; a thread of the parent may hold the lock."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.close()
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fdbqueue.locks import RLock
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.wakeups import ItemWatch
 
@@ -38,7 +39,7 @@ class Turns:
     def __init__(self, *, fair: bool) -> None:
         self._fair = fair
         self._last = ""
-        self._mutex = threading.RLock()  # a signal handler may run in the thread that holds it
+        self._mutex = RLock()  # a signal handler may run in the thread that holds it
         self._at_work = threading.Lock()
         self._until = 0.0
 

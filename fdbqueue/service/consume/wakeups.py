@@ -27,12 +27,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.locks import RLock
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.handoffs import read_request
 from fdbqueue.service.storage.store import ItemStore
@@ -68,7 +68,7 @@ class ItemWatch:
     def forget(self) -> None:
         """Forget all waiters and the watch, in a forked process."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
-        self._mutex = threading.RLock()
+        self._mutex = RLock()
         #: Functions that wake one sleeping waiter each, the oldest first; called under the mutex.
         self._wakes: dict[Callable[[], None], None] = {}
         self.generation = 0

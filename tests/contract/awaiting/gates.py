@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Awaitable
 from typing import Any
 
 DEADLINE_SECONDS = 60
+
+
+async def cancellation_of(operation: Awaitable[object]) -> asyncio.CancelledError:
+    """Await an operation, and return the error by which it is cancelled.
+
+    Who awaits its task gets another error in Python 3.10, without ``outcome_known``.
+    """
+    try:
+        await operation
+    except asyncio.CancelledError as error:
+        return error
+    raise AssertionError("it was not cancelled")
 
 
 class Gated:

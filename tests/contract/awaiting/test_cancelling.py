@@ -19,7 +19,7 @@ from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
-from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated
+from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated, cancellation_of
 
 LONG_SECONDS = 60
 #: Who is cancelled is back before this, or was not: an unasked look comes after five seconds.
@@ -88,23 +88,13 @@ async def cancelled_at_the_gate(gated, operation, times=1):
 
     It must not end before its commit does.
     """
-    caught = []
-
-    async def watch():
-        try:
-            await operation
-        except asyncio.CancelledError as error:
-            caught.append(error)
-
-    task = await at_the_gate(gated, watch())
+    task = await at_the_gate(gated, cancellation_of(operation))
     for _ in range(times):
         task.cancel()
         done, _ = await asyncio.wait([task], timeout=0.01)
         assert not done
     gated.open()
-    await task
-    (error,) = caught
-    return error
+    return await task
 
 
 # Waiting
@@ -382,13 +372,12 @@ def test_many_items_are_put_back_in_transactions_that_end(database, subspace, in
     before = values(queue)
 
     async def work():
-        task = await at_the_gate(gated, getattr(queue, operation)(1_203))
+        operate = getattr(queue, operation)
+        task = await at_the_gate(gated, cancellation_of(operate(1_203)))
         made = gated.commits
         task.cancel()
         gated.open()
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        assert caught.value.outcome_known
+        assert (await task).outcome_known
         assert gated.commits - made >= 3
 
     in_loop(work())

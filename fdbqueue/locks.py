@@ -1,0 +1,35 @@
+"""Locks that do not stay held when a signal handler raises while one is taken.
+
+Until Python 3.13, an exception of a signal handler comes before a ``with`` statement takes a lock
+or in its body. In Python 3.14 it may come between the two, and the lock is never released
+(https://github.com/python/cpython/issues/148874). Not for locks that another thread releases.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from _thread import RLock as _RLock
+from collections.abc import Callable
+from typing import Any
+
+
+class _Released(_RLock):  # type: ignore[misc]  # final for type checkers alone
+    """A reentrant lock that ``with`` releases if an exception comes once it is taken."""
+
+    _recursion_count: Callable[[], int]  # how often this thread has it; not in the stubs
+
+    def __enter__(self) -> bool:  # type: ignore[override]  # acquire() in the stubs
+        depth = self._recursion_count()
+        try:
+            taken = self.acquire()
+        except BaseException:
+            if self._recursion_count() > depth:
+                self.release()
+            raise
+        return taken
+
+
+_IS_LEFT_HELD = sys.version_info[:2] == (3, 14)
+Lock: Any = _Released if _IS_LEFT_HELD else threading.Lock
+RLock: Any = _Released if _IS_LEFT_HELD else _RLock
