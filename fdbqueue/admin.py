@@ -6,20 +6,11 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.urls import URLPattern, path, reverse_lazy
+from django.urls import URLPattern, reverse_lazy
 
 from fdbqueue import models
 from fdbqueue.pages.sites import AdminSite, may_view_in_admin
-from fdbqueue.views import (
-    FindView,
-    ItemView,
-    NoPageView,
-    PageView,
-    QueueListView,
-    QueueView,
-    TaskView,
-    read_only,
-)
+from fdbqueue.views import PageView, page_patterns, read_only
 
 
 @admin.register(models.QueueName)
@@ -31,23 +22,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
 
     def get_urls(self) -> list[URLPattern]:
         """Return the addresses of the pages, and no others."""
-        return [
-            path("", self._page(QueueListView), name="fdbqueue_queuename_changelist"),
-            path("<str:name>/", self._page(QueueView), name="fdbqueue_queuename_queue"),
-            path("<str:name>/items/", self._page(FindView), name="fdbqueue_queuename_find"),
-            path(
-                "<str:name>/items/<str:item_id>/",
-                self._page(ItemView),
-                name="fdbqueue_queuename_item",
-            ),
-            path(
-                "<str:name>/tasks/<str:task_id>/",
-                self._page(TaskView),
-                name="fdbqueue_queuename_task",
-            ),
-            path("<str:name>/items/<path:rest>/", self._page(NoPageView)),
-            path("<str:name>/tasks/<path:rest>/", self._page(NoPageView)),
-        ]
+        return page_patterns(self._page, _url_name)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Tell whether the user may view a queue, or with None, whether the index has an entry."""
@@ -76,3 +51,8 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
             "admin:login", current_app=self.admin_site.name
         )
         return page
+
+
+def _url_name(page: str) -> str:
+    """Return the name of a page's URL, as the admin names those of its models."""
+    return f"fdbqueue_queuename_{'changelist' if page == 'queues' else page}"

@@ -11,6 +11,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -309,3 +310,24 @@ class NoPageView(PageView):
 
 def _shown_id(sought: str) -> Preview:
     return Preview(*clip(sought), decodable=True)
+
+
+def page_patterns(
+    page: Callable[[type[PageView]], Callable[..., HttpResponseBase]],
+    url_name: Callable[[str], str] = str,
+) -> list[URLPattern]:
+    """Return the addresses of the pages, below the one where a site mounts them.
+
+    Args:
+        page: Returns the view of a page in the site.
+        url_name: Returns the name of a page's URL in the site.
+    """
+    return [
+        path("", page(QueueListView), name=url_name("queues")),
+        path("<str:name>/", page(QueueView), name=url_name("queue")),
+        path("<str:name>/items/", page(FindView), name=url_name("find")),
+        path("<str:name>/items/<str:item_id>/", page(ItemView), name=url_name("item")),
+        path("<str:name>/tasks/<str:task_id>/", page(TaskView), name=url_name("task")),
+        path("<str:name>/items/<path:rest>/", page(NoPageView)),
+        path("<str:name>/tasks/<path:rest>/", page(NoPageView)),
+    ]

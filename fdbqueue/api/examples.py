@@ -136,7 +136,13 @@ _OPERATIONS: dict[str, tuple[dict[str, Any], Any]] = {
         },
         {"redriven": 3, "more": False},
     ),
-    "queues_purge": ({"The dead letters": {"state": "dead"}}, {"purged": 3, "more": False}),
+    "queues_purge": (
+        {
+            "The dead letters": {"state": "dead"},
+            "Those of a reason": {"state": "dead", "reason": "ConnectionError: timed out"},
+        },
+        {"purged": 3, "more": False},
+    ),
 }
 
 #: Examples of errors that have more keys than the common ones.

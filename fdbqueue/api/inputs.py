@@ -309,9 +309,15 @@ class RedriveBody(Input):
 
 
 class PurgeBody(Input):
-    """The state whose items to remove for good."""
+    """Which items to remove for good."""
 
     state = serializers.ChoiceField(choices=ITEM_STATES, help_text="The state of the items.")
+    reason = _reason(
+        allow_null=True,
+        default=None,
+        help_text="Only dead letters of this reason, as `dead-reasons` names it; null for all. "
+        "Only with the state `dead`.",
+    )
     limit = LimitField(
         default=1_000, help_text="The maximum number of items to remove, the first ones."
     )

@@ -258,7 +258,7 @@ class QueueViewSet(ViewSetMixin, Answers):
 
     @action(detail=True, methods=["post"])
     def purge(self, request: Request, name: str) -> Response:
-        """Remove items in one state for good; at most ``limit``."""
+        """Remove items in one state, or dead letters of a reason, for good; at most ``limit``."""
         asked = requests.checked(inputs.PurgeBody, requests.body(request))
         queue = self._queue(name)
         return self._do_some(

@@ -225,12 +225,16 @@ class ItemsForm(PageForm):
     of_dead: tuple[str, ...] = ("reason", "group")
 
     def __init__(self, parameters: QueryDict) -> None:
-        if "refresh" not in parameters and any(parameters.get(name) for name in self.searches):
+        if "refresh" not in parameters and self.is_search(parameters):
             self.defaults = {**self.defaults, "refresh": "0"}  # a search reads for seconds
         super().__init__(parameters)
         if self.data.get("state") == "dead":
             self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
             self.most_main += len(self.of_dead[:1])
+
+    def is_search(self, parameters: QueryDict) -> bool:
+        """Tell whether the page searches, instead of listing what comes first."""
+        return any(parameters.get(name) for name in self.searches)
 
     def clean(self) -> dict[str, Any]:
         """Refuse a range that ends before it begins, reasons of the living, and two places."""

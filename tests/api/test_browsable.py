@@ -108,7 +108,7 @@ def test_each_body_and_query_has_a_form() -> None:
         ("queues/mail/lease/", {"end": "min", "limit": 1, "wait": 0, "seconds": 60}),
         ("queues/mail/ack/", {"lease": ""}),
         ("queues/mail/resume/", {}),
-        ("queues/mail/purge/", {"state": "", "limit": 1000}),
+        ("queues/mail/purge/", {"state": "", "reason": None, "limit": 1000}),
         ("pop-from/", {"queues": [], "fair": False, "end": "min", "limit": 1, "wait": 0}),
     ],
 )

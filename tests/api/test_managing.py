@@ -125,6 +125,16 @@ def test_purge(api: APIClient, mail: service.Queue) -> None:
     assert post(api, "purge", state="leased") == {"purged": 0, "more": False}
 
 
+def test_purge_of_a_reason(api: APIClient, mail: service.Queue) -> None:
+    """Only the dead letters of the reason are removed, and null is all reasons."""
+    kill(mail, "a", "a", "a", "b")
+    assert post(api, "purge", state="dead", reason="a", limit=2) == {"purged": 2, "more": True}
+    assert post(api, "purge", state="dead", reason="a") == {"purged": 1, "more": False}
+    assert post(api, "purge", state="dead", reason="a") == {"purged": 0, "more": False}
+    assert [item.reason for item in mail.page(state="dead").items] == ["b"]
+    assert post(api, "purge", state="dead", reason=None) == {"purged": 1, "more": False}
+
+
 @pytest.mark.parametrize(("verb", "body"), [("redrive", {}), ("purge", {"state": "dead"})])
 def test_a_request_whose_time_is_over_tells_what_was_done(
     api: APIClient,
@@ -194,6 +204,10 @@ BAD: list[tuple[str, Any]] = [
     ("purge", {"state": "all"}),
     ("purge", {"state": "dead", "limit": 0}),
     ("purge", {"state": "dead", "limit": 1_001}),
+    ("purge", {"state": "dead", "reason": 3}),
+    ("purge", {"state": "dead", "reason": "x" * 1_001}),
+    ("purge", {"state": "ready", "reason": "a"}),
+    ("purge", {"reason": "a"}),
 ]
 
 

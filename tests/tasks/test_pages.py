@@ -212,6 +212,53 @@ def test_tasks_that_are_done(viewer, work):
     assert table(viewer.get(PAGE + first(pages[2]))) == table(pages[0])
 
 
+def aborted_page(viewer, parameters=""):
+    """Return the page of the aborted tasks."""
+    return viewer.get(f"{PAGE}?state=aborted{parameters}")
+
+
+def test_tasks_that_were_aborted(viewer, work):
+    """The latest first, without those that failed, succeeded or wait."""
+    letters.lose.enqueue("dead")
+    letters.send.enqueue("done")
+    work()
+    for number in range(3):
+        abort(letters.send.enqueue(number).id)
+    letters.send.enqueue("waits")
+    response = aborted_page(viewer)
+    rows = table(response)
+    assert [row["Arguments"] for row in rows] == ["2", "1", "0"]
+    assert (rows[0]["Function"], rows[0]["Attempts"]) == ("send", "0 of 5")
+    assert "less than a minute ago" in rows[0]["Ended"]
+    assert table(aborted_page(viewer, "&function=long")) == []
+
+
+def test_aborted_tasks_among_failed_ones(viewer, work, queue, monkeypatch):
+    """A page looks at a bounded number of failed tasks, and the next goes on from there."""
+    monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT", 30)
+    abort(letters.send.enqueue("aborted").id)
+    for number in range(40):
+        letters.lose.enqueue(number)
+    work()
+    assert queue.counts().dead == 40
+    response = aborted_page(viewer)
+    assert table(response) == []
+    assert "0 hits in 30 items looked at" in plain(text(response))
+    on = re.search(r'id="search-on" href="([^"]+)"', text(response))[1]
+    (row,) = table(viewer.get(PAGE + html.unescape(on)))
+    assert row["Arguments"] == '"aborted"'
+
+
+def test_an_aborted_task_that_had_failed_before(viewer, work, queue):
+    """It is listed once, with its last end, however long its record is."""
+    task = letters.lose.enqueue("x" * 120_000)
+    work()
+    queue.redrive()
+    abort(task.id)
+    (row,) = table(aborted_page(viewer))
+    assert row["Arguments"] == "Too long to show here"
+
+
 def test_a_long_result_in_a_list(viewer, work):
     """It takes one read as all others; its page has it all."""
     task = letters.long.enqueue(300_000)
@@ -283,6 +330,7 @@ def test_a_tab_drops_the_filters_it_does_not_have(viewer, work):
         "state=done&after=x",
         "state=done&after=1-",
         "state=done&after=-1-a",
+        "state=aborted&after=x",
         f"state=done&before={'9' * 30}-a",
         f"function={'x' * 400}",
         "state=dead&exception=a%00b",
@@ -509,7 +557,7 @@ def test_pages_only_read(viewer, work, queue, watched):
     ids.append(letters.send.enqueue("ada").id)
     queue.lease()
     watched.writes.clear()
-    for state in ("ready", "leased", "delayed", "dead", "done"):
+    for state in ("ready", "leased", "delayed", "dead", "aborted", "done"):
         assert viewer.get(f"{PAGE}?state={state}&function=send").status_code == 200
     for task_id in ids:
         assert viewer.get(page_of(task_id)).status_code == 200

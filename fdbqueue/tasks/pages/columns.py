@@ -25,7 +25,7 @@ from fdbqueue.pages.text import (
 from fdbqueue.service import Queue
 from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.pages.attempts import short_name, shown_path, shown_worker
-from fdbqueue.tasks.pages.rows import DONE, RESULT_ID, TaskNotes
+from fdbqueue.tasks.pages.rows import ABORTED, DONE, RESULT_ID, TaskNotes
 from fdbqueue.tasks.pages.times import lasting, shown_moment
 from fdbqueue.tasks.records import Ended
 
@@ -243,7 +243,7 @@ COLUMNS = (
         heading=_("Ended"),
         value=_ended,
         template="moment.html",
-        is_shown=_in(DONE),
+        is_shown=_in(DONE, ABORTED),
     ),
     ItemColumn(
         name="enqueued",

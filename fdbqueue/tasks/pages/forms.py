@@ -9,7 +9,7 @@ from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.forms import ItemsForm, search_field
-from fdbqueue.tasks.pages.rows import DONE
+from fdbqueue.tasks.pages.rows import ABORTED, DONE
 
 #: The tabs of a queue of tasks: the states of items, and the tasks that have no item any more.
 TABS = (
@@ -17,6 +17,7 @@ TABS = (
     ("leased", _("Running")),
     ("delayed", _("Scheduled")),
     ("dead", _("Failed")),
+    (ABORTED, _("Aborted")),
     (DONE, _("Done")),
 )
 _MAX_PATH = 300
@@ -29,8 +30,8 @@ def _path(label: Any) -> forms.CharField:
 class TaskItemsForm(ItemsForm):
     """Which tasks of a queue to show.
 
-    Only those that have failed are chosen by their exception. Those that are done are listed from
-    their index, the latest first, and chosen by their function alone.
+    Only those that have failed are chosen by their exception. Those that are done or
+    were aborted are listed from their index, the latest first, and chosen by their function alone.
     """
 
     searches = ("q", "function", "exception")
@@ -50,6 +51,10 @@ class TaskItemsForm(ItemsForm):
         order.choices = [("min", _("First to run first")), ("max", _("Last to run first"))]
         self.shown = _shown_in(self.data.get("state"))
 
+    def is_search(self, parameters: QueryDict) -> bool:
+        """Tell whether the page searches; aborted tasks are always looked for."""
+        return parameters.get("state") == ABORTED or super().is_search(parameters)
+
     def tab_address(self, state: str) -> str:
         """Return the address of another tab, without the filters that it does not have."""
         dropped = dict.fromkeys(set(self.shown).difference(_shown_in(state)))
@@ -58,7 +63,7 @@ class TaskItemsForm(ItemsForm):
 
 def _shown_in(state: Any) -> tuple[str, ...]:
     """Return the fields that a reader fills in."""
-    if state == DONE:
+    if state in {DONE, ABORTED}:
         return ("function", "limit")
     more = ("exception",) if state == "dead" else ()
     return ("end", "function", *more, "q", "limit")

@@ -13,9 +13,9 @@ from fdbqueue.pages.text import grouped, subspace
 from fdbqueue.service import Queue
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.pages.columns import COLUMNS, FACTS
-from fdbqueue.tasks.pages.done import scan_done
+from fdbqueue.tasks.pages.done import scan_aborted, scan_done
 from fdbqueue.tasks.pages.forms import TABS, TaskItemsForm
-from fdbqueue.tasks.pages.rows import DONE, begin_notes, matching
+from fdbqueue.tasks.pages.rows import ABORTED, DONE, begin_notes, matching
 from fdbqueue.tasks.pages.task_page import read_task
 from fdbqueue.tasks.pages.times import lasting
 
@@ -35,7 +35,10 @@ def reading_of_tasks(name: str) -> Reading | None:
         has_priorities=False,  # an item's priority is made of the task's and its run_after
         reason_field="exception",
         matching=matching,
-        scans={DONE: functools.partial(scan_done, backend.records)},
+        scans={
+            DONE: functools.partial(scan_done, backend.records),
+            ABORTED: functools.partial(scan_aborted, backend.records),
+        },
         begin_notes=functools.partial(begin_notes, backend),
         task=functools.partial(read_task, backend),
         task_template="tasks/task.html",

@@ -20,9 +20,10 @@ from fdbqueue.tasks.definition import FdbQueueTask
 from fdbqueue.tasks.records import Ended
 from fdbqueue.tasks.results import Found, Known, known_of
 
-#: The tab of the tasks that have succeeded. Their items are gone: what stands for one in a list is
-#: an :class:`Item` in this state, whose value is the task's :class:`Ended`.
+#: The tabs of the tasks that have succeeded, and that were aborted. Their items are gone: what
+#: stands for one in a list is an :class:`Item` in this state, whose value is its :class:`Ended`.
 DONE = "done"
+ABORTED = "aborted"
 #: Ids that the backend makes, and that addresses can have. Values of items come from anyone who
 #: may push.
 RESULT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -57,11 +58,11 @@ def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
     wanted, tests = form.cleaned_data, []
     if wanted["function"]:
         tests.append(_calls(wanted["function"]))
-    if wanted["q"] and wanted["state"] != DONE:
+    if wanted["q"] and wanted["state"] not in {DONE, ABORTED}:
         tests.append(contains(wanted["q"], queue.codec))
     if wanted["exception"] and wanted["state"] == "dead":
         tests.append(died_of(wanted["exception"]))
-    if not tests:
+    if not tests and wanted["state"] != ABORTED:  # those are looked for among the failed ones
         return None
     return lambda item: all(test(item) for test in tests)
 
@@ -155,5 +156,7 @@ def _noted(backend: Any, call: Call, item: Item, record: dict[str, Any] | None) 
 def _done(backend: Any, ended: Ended, record: dict[str, Any] | None) -> TaskNotes:
     is_final = record is not None and "item" not in record
     known = known_of(ended.id, Found(record or {}, None), 0) if is_final else None
-    state, most = _("Successful"), most_attempts(backend, ended.task)
+    is_success = ended.status == TaskResultStatus.SUCCESSFUL.value
+    state = _("Successful") if is_success else _("Aborted")
+    most = most_attempts(backend, ended.task)
     return TaskNotes(_linked(ended.id), ended.task, state, known, is_final, most)
