@@ -140,7 +140,7 @@ class TaskRunner:
             has_returned = True
             value = self._normalised(value)
         except BaseException as error:
-            error.__traceback__ = _own_part(error.__traceback__)
+            error.with_traceback(_own_part(error.__traceback__))
             # what it has done is done: to run it again would only do that twice
             seconds = None if has_returned else self._pause(task, error, attempt)
             self._source.ends(self._failed(attempt, error, seconds))

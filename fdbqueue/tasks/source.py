@@ -46,7 +46,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Contended, Item, Queue, SeveralQueues, error_code, run
 from fdbqueue.tasks.calls import Call
-from fdbqueue.tasks.ends import End, Ends
+from fdbqueue.tasks.ends import End, Ends, is_refusal
 from fdbqueue.tasks.records import Attempts, Records, is_pending, pending
 from fdbqueue.tasks.results import attempts_at
 
@@ -149,9 +149,13 @@ class TaskSource:
             return self._queue.lease_many(count, seconds=seconds, worker=worker)
         ending = [end for end in map(self._end_of, ack) if not end.is_done]
         if time.monotonic() >= self._apart_until:
-            with contextlib.suppress(Contended):
+            try:
                 return self._lease_with(self._queue, count, seconds, worker, ending)
-            self._apart_until = time.monotonic() + _APART_SECONDS
+            except Contended:
+                self._apart_until = time.monotonic() + _APART_SECONDS
+            except Exception as error:
+                if not (ending and is_refusal(error)):
+                    raise  # else: together they are too large for a transaction
         for end in ending:
             self._ends.commit(end, self._queue)
         return self._queue.lease_many(count, seconds=seconds, worker=worker)
@@ -267,7 +271,6 @@ class TaskSource:
                 if error_code(error) is None:
                     raise
                 failed = error
-            end.is_unsure = end.is_unsure or not getattr(failed, "outcome_known", False)
             if pause is None:
                 raise failed
             facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}
