@@ -37,6 +37,7 @@ at most one ends it, and there is one result. What is left behind by
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +46,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Contended, Item, Queue, SeveralQueues, error_code, run
-from fdbqueue.tasks.calls import Call
+from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.ends import End, Ends, is_refusal
 from fdbqueue.tasks.records import Attempts, Records, is_pending, pending
 from fdbqueue.tasks.results import attempts_at
@@ -222,18 +223,30 @@ class TaskSource:
     def give_back(self, items: Iterable[Item], worker: str) -> int:
         """Give up tasks that this process abandons, so that others run them at once; count them.
 
-        An attempt counts only where it has begun: what was leased ahead is requeued as it was.
+        An attempt counts only where it has begun: what was leased ahead is requeued as it was. Only
+        where its end was asked for is it given up, so that the next worker looks for that.
         """
         count = 0
         for item in items:
             with contextlib.suppress(Exception):  # then its lease expires
                 queue = self.queue_of(item)
-                if item.lease in self._begun or item.lease in self._noted:
-                    queue.nack(item, reason=f"The worker {worker} was stopped.")
-                else:
-                    queue.parts.acks.requeue(item)
+                has_begun = item.lease in self._begun or item.lease in self._noted
+                give_up = functools.partial(
+                    self._give_up, item=item, queue=queue, worker=worker, has_begun=has_begun
+                )
+                run(queue.database, give_up)
                 count += 1
         return count
+
+    def _give_up(
+        self, tr: Transaction, item: Item, queue: Queue, worker: str, has_begun: bool
+    ) -> None:
+        call = None if has_begun else unpacked(item.value)
+        record = None if call is None else self._records.read(tr, call.id)
+        if has_begun or (record is not None and record.get("abort")):
+            queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
+        else:
+            queue.parts.acks.requeue(item, tr)
 
     # Ends
 

@@ -11,7 +11,7 @@ from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import abort, at_end, compat, enqueue_at_end
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
-from fdbqueue.tasks.runner import TaskRunner
+from fdbqueue.tasks.runner import Loop, TaskRunner
 from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
@@ -350,6 +350,42 @@ def test_a_task_that_waits_is_aborted_at_once(backend, work):
     assert (counts.ready, counts.dead) == (0, 0)
     with pytest.raises(compat.TaskResultDoesNotExist):
         abort("nope")
+
+
+def test_a_task_that_was_leased_ahead_is_not_run_once_it_is_aborted(backend, work):
+    """Neither by the next worker, where the one that leased it is stopped."""
+    result = jobs.note.enqueue("aborted")
+    queue = backend.queue("default")
+    source = TaskSource(queue, backend.records, lease_seconds=60)
+    items = source.lease_many(1, seconds=60, worker="a worker")
+    assert abort(result.id) == "asked"
+    assert source.give_back(items, "a worker") == 1
+    work()
+    assert jobs.done == []
+    (*_, error) = backend_result(result).errors
+    assert error.exception_class_path == "fdbqueue.tasks.exceptions.TaskAborted"
+
+
+def test_a_task_that_blocks_the_loop_does_not_hold_up_its_end():
+    """The thread of the loop is left behind, as those of other tasks are."""
+    loop, begun, release = Loop(), threading.Event(), threading.Event()
+
+    async def block():
+        begun.set()
+        release.wait(60)
+
+    running = threading.Thread(target=loop.run, args=[block])
+    running.start()
+    assert begun.wait(60)
+    closing = threading.Thread(target=loop.close)
+    closing.start()
+    try:
+        closing.join(30)
+        assert not closing.is_alive()
+    finally:
+        release.set()
+        running.join(60)
+        closing.join(60)
 
 
 def test_a_running_task_sees_that_it_is_to_end(backend, at_work):
