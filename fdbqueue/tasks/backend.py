@@ -19,7 +19,7 @@ from django.db import transaction
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, Push, Queue, QueueSpec, run
+from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec, run
 from fdbqueue.service.catalog import NAME, PATTERN
 from fdbqueue.tasks import calls, schedules
 from fdbqueue.tasks.compat import (
@@ -204,11 +204,31 @@ class FdbQueueBackend(BaseTaskBackend):
     def _push(self, push: Any, result: TaskResult[..., Any]) -> TaskResult[..., Any]:
         (item,) = push(None)
         if item.existing:
-            call = calls.unpacked(item.value)
-            return result if call is None else self.get_result(call.id)
+            return self.existing(item, result)
         change(result, enqueued_at=moment(in_us(item.pushed_at)))
         task_enqueued.send(type(self), task_result=result)
         return result
+
+    def existing(
+        self, item: Item, result: TaskResult[..., Any], tr: Transaction | None = None
+    ) -> TaskResult[..., Any]:
+        """Return the result of the task that has the unique key of one that was not enqueued.
+
+        That task may have ended meanwhile, and nothing be kept of it: then as it was found.
+
+        Args:
+            item: Its item.
+            result: The result of the one that was not enqueued.
+            tr: The transaction to read in; None for one of its own.
+        """
+        call = calls.unpacked(item.value)
+        if call is None:
+            return result
+        try:
+            return self.get_result(call.id, tr=tr)
+        except TaskResultDoesNotExist:
+            queue_name, seconds = result.task.queue_name, self.settings.lease_seconds
+            return result_of(call.id, Found({}, item), queue_name, seconds)
 
     def found(self, result_id: Any, tr: Transaction | None = None) -> Found | None:
         """Return what is stored of a task, None where nothing is."""

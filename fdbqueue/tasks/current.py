@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.tasks.calls import unpacked
 from fdbqueue.tasks.compat import TaskContext, TaskResult, task_backends
 from fdbqueue.tasks.results import new_result
 
@@ -101,8 +100,8 @@ def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskRes
     """
     backend, result, push = _prepared(task, args, kwargs)
     (item,) = push(tr)
-    call = unpacked(item.value) if item.existing else None
-    return result if call is None else backend.get_result(call.id, tr=tr)
+    found: TaskResult[..., Any] = backend.existing(item, result, tr) if item.existing else result
+    return found
 
 
 def enqueue_at_end(task: Any, *args: Any, **kwargs: Any) -> TaskResult[..., Any]:

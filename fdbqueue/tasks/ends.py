@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import EngineError
+from fdbqueue.exceptions import EngineError, LeaseLost
 from fdbqueue.service import Item, Queue, error_code, run
 from fdbqueue.tasks.calls import Call
 from fdbqueue.tasks.compat import TaskResultStatus
@@ -16,6 +16,8 @@ from fdbqueue.tasks.results import final_record, microseconds
 
 SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
 FAILED = TaskResultStatus.FAILED.value
+#: Codes of what the client refuses before it sends anything: to try it again would not help.
+_REFUSALS = range(2000, 3000)
 
 
 @dataclasses.dataclass(slots=True)
@@ -58,13 +60,18 @@ class End:
         return self.failure is None
 
     @property
+    def failure_kept(self) -> Failure | None:
+        """How it failed, as a record has it."""
+        return self.attempts.errors[-1] if self.failure is not None else None
+
+    @property
     def is_plain(self) -> bool:
         """Whether it only removes the item, and writes keys that nobody else writes."""
         return self.failure is None and not self.at_end
 
 
 class AtEndFailed(Exception):
-    """A function that a task gave to ``at_end`` has raised the cause; nothing was written."""
+    """What a task gave to ``at_end`` has failed with the cause; nothing was written."""
 
 
 class Ends:
@@ -84,14 +91,25 @@ class Ends:
 
         Raises:
             LeaseLost: The lease is not held any more; nothing was written.
-            AtEndFailed: The task's own function failed; nothing was written.
+            AtEndFailed: The task's own function failed, or wrote too much; nothing was written.
         """
+        try:
+            self._commit(end, queue)
+        except (AtEndFailed, LeaseLost):
+            raise
+        except Exception as error:
+            end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
+            if end.at_end and is_refusal(error):
+                raise AtEndFailed from error
+            raise
+        end.is_done = True
+
+    def _commit(self, end: End, queue: Queue) -> None:
         if end.is_plain:
             queue.parts.acks.ack(end.item, None, None, self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
             run(queue.database, lambda tr: commit(tr, queue, end))
-        end.is_done = True
 
     def writes(self, end: End) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
@@ -120,15 +138,21 @@ class Ends:
         if record is None:
             return end.is_success and not self._keeps_successful
         workers = tuple(record.get("workers", ()))
-        return workers[: len(end.attempts.workers)] == end.attempts.workers
+        count = len(end.attempts.workers)
+        if workers[:count] != end.attempts.workers:
+            return False
+        if record.get("ended") == end.moment:
+            return True
+        return end.retry_seconds is not None and _error_at(record, count) == end.failure_kept
 
     def _succeed(self, tr: Transaction, queue: Queue, end: End) -> None:
         queue.ack(end.item, tr=tr)
         for function in end.at_end:
             try:
                 function(tr)
-            except Exception as error:
-                if isinstance(error, EngineError) or error_code(error) is not None:
+            except BaseException as error:
+                is_engines = isinstance(error, EngineError) or error_code(error) is not None
+                if is_engines and not is_refusal(error):
                     raise
                 raise AtEndFailed from error
         self.writes(end)(tr)
@@ -153,3 +177,17 @@ class Ends:
         status = SUCCESSFUL if end.is_success else FAILED
         entry = Ended(end.item.queue, status, end.moment, end.call.id, end.call.task)
         return self._records.ended_row(entry)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether the engine refuses what was written, however often it is tried."""
+    code = error_code(error)
+    return code is not None and code in _REFUSALS
+
+
+def _error_at(record: dict[str, Any], attempt: int) -> Failure | None:
+    """Return how an attempt failed, counted from 1; None where a record does not have that."""
+    errors = record.get("errors", ())
+    failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
+    index = attempt - 1 - (failed - len(errors))
+    return Failure(*errors[index]) if 0 <= index < len(errors) else None

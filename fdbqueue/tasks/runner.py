@@ -38,6 +38,9 @@ from fdbqueue.tasks.source import TaskSource
 
 logger = logging.getLogger(__name__)
 
+#: How long the loop may take to end.
+_CLOSE_SECONDS = 2.0
+
 
 class Loop:
     """The event loop of this process, in which all its async tasks run."""
@@ -63,12 +66,12 @@ class Loop:
         return value
 
     def close(self) -> None:
-        """End the loop; tasks that still run in it are abandoned."""
+        """End the loop; tasks that still run in it are abandoned, also one that blocks it."""
         with self._mutex:
             loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            self._thread.join()
+            self._thread.join(_CLOSE_SECONDS)
 
 
 async def _outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -140,7 +143,7 @@ class TaskRunner:
             has_returned = True
             value = self._normalised(value)
         except BaseException as error:
-            error.__traceback__ = _own_part(error.__traceback__)
+            error.with_traceback(_own_part(error.__traceback__))
             # what it has done is done: to run it again would only do that twice
             seconds = None if has_returned else self._pause(task, error, attempt)
             self._source.ends(self._failed(attempt, error, seconds))

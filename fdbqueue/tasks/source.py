@@ -37,6 +37,7 @@ at most one ends it, and there is one result. What is left behind by
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,8 +46,8 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Contended, Item, Queue, SeveralQueues, error_code, run
-from fdbqueue.tasks.calls import Call
-from fdbqueue.tasks.ends import End, Ends
+from fdbqueue.tasks.calls import Call, unpacked
+from fdbqueue.tasks.ends import End, Ends, is_refusal
 from fdbqueue.tasks.records import Attempts, Records, is_pending, pending
 from fdbqueue.tasks.results import attempts_at
 
@@ -149,9 +150,13 @@ class TaskSource:
             return self._queue.lease_many(count, seconds=seconds, worker=worker)
         ending = [end for end in map(self._end_of, ack) if not end.is_done]
         if time.monotonic() >= self._apart_until:
-            with contextlib.suppress(Contended):
+            try:
                 return self._lease_with(self._queue, count, seconds, worker, ending)
-            self._apart_until = time.monotonic() + _APART_SECONDS
+            except Contended:
+                self._apart_until = time.monotonic() + _APART_SECONDS
+            except Exception as error:
+                if not (ending and is_refusal(error)):
+                    raise  # else: together they are too large for a transaction
         for end in ending:
             self._ends.commit(end, self._queue)
         return self._queue.lease_many(count, seconds=seconds, worker=worker)
@@ -218,18 +223,30 @@ class TaskSource:
     def give_back(self, items: Iterable[Item], worker: str) -> int:
         """Give up tasks that this process abandons, so that others run them at once; count them.
 
-        An attempt counts only where it has begun: what was leased ahead is requeued as it was.
+        An attempt counts only where it has begun: what was leased ahead is requeued as it was. Only
+        where its end was asked for is it given up, so that the next worker looks for that.
         """
         count = 0
         for item in items:
             with contextlib.suppress(Exception):  # then its lease expires
                 queue = self.queue_of(item)
-                if item.lease in self._begun or item.lease in self._noted:
-                    queue.nack(item, reason=f"The worker {worker} was stopped.")
-                else:
-                    queue.parts.acks.requeue(item)
+                has_begun = item.lease in self._begun or item.lease in self._noted
+                give_up = functools.partial(
+                    self._give_up, item=item, queue=queue, worker=worker, has_begun=has_begun
+                )
+                run(queue.database, give_up)
                 count += 1
         return count
+
+    def _give_up(
+        self, tr: Transaction, item: Item, queue: Queue, worker: str, has_begun: bool
+    ) -> None:
+        call = None if has_begun else unpacked(item.value)
+        record = None if call is None else self._records.read(tr, call.id)
+        if has_begun or (record is not None and record.get("abort")):
+            queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
+        else:
+            queue.parts.acks.requeue(item, tr)
 
     # Ends
 
@@ -267,7 +284,6 @@ class TaskSource:
                 if error_code(error) is None:
                     raise
                 failed = error
-            end.is_unsure = end.is_unsure or not getattr(failed, "outcome_known", False)
             if pause is None:
                 raise failed
             facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}

@@ -128,6 +128,23 @@ def fail_at_the_end(text: str) -> None:
     at_end(refuse)
 
 
+@task(max_attempts=2, backoff=at_once)
+def leave_at_the_end() -> None:
+    def leave(_tr: Any) -> None:
+        raise SystemExit(3)
+
+    at_end(leave)
+
+
+@task(max_attempts=2, backoff=at_once)
+def write_at_the_end(keys: int, size: int) -> None:
+    def write(tr: Any) -> None:
+        for number in range(keys):
+            tr[b"%d" % number] = bytes(size)
+
+    at_end(write)
+
+
 @task
 def wait() -> str:
     begun.set()

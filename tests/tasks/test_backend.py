@@ -25,6 +25,22 @@ from tests.tasks import jobs
 NOW = datetime.datetime.now(datetime.timezone.utc)
 
 
+def test_a_task_with_the_same_key_may_end_meanwhile(configure, work, monkeypatch):
+    """Then its result is as it was found, where nothing is kept of it."""
+    backend = configure(retention={"successful": 0})
+    first = jobs.unique.enqueue("anna")
+    look = backend.get_result
+
+    def look_late(*args, **options):
+        work()
+        return look(*args, **options)
+
+    monkeypatch.setattr(backend, "get_result", look_late)
+    second = jobs.unique.enqueue("anna")
+    assert jobs.done == ["anna"]
+    assert (second.id, second.status, second.args) == (first.id, first.status, ["anna"])
+
+
 def test_a_task_is_an_item_of_its_queue(backend):
     """The value says what to call, and the result's id is in it."""
     result = jobs.tell.using(priority=7).enqueue(1, [2], three={"4": 5})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 
@@ -105,6 +106,67 @@ def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine):
     assert database.happened == 1
     assert sorted(jobs.done) == [0, 1, 2]
     assert [one.attempts for one in results_of(backend, results)] == [1, 2, 1]
+
+
+def test_an_end_by_itself_whose_outcome_stays_unknown_is_found_out(backend, engine):
+    """It is told of, where other processes take items and no lease shares its transaction."""
+    database = FaultyDatabase(backend.catalog.database)
+    results = [jobs.note.enqueue(number) for number in range(2)]
+    ids, disconnect = received(task_finished)
+
+    def break_once(task_result, **_):
+        if task_result.id == results[0].id:
+            database.fail_commits(code=TIMED_OUT, took_effect=True)
+
+    task_started.connect(break_once)
+    worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
+    worker._source._apart_until = math.inf
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_until(lambda: len(ids) >= 2)
+    finally:
+        task_started.disconnect(break_once)
+        worker.stop()
+        thread.join(60)
+        disconnect()
+    assert database.happened == 1
+    assert (worker.succeeded, worker.lost) == (2, 0)
+    assert [one.attempts for one in results_of(backend, results)] == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["quick", "slow"])
+def test_an_end_that_did_not_take_effect_is_not_told_of(configure, engine, clock, name):
+    """Neither where the next worker has noted the attempt already; it may have the same id."""
+    backend = configure(lease_seconds=60)
+    database = FaultyDatabase(backend.catalog.database)
+    ids, disconnect = received(task_finished)
+    result = jobs.wait.enqueue()
+    catalog = backend.catalog.over(database)
+    slow = TaskWorker(backend, ["default"], worker="slow", limit=1, catalog=catalog)
+    quick = TaskWorker(backend, ["default"], worker=name, limit=1)
+    threads = [threading.Thread(target=one.run) for one in (slow, quick)]
+    try:
+        threads[0].start()
+        assert jobs.begun.wait(60)
+        database.fail_commits(code=TIMED_OUT, took_effect=False, times=math.inf)
+        jobs.gate.set()
+        wait_until(lambda: database.happened)
+        for event in (jobs.gate, jobs.begun):
+            event.clear()
+        clock.advance(3_600)
+        threads[1].start()
+        assert jobs.begun.wait(60)
+        database.fail_commits(took_effect=False, times=0)
+        threads[0].join(60)
+        assert (slow.succeeded, slow.lost) == (0, 1)
+        assert ids == []
+    finally:
+        jobs.gate.set()
+        threads[1].join(60)
+        disconnect()
+    assert ids == [result.id]
+    assert [one.worker_ids for one in results_of(backend, [result])] == [["slow", name]]
 
 
 def test_an_engine_that_is_away_loses_nothing(backend, engine):

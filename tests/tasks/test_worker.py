@@ -11,6 +11,8 @@ from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import abort, at_end, compat, enqueue_at_end
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.runner import Loop, TaskRunner
+from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.tasks import jobs
@@ -290,6 +292,41 @@ def test_a_function_for_the_end_that_fails_makes_the_task_fail(backend, work):
     assert [error.exception_class for error in failed.errors] == [LookupError] * 2
 
 
+@pytest.mark.parametrize(
+    ("task", "args"),
+    [
+        (jobs.leave_at_the_end, ()),
+        pytest.param(jobs.write_at_the_end, (1, 100_001), id="a value that is too large"),
+        pytest.param(jobs.write_at_the_end, (120, 90_000), id="a transaction that is too large"),
+    ],
+)
+def test_a_function_for_the_end_does_not_end_the_worker(backend, work, task, args):
+    """The attempt has failed, and is not tried again as if the engine had."""
+    results = [task.enqueue(*args), jobs.note.enqueue("after")]
+    worker = work()
+    assert (worker.succeeded, worker.failed, worker.lost) == (1, 2, 0)
+    failed, after = map(backend_result, results)
+    assert (failed.status, failed.attempts) == (FAILED, 2)
+    assert after.status is SUCCESSFUL
+
+
+def test_long_results_that_end_together(configure):
+    """Where they are too large for one transaction, each has its own; the next lease too."""
+    backend = configure(max_result_bytes=5_000_000)
+    results = [jobs.long.enqueue(5_000_000 - 2) for _ in range(2)]
+    after = jobs.note.enqueue("after")
+    queue = backend.queue("default")
+    source = TaskSource(queue, backend.records, lease_seconds=60)
+    run_task = TaskRunner(backend, source, "a worker")
+    items = queue.lease_many(2, seconds=60, worker="a worker")
+    for item in items:
+        run_task(item)
+    (leased,) = source.lease_many(1, seconds=60, worker="a worker", ack=items)
+    assert leased.value["id"] == after.id
+    assert all(source.forget(item).is_done for item in items)
+    assert {backend_result(result).status for result in results} == {SUCCESSFUL}
+
+
 def test_outside_of_a_task_there_is_no_end():
     """The functions say so."""
     with pytest.raises(RuntimeError):
@@ -313,6 +350,42 @@ def test_a_task_that_waits_is_aborted_at_once(backend, work):
     assert (counts.ready, counts.dead) == (0, 0)
     with pytest.raises(compat.TaskResultDoesNotExist):
         abort("nope")
+
+
+def test_a_task_that_was_leased_ahead_is_not_run_once_it_is_aborted(backend, work):
+    """Neither by the next worker, where the one that leased it is stopped."""
+    result = jobs.note.enqueue("aborted")
+    queue = backend.queue("default")
+    source = TaskSource(queue, backend.records, lease_seconds=60)
+    items = source.lease_many(1, seconds=60, worker="a worker")
+    assert abort(result.id) == "asked"
+    assert source.give_back(items, "a worker") == 1
+    work()
+    assert jobs.done == []
+    (*_, error) = backend_result(result).errors
+    assert error.exception_class_path == "fdbqueue.tasks.exceptions.TaskAborted"
+
+
+def test_a_task_that_blocks_the_loop_does_not_hold_up_its_end():
+    """The thread of the loop is left behind, as those of other tasks are."""
+    loop, begun, release = Loop(), threading.Event(), threading.Event()
+
+    async def block():
+        begun.set()
+        release.wait(60)
+
+    running = threading.Thread(target=loop.run, args=[block])
+    running.start()
+    assert begun.wait(60)
+    closing = threading.Thread(target=loop.close)
+    closing.start()
+    try:
+        closing.join(30)
+        assert not closing.is_alive()
+    finally:
+        release.set()
+        running.join(60)
+        closing.join(60)
 
 
 def test_a_running_task_sees_that_it_is_to_end(backend, at_work):

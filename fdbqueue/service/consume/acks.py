@@ -172,10 +172,10 @@ class Acks:
         each = functools.partial(self._change_held, tokens=tokens, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
-    def requeue(self, lease: Item | str) -> None:
+    def requeue(self, lease: Item | str, tr: Transaction | None = None) -> None:
         """Requeue a leased item as it was: no attempt is counted. Not if its lease was lost."""
         requeue = functools.partial(self._leases.requeue, tokens=[token_of(lease)])
-        self._runner.write("return", None, requeue)
+        self._runner.write("return", tr, requeue)
 
     def _giving_up(self, delay_us: int | None, reason: str, *, retry: bool = True) -> Change:
         def give_up(tr: Transaction, count_change: CountChange, held: Hidden) -> None:
