@@ -20,7 +20,7 @@ from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.management.drain import FileSink, explain
 from fdbqueue.management.items_file import ItemsFile
 from fdbqueue.service import run
-from tests.commands.conftest import EARTHQUAKES
+from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
 from tests.engines.children import wait_until
 from tests.faults.faulty import Fault, Faulty
 
@@ -405,7 +405,9 @@ def test_interrupted(processes, manage, file):
     mail.push_many({"number": number} for number in range(20_000))
     arguments = "queue_drain", "mail", "--output", str(file), "--batch=20"
     process = processes.start(*arguments)
-    wait_until(lambda: process.poll() is None and file.exists() and file.stat().st_size)
+    wait_until(
+        lambda: process.poll() is None and file.exists() and file.stat().st_size, DEADLINE_SECONDS
+    )
     process.send_signal(signal.SIGINT)
     done = processes.finish(process)
     written = len(numbers(file))

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from tests.commands.conftest import EARTHQUAKES
+from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
 from tests.engines.children import wait_until
 
 
@@ -170,7 +170,7 @@ def test_interrupted(processes):
     mail = fdbqueue.queue("mail")
     mail.push_many(range(20_000))
     process = processes.start("queue_drain", "mail", "--to", "user-1", "--batch=10")
-    wait_until(lambda: process.poll() is None and fdbqueue.queue("user-1").size())
+    wait_until(lambda: process.poll() is None and fdbqueue.queue("user-1").size(), DEADLINE_SECONDS)
     process.send_signal(signal.SIGINT)
     done = processes.finish(process)
     moved = fdbqueue.queue("user-1").size()
