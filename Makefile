@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 TOOLS ?= .venv-tools
 DOCS ?= .venv-docs
 PORT ?= 8000
-# A test file is one worker's: some of its tests share a server, or a browser.
-WORKERS ?= auto
+# A test file is one worker's: some of its tests share a server, or a browser. One more than there
+# are processors, because many tests wait for processes.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Their queues are files; on a disk the tests mostly wait for it, so they are kept in memory where
 # there is room for two gigabytes.
 FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)

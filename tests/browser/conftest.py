@@ -11,7 +11,7 @@ import pytest
 
 from fdbqueue.engines import embedded
 from fdbqueue.service import Catalog, QueueSpec
-from tests.browser.machinery import chromium, launched, log_in, served
+from tests.browser.machinery import LIST, chromium, launched, log_in, served
 
 #: Set by CI: there a browser that is missing is a failure.
 REQUIRED = os.environ.get("FDBQUEUE_REQUIRE_BROWSER") == "1"
@@ -22,7 +22,7 @@ _NOT_OURS = "/favicon.ico"
 _PATIENCE_MILLISECONDS = 60_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, headless; while it runs, this thread can run no event loop."""
     missing = None if chromium() else "no chromium: apt-get install chromium"
@@ -91,24 +91,30 @@ class Visitor:
         return self.page.goto(self.address + path)
 
 
+@pytest.fixture(scope="module")
+def cookies(browser: Any, address: str) -> Any:
+    """The cookies of the demo's user, who logs in once for most tests."""
+    with browser.new_context() as context:
+        context.set_default_timeout(_PATIENCE_MILLISECONDS)
+        log_in(context.new_page(), address)
+        return context.storage_state()
+
+
 @pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Any]:
-    """Open a page as somebody who may view queues; nothing may go wrong in it unless allowed."""
+def visit(browser: Any, address: str, cookies: Any) -> Iterator[Any]:
+    """Open the list as somebody who may view queues; nothing may go wrong unless allowed."""
     opened: list[tuple[Any, Visitor]] = []
 
     def open_page(**options: Any) -> Visitor:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        given = {"viewport": {"width": 1280, "height": 900}, "storage_state": cookies, **options}
+        context = browser.new_context(**given)
         context.set_default_timeout(_PATIENCE_MILLISECONDS)
         visitor = Visitor(context.new_page(), address)
         opened.append((context, visitor))
+        visitor.go(LIST)
         return visitor
 
-    def logged_in(**options: Any) -> Visitor:
-        visitor = open_page(**options)
-        log_in(visitor.page, address)
-        return visitor
-
-    yield logged_in
+    yield open_page
     for context, visitor in opened:
         context.close()
         assert visitor.elsewhere == []

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from project.demo.earthquakes import records
-from tests.browser.machinery import LIST
+from tests.browser.machinery import LIST, log_in
 
 QUAKES = f"{LIST}quakes/"
 
@@ -26,7 +26,7 @@ def priorities(page):
 
 
 def test_the_earthquakes_are_browsed_from_the_strongest(visit):
-    """Log in, open the queue, turn the order, page forward and back, open one."""
+    """Open the queue, turn the order, page forward and back, open one."""
     page = visit().page
     page.locator("#queue-quakes").click()
     expect(page.locator("#tab-ready .fdbqueue-count")).to_have_text("1,707")
@@ -322,11 +322,13 @@ def test_an_item_is_found_by_its_id(visit, queues):
     expect(page.locator("#fdbqueue-text")).to_have_text('{\n  "to": "ada"\n}')
 
 
-def test_a_user_logs_out_of_the_plain_pages(visit):
+def test_a_user_logs_out_of_the_plain_pages(visit, address):
     """By the button in the header; afterwards the pages ask to log in."""
     visitor = visit()
-    visitor.go("/queues/")
     page = visitor.page
+    page.context.clear_cookies()  # other tests go on with theirs
+    log_in(page, address)
+    visitor.go("/queues/")
     expect(page.locator(".fdbqueue-user")).to_contain_text("Logged in as demo")
     page.get_by_role("button", name="Log out").click()
     visitor.go("/queues/")

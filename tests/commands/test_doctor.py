@@ -88,9 +88,9 @@ def test_a_paused_queue(examine, mail):
     assert mail.paused() is not None
 
 
-def test_the_table(processes, mail):
+def test_the_table(manage, mail):
     """People get a row for each check; one row tells of all queues that are well."""
-    done = processes.run("queue_doctor")
+    done = manage("queue_doctor")
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]

@@ -20,7 +20,8 @@ from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.management.drain import FileSink, explain
 from fdbqueue.management.items_file import ItemsFile
 from fdbqueue.service import run
-from tests.commands.conftest import EARTHQUAKES
+from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
+from tests.engines.children import wait_until
 from tests.faults.faulty import Fault, Faulty
 
 ITEMS = 300
@@ -100,23 +101,23 @@ def test_end_limit_and_batch(call, file, mail):
     assert mail.peek_max().value["number"] == ITEMS - 71
 
 
-def test_an_empty_queue(processes, file):
+def test_an_empty_queue(manage, file):
     """Its file is empty, and it is no error."""
-    done = processes.run("queue_drain", "mail", "--output", str(file), "--json")
+    done = manage("queue_drain", "mail", "--output", str(file), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {"queue": "mail", "drained": 0, "to": str(file)}
     assert file.read_bytes() == b""
 
 
-def test_a_file_that_is_there(processes, file, mail):
+def test_a_file_that_is_there(manage, file, mail):
     """It is neither overwritten nor gone on with unless that is asked for; nothing is drained."""
     file.write_text("precious")
-    done = processes.run("queue_drain", "mail", "--output", str(file))
+    done = manage("queue_drain", "mail", "--output", str(file))
     assert (done.returncode, done.stdout) == (2, "")
     assert "--resume continues it, --force overwrites it" in done.stderr
     assert file.read_text() == "precious"
     assert mail.size() == ITEMS
-    done = processes.run("queue_drain", "mail", "--output", str(file), "--force")
+    done = manage("queue_drain", "mail", "--output", str(file), "--force")
     assert done.returncode == 0
     assert numbers(file) == list(range(ITEMS))
 
@@ -173,12 +174,12 @@ def fail(opened, written):
         ("/dev/null", "it is not a regular file; redirect standard output to it"),
     ],
 )
-def test_a_file_that_cannot_be_opened(processes, tmp_path, mail, path, reason):
+def test_a_file_that_cannot_be_opened(manage, tmp_path, mail, path, reason):
     """It ends with 1, and names the file and the reason, not another; nothing is drained."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "notes").touch()
     output = str(tmp_path / path)
-    done = processes.run("queue_drain", "mail", "--output", output, "--force")
+    done = manage("queue_drain", "mail", "--output", output, "--force")
     assert (done.returncode, done.stdout) == (1, "")
     message = f"CommandError: The file {output!r} cannot be written: {reason}"
     assert done.stderr.splitlines()[-1] == message
@@ -190,13 +191,13 @@ def test_a_file_that_cannot_be_opened(processes, tmp_path, mail, path, reason):
 
 @pytest.mark.parametrize("point", ["write", "torn", "sync", "synced"])
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_killed_at_each_point(processes, file, mail, point, number):
+def test_killed_at_each_point(processes, manage, file, mail, point, number):
     """Killed before a write, in it, before the disk is asked, and before the items are
     acknowledged: resumed, the file has each item once, in order, and nothing is left."""
     arguments = "queue_drain", "mail", "--output", str(file), "--batch=100", "--resume"
     killed = processes.run(*arguments, env={"FDBQUEUE_TEST_DIES": f"{point} {number}"})
     assert killed.returncode == -signal.SIGKILL
-    done = processes.run(*arguments)
+    done = manage(*arguments)
     assert (done.returncode, done.stdout[:8]) == (0, "Drained ")
     assert numbers(file) == list(range(ITEMS))
     assert rows(mail) == []
@@ -204,18 +205,18 @@ def test_killed_at_each_point(processes, file, mail, point, number):
 
 
 @pytest.mark.parametrize("points", [["torn 1"] * 3, ["synced 2"] * 3, ["write 1", "torn 2"]])
-def test_killed_again_while_it_resumes(processes, file, mail, points):
+def test_killed_again_while_it_resumes(processes, manage, file, mail, points):
     """However often in a row."""
     arguments = "queue_drain", "mail", "--output", str(file), "--batch=60", "--resume"
     for point in points:
         killed = processes.run(*arguments, env={"FDBQUEUE_TEST_DIES": point})
         assert killed.returncode == -signal.SIGKILL
-    assert processes.run(*arguments).returncode == 0
+    assert manage(*arguments).returncode == 0
     assert numbers(file) == list(range(ITEMS))
     assert rows(mail) == []
 
 
-def test_killed_twenty_times(processes, file):
+def test_killed_twenty_times(processes, manage, file):
     """Killed at any moment twenty times and resumed, each item is in the file once."""
     queue = fdbqueue.queue("quakes")
     queue.push_many((number, number % 7) for number in range(4_000))
@@ -233,14 +234,14 @@ def test_killed_twenty_times(processes, file):
         if process.returncode == 0:
             queue.push_many((number, number % 7) for number in range(4_000))
             ids |= {item.id for item in queue}
-    assert processes.run(*arguments).returncode == 0
+    assert manage(*arguments).returncode == 0
     drained = [record["id"] for record in records(file)]
     assert len(drained) == len(set(drained)) == len(ids)
     assert set(drained) == ids
     assert rows(queue) == []
 
 
-def test_resumed_when_the_lease_has_run_out(processes, file, mail):
+def test_resumed_when_the_lease_has_run_out(processes, manage, file, mail):
     """Written items that are back in the queue by then are removed from it, wherever they are."""
     arguments = "queue_drain", "mail", "--output", str(file), "--batch=100", "--resume"
     processes.run(*arguments, "--lease-seconds=0", env={"FDBQUEUE_TEST_DIES": "synced 3"})
@@ -248,7 +249,7 @@ def test_resumed_when_the_lease_has_run_out(processes, file, mail):
     first = mail.lease()  # brings all of them back, and takes one that is in the file
     assert first.value["number"] == 100
     mail.bury(mail.peek().id)
-    done = processes.run(*arguments)
+    done = manage(*arguments)
     assert done.stderr == (
         f"Resuming {file} after line 200.\nRemoved 100 items that the file has already.\n"
     )
@@ -324,7 +325,7 @@ def test_a_file_that_another_process_writes(call, file, mail):
 # What goes wrong
 
 
-def test_a_full_disk(processes, file, mail):
+def test_a_full_disk(processes, manage, file, mail):
     """Nothing is lost, the file has whole lines, and what is done is said; resume completes it."""
     arguments = "queue_drain", "mail", "--output", str(file), "--batch=50"
     done = processes.run(*arguments, env={"FDBQUEUE_TEST_DIES": "full 4"})
@@ -334,7 +335,7 @@ def test_a_full_disk(processes, file, mail):
     assert "No space left on device" in done.stderr
     assert written == 150
     assert mail.size() == len(list(mail)) == ITEMS - written
-    assert processes.run(*arguments, "--resume").returncode == 0
+    assert manage(*arguments, "--resume").returncode == 0
     assert numbers(file) == list(range(ITEMS))
 
 
@@ -398,21 +399,22 @@ def test_items_that_cannot_be_decoded(call, file, mail):
     assert all("undecodable" in item.reason for item in mail.iterate(state="dead"))
 
 
-def test_interrupted(processes, file):
+def test_interrupted(processes, manage, file):
     """Ctrl-C ends it with 130 between two batches: nothing is held, and --resume goes on."""
     mail = fdbqueue.queue("mail")
     mail.push_many({"number": number} for number in range(20_000))
     arguments = "queue_drain", "mail", "--output", str(file), "--batch=20"
     process = processes.start(*arguments)
-    while not file.exists() or not file.stat().st_size:
-        assert process.poll() is None
+    wait_until(
+        lambda: process.poll() is None and file.exists() and file.stat().st_size, DEADLINE_SECONDS
+    )
     process.send_signal(signal.SIGINT)
     done = processes.finish(process)
     written = len(numbers(file))
     assert done.returncode == 130
     assert done.stderr == f"CommandError: Interrupted. Drained {written:,} items from 'mail'.\n"
     assert len(list(mail)) == mail.size() == 20_000 - written
-    assert processes.run(*arguments, "--resume", "--batch=5000").returncode == 0
+    assert manage(*arguments, "--resume", "--batch=5000").returncode == 0
     assert numbers(file) == list(range(20_000))
 
 

@@ -12,6 +12,7 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
+from tests.engines.children import wait_until
 
 DEADLINE_SECONDS = 30
 
@@ -40,13 +41,6 @@ def noted(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def wait_until(is_so):
-    """Wait for something that a process does."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-
-
 def test_called_once_an_item(call, mail, folder):
     """The function is called with each item, which is gone when it has returned."""
     mail.push_many(range(20))
@@ -56,10 +50,10 @@ def test_called_once_an_item(call, mail, folder):
     assert (mail.size(), mail.counts().leased) == (0, 0)
 
 
-def test_a_function_that_raises(processes, mail, folder):
+def test_a_function_that_raises(manage, mail, folder):
     """Its item is given up with the reason, hidden for a while, and the worker goes on."""
     mail.push_many(range(4))
-    done = processes.run("queue_drain", "mail", handler("fail_on_odd"), "--json")
+    done = manage("queue_drain", "mail", handler("fail_on_odd"), "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"queue": "mail", "handled": 2, "failed": 2, "lost": 0}
     assert "failed: ValueError: odd\\x1b: 1\n" in done.stderr
@@ -251,20 +245,20 @@ def test_a_module_that_raises(call, mail, tmp_path, monkeypatch, raised):
     assert caught.value.returncode == 2
 
 
-def test_a_function_that_prints(processes, mail):
+def test_a_function_that_prints(manage, mail):
     """With --json what it prints goes to standard error, without it where it always does."""
     mail.push_many([1, 2])
-    done = processes.run("queue_drain", "mail", handler("talk"), "--json", "--limit=1")
+    done = manage("queue_drain", "mail", handler("talk"), "--json", "--limit=1")
     assert json.loads(done.stdout) == {"queue": "mail", "handled": 1, "failed": 0, "lost": 0}
     assert done.stderr == "talking\n"
-    done = processes.run("queue_drain", "mail", handler("talk"))
+    done = manage("queue_drain", "mail", handler("talk"))
     assert done.stdout == "talking\nHandled 1 item from 'mail', 0 failed.\n"
 
 
-def test_a_long_error(processes, mail):
+def test_a_long_error(manage, mail):
     """Its text is clipped on standard error."""
     mail.push(1)
-    done = processes.run("queue_drain", "mail", handler("fail_at_length"))
+    done = manage("queue_drain", "mail", handler("fail_at_length"))
     first = done.stderr.splitlines()[0]
     assert len(first) == 300
     assert first.endswith("xxx...")
@@ -299,10 +293,10 @@ def test_options_that_do_not_go_together(manage, mail, arguments):
     assert mail.size() == 1
 
 
-def test_discarding(processes, call, mail):
+def test_discarding(manage, call, mail):
     """--discard removes items, and asks first."""
     mail.push_many(range(10))
-    assert processes.run("queue_drain", "mail", "--discard").returncode == 2
+    assert manage("queue_drain", "mail", "--discard").returncode == 2
     assert mail.size() == 10
     printed = call("queue_drain", "mail", "--discard", "--limit=4", "--no-input")
     assert printed.out == "Discarded 4 items from 'mail'.\n"

@@ -32,18 +32,19 @@ def done_of(text):
     return int(text.rsplit(" items from 'mail'.", 1)[0].rsplit(" ", 1)[1].replace(",", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["--output", "-"], ["--json"]])
-def test_to_standard_output(processes, mail, arguments):
+def test_to_standard_output(manage, mail, arguments):
     """Without a target, items go to standard output, and nothing else does."""
-    done = processes.run("queue_drain", "mail", *arguments)
+    done = manage("queue_drain", "mail", *arguments)
     assert (done.returncode, done.stderr) == (0, "Drained 5,000 items from 'mail'.\n")
     assert numbers(done.stdout) == list(range(ITEMS))
     assert mail.size() == 0
 
 
-def test_silence(processes, mail):
+def test_silence(manage, mail):
     """With --verbosity 0 there are the items alone."""
-    done = processes.run("queue_drain", "mail", "--verbosity=0", "--limit=3")
+    done = manage("queue_drain", "mail", "--verbosity=0", "--limit=3")
     assert (done.returncode, done.stderr) == (0, "")
     assert numbers(done.stdout) == [0, 1, 2]
 

@@ -118,8 +118,8 @@ def test_no_queues(call, settings):
     assert call("queue_list") == ("", "")
 
 
-def test_in_a_process(processes):
-    """A process prints JSON alone and ends with 0."""
-    done = processes.run("queue_list", "--json")
+def test_by_manage_py(manage):
+    """The command prints JSON alone and its exit code is 0."""
+    done = manage("queue_list", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == NAMES

@@ -14,7 +14,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from tests.commands.conftest import EARTHQUAKES
+from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
+from tests.engines.children import wait_until
 
 
 @pytest.fixture
@@ -169,8 +170,7 @@ def test_interrupted(processes):
     mail = fdbqueue.queue("mail")
     mail.push_many(range(20_000))
     process = processes.start("queue_drain", "mail", "--to", "user-1", "--batch=10")
-    while not fdbqueue.queue("user-1").size():
-        assert process.poll() is None
+    wait_until(lambda: process.poll() is None and fdbqueue.queue("user-1").size(), DEADLINE_SECONDS)
     process.send_signal(signal.SIGINT)
     done = processes.finish(process)
     moved = fdbqueue.queue("user-1").size()
@@ -207,9 +207,9 @@ def test_it_asks_first(processes, mail):
         assert fdbqueue.queue("user-1").size() == moved
 
 
-def test_it_does_not_ask_nobody(processes, mail):
+def test_it_does_not_ask_nobody(manage, mail):
     """Without a terminal and --no-input it is refused as wrong usage."""
-    done = processes.run("queue_move", "mail", "user-1", stdin=b"yes\n")
+    done = manage("queue_move", "mail", "user-1", stdin=b"yes\n")
     assert (done.returncode, done.stdout) == (2, "")
     assert "use --no-input" in done.stderr
     assert mail.size() == 3_000

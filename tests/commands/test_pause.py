@@ -87,22 +87,22 @@ def test_an_unknown_name_changes_nothing(call, mail, command):
 
 
 @pytest.mark.parametrize("command", ["queue_pause", "queue_resume"])
-def test_no_name(processes, command):
+def test_no_name(manage, command):
     """It is wrong usage, never all queues."""
-    done = processes.run(command)
+    done = manage(command)
     assert (done.returncode, done.stdout) == (2, "")
     assert "NAME" in done.stderr
 
 
-def test_a_reason_that_is_not_harmless(processes):
+def test_a_reason_that_is_not_harmless(manage):
     """A terminal gets escapes, JSON all of it; 1,000 characters are kept."""
     reason = "\x1b[2J\n" + "é" * 2_000
-    done = processes.run("queue_pause", "mail", "--reason", reason)
+    done = manage("queue_pause", "mail", "--reason", reason)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert done.stdout.count("\n") == 1
     assert r": \x1b[2J\n" in done.stdout
-    done = processes.run("queue_pause", "mail", "--reason", reason, "--json")
+    done = manage("queue_pause", "mail", "--reason", reason, "--json")
     assert done.stdout.isascii()
     assert json.loads(done.stdout)["paused"]["reason"] == reason[:1_000]
 

@@ -26,13 +26,13 @@ def test_it_shows_what_pop_would_take(call):
         fdbqueue.queue("ranks").push_many((n, n % 7) for n in range(1200))
 
 
-def test_in_a_process(processes):
-    """A process prints the head and ends with 0."""
+def test_by_manage_py(manage):
+    """The command prints the head and its exit code is 0."""
     item = fdbqueue.queue("mail").push({"to": "雪"})
-    done = processes.run("queue_peek", "mail", "--json")
+    done = manage("queue_peek", "mail", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["id"] == item.id
-    table = processes.run("queue_peek", "mail")
+    table = manage("queue_peek", "mail")
     assert table.stdout.endswith('{"to": "雪"}\n')
 
 

@@ -33,9 +33,9 @@ def earthquakes():
     return quakes
 
 
-def test_the_highest_first(processes, earthquakes):
+def test_the_highest_first(manage, earthquakes):
     """From the max end come all earthquakes once, Hualian first, and none above the one before."""
-    done = processes.run("queue_pop", "quakes", "--end", "max", "--limit", "5000", "--json")
+    done = manage("queue_pop", "quakes", "--end", "max", "--limit", "5000", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     items = [json.loads(line) for line in done.stdout.splitlines()]
     assert items[0]["priority"] == 6.4
@@ -98,9 +98,9 @@ def test_an_empty_queue(call):
     assert call("queue_pop", "mail", "--verbosity", "0") == ("", "")
 
 
-def test_an_empty_queue_in_a_process(processes):
-    """A process ends with 0 where there was nothing to pop."""
-    done = processes.run("queue_pop", "mail")
+def test_an_empty_queue_by_manage_py(manage):
+    """The exit code is 0 where there was nothing to pop."""
+    done = manage("queue_pop", "mail")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "The queue 'mail' is empty.\n"
 

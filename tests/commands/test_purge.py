@@ -88,9 +88,9 @@ def test_it_does_not_ask_nobody(processes, mail, redirect):
     assert mail.size() == 3
 
 
-def test_in_a_process(processes, mail):
-    """A process says what it removed."""
-    done = processes.run("queue_purge", "mail", "--no-input", "--state=dead")
+def test_by_manage_py(manage, mail):
+    """The command says what it removed."""
+    done = manage("queue_purge", "mail", "--no-input", "--state=dead")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "Removed 1 dead item from 'mail'.\n"
 

@@ -46,9 +46,9 @@ def test_earthquakes_from_standard_input(processes):
     assert fdbqueue.queue("quakes").peek_max().value["place"] == "22km NNE of Hualian, Taiwan"
 
 
-def test_a_dash_is_standard_input(processes):
+def test_a_dash_is_standard_input(manage):
     """``-`` names standard input, and an input without a line pushes nothing."""
-    done = processes.run("queue_push", "mail", "-", stdin=b"")
+    done = manage("queue_push", "mail", "-", stdin=b"")
     assert (done.returncode, done.stdout, done.stderr) == (0, "Pushed 0 items into 'mail'.\n", "")
 
 
@@ -179,9 +179,9 @@ def test_what_was_pushed_before_a_bad_line(call, ndjson):
     assert caught.value.returncode == 1
 
 
-def test_a_bad_line_in_a_process(processes):
-    """A process says on standard error alone what is wrong, and ends with 1."""
-    done = processes.run("queue_push", "mail", "--json", stdin=b"1\noops\n")
+def test_a_bad_line_by_manage_py(manage):
+    """The command says on standard error alone what is wrong, and ends with 1."""
+    done = manage("queue_push", "mail", "--json", stdin=b"1\noops\n")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "CommandError: Line 2: it is not JSON: Expecting value, column 1. "

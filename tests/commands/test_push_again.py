@@ -56,7 +56,7 @@ def test_interrupted_and_resumed(call, file):
     assert_counted(fdbqueue.queue("mail"))
 
 
-def test_killed_and_resumed(processes, file):
+def test_killed_and_resumed(processes, manage, file):
     """Killed at any moment, again and again, no line is pushed twice and none is left out."""
     content = "".join(f"{n}\n" for n in range(60_000))
     file.write_text(content)
@@ -73,7 +73,7 @@ def test_killed_and_resumed(processes, file):
         assert pushed == list(range(len(pushed)))
         if process.returncode == 0:
             break
-    assert processes.run("queue_push", "mail", str(file), "--resume").returncode == 0
+    assert manage("queue_push", "mail", str(file), "--resume").returncode == 0
     assert values() == list(range(60_000))
     assert killed
 
@@ -161,22 +161,22 @@ def test_without_resume_it_begins_anew(call, ndjson):
     assert values("user-1") == [1, 2]
 
 
-def test_standard_input(processes):
+def test_standard_input(manage):
     """Standard input goes on under the name that both pushes are given."""
     arguments = "queue_push", "mail", "--job", "nightly", "--resume"
-    first = processes.run(*arguments, stdin=b"1\n2\n")
+    first = manage(*arguments, stdin=b"1\n2\n")
     assert first.returncode == 0
-    second = processes.run(*arguments, stdin=b"1\n2\n3\n")
+    second = manage(*arguments, stdin=b"1\n2\n3\n")
     assert second.stdout == "Pushed 1 item into 'mail'.\n"
     assert values() == [1, 2, 3]
-    other = processes.run(*arguments, stdin=b"2\n3\n4\n5\n")
+    other = manage(*arguments, stdin=b"2\n3\n4\n5\n")
     assert (other.returncode, other.stdout) == (1, "")
-    done = processes.run("queue_push", "mail", "--resume", stdin=b"1\n")
+    done = manage("queue_push", "mail", "--resume", stdin=b"1\n")
     assert (done.returncode, done.stdout) == (2, "")
     assert values() == [1, 2, 3]
 
 
-def test_interrupted_by_a_signal(processes):
+def test_interrupted_by_a_signal(processes, manage):
     """What Ctrl-C interrupted is gone on with exactly where it was."""
     content = b"".join(b'"%d of lines longer than a pipe"\n' % n for n in range(20_000))
     arguments = "queue_push", "mail", "--job=x", "--resume"
@@ -185,7 +185,7 @@ def test_interrupted_by_a_signal(processes):
     process.send_signal(signal.SIGINT)
     assert processes.finish(process).returncode == 130
     assert 0 < len(values()) < 20_000
-    assert processes.run(*arguments, stdin=content).returncode == 0
+    assert manage(*arguments, stdin=content).returncode == 0
     assert values() == [json.loads(line) for line in content.splitlines()]
 
 
@@ -238,15 +238,15 @@ class _Lines:
         pass
 
 
-def test_bad_lines_in_a_process(processes):
+def test_bad_lines_are_counted(manage):
     """The count is in the JSON; of many bad lines the first are told."""
     stdin = b"1\n" + b"oops\n" * 50 + b"2\n"
-    done = processes.run("queue_push", "mail", "--continue", "--json", stdin=stdin)
+    done = manage("queue_push", "mail", "--continue", "--json", stdin=stdin)
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"queue": "mail", "pushed": 2, "skipped": 50}
     assert done.stderr.count("Skipped.") == 20
     assert done.stderr.endswith("CommandError: Skipped 50 bad lines.\n")
-    assert processes.run("queue_push", "mail", "--continue", stdin=b"3\n").returncode == 0
+    assert manage("queue_push", "mail", "--continue", stdin=b"3\n").returncode == 0
 
 
 def test_bad_priorities_are_skipped(call, ndjson):

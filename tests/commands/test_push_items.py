@@ -347,15 +347,15 @@ def test_wrong_usage(call, ndjson, name, arguments, message):
     assert fdbqueue.queue(name).size() == 0
 
 
-def test_resumed(processes, call, file):
+def test_resumed(manage, call, file):
     """Items of a file that grew go on where they were, each once."""
     mail = fdbqueue.queue("mail")
     mail.push_many(range(10))
     call("queue_drain", "mail", "--output", file)
-    assert processes.run("queue_push", "user-1", file, "--items").returncode == 0
+    assert manage("queue_push", "user-1", file, "--items").returncode == 0
     mail.push_many(range(10, 15))
     call("queue_drain", "mail", "--output", file, "--resume")
-    done = processes.run("queue_push", "user-1", file, "--items", "--resume")
+    done = manage("queue_push", "user-1", file, "--items", "--resume")
     assert done.stderr == "Resuming after line 10: 10 items pushed before.\n"
     assert done.stdout == "Pushed 5 items into 'user-1'.\n"
     assert [item.value for item in fdbqueue.queue("user-1")] == list(range(15))

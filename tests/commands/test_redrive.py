@@ -71,9 +71,9 @@ def test_it_asks_first(processes, dead):
         assert values() == left
 
 
-def test_it_does_not_ask_nobody(processes, dead):
+def test_it_does_not_ask_nobody(manage, dead):
     """Without a terminal and --no-input it is refused as wrong usage."""
-    done = processes.run("queue_redrive", "mail")
+    done = manage("queue_redrive", "mail")
     assert (done.returncode, done.stdout) == (2, "")
     assert values() == [3]
 

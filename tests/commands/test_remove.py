@@ -54,8 +54,8 @@ def test_it_asks_first(processes, ids):
         assert fdbqueue.queue("mail").size() == left
 
 
-def test_it_does_not_ask_nobody(processes, ids):
+def test_it_does_not_ask_nobody(manage, ids):
     """Without a terminal and --no-input it is refused as wrong usage."""
-    done = processes.run("queue_remove", "mail", ids[2])
+    done = manage("queue_remove", "mail", ids[2])
     assert (done.returncode, done.stdout) == (2, "")
     assert fdbqueue.queue("mail").size() == 2

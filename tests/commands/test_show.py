@@ -140,13 +140,13 @@ def test_the_id_of_another_kind_of_queue(call):
     assert caught.value.returncode == 2
 
 
-def test_in_a_process(processes):
-    """A process prints it and ends with 0; one that finds nothing ends with 1."""
+def test_by_manage_py(manage):
+    """It is printed, and the exit code is 0; where nothing is found it is 1."""
     item = fdbqueue.queue("mail").push("x")
-    done = processes.run("queue_show", "mail", item.id, "--json")
+    done = manage("queue_show", "mail", item.id, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["id"] == item.id
     fdbqueue.queue("mail").clear()
-    done = processes.run("queue_show", "mail", item.id)
+    done = manage("queue_show", "mail", item.id)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("CommandError: 'mail' has no item")

@@ -111,12 +111,12 @@ def test_the_table(call, ranks):
     assert rows[1].split() == ["mail", "0", "0", "0", "0", "-", "0.0", "0.0", "-"]
 
 
-def test_some_queues(processes, ranks):
+def test_some_queues(manage, ranks):
     """Those named, each once, in that order; an unknown one is 3."""
-    done = processes.run("queue_stats", "ranks", "mail", "ranks", "--json")
+    done = manage("queue_stats", "ranks", "mail", "ranks", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert [json.loads(line)["queue"] for line in done.stdout.splitlines()] == ["ranks", "mail"]
-    assert processes.run("queue_stats", "none").returncode == 3
+    assert manage("queue_stats", "none").returncode == 3
 
 
 def test_watching(processes):

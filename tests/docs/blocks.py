@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +44,7 @@ class Page(NamedTuple):
     @property
     def tokens(self) -> list[Token]:
         """The file as Markdown."""
-        return MarkdownIt("commonmark").enable("table").parse(self.text)
+        return _parsed(self.text)
 
     @property
     def project(self) -> str:
@@ -61,6 +62,12 @@ class Page(NamedTuple):
                 kind = token.info.strip() if token.type == "fence" else ""
                 found.append(Block(kind, token.content, token.map[0] + 1))
         return found
+
+
+@functools.cache
+def _parsed(text: str) -> list[Token]:
+    """Parse a page once: each of its links and blocks is looked at by itself."""
+    return MarkdownIt("commonmark").enable("table").parse(text)
 
 
 def pages() -> list[Page]:

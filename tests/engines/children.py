@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.001)
+        time.sleep(0.005)
 
 
 def say(word: object) -> None:

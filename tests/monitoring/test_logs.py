@@ -20,9 +20,11 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 #: The views are for the pages alone, and are called so.
 NAMES = ("__name__", "'fdbqueue.pages'")
 STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+#: The modules that may log, parsed; the others name no logger.
 SOURCES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"))
+    str(path.relative_to(ROOT)): ast.parse(text)
     for path in sorted((ROOT / "fdbqueue").rglob("*.py"))
+    if "logg" in (text := path.read_text(encoding="utf-8"))
 }
 
 

@@ -15,12 +15,21 @@ EARTHQUAKES = Path(__file__).resolve().parents[2] / "project" / "sample_data" / 
 
 
 @pytest.fixture
-def earthquakes(queue):
-    """A queue with the magnitudes of 1,707 earthquakes as priorities."""
-    records = [json.loads(line) for line in EARTHQUAKES.read_text(encoding="utf-8").splitlines()]
-    quakes = queue("quakes")
-    assert quakes.push_many((record, record["magnitude"]) for record in records) == 1707
-    return quakes
+def push_earthquakes(queue):
+    """Push every nth earthquake into a queue, with the magnitudes as priorities."""
+
+    def push(n):
+        lines = EARTHQUAKES.read_text(encoding="utf-8").splitlines()[2::n]
+        queue("quakes").push_many((one, one["magnitude"]) for one in map(json.loads, lines))
+        return queue("quakes")
+
+    return push
+
+
+@pytest.fixture
+def earthquakes(push_earthquakes):
+    """A queue of 427 earthquakes: a page of 200 rows takes half a second."""
+    return push_earthquakes(4)
 
 
 def walk(viewer, start, address=""):
@@ -33,14 +42,10 @@ def walk(viewer, start, address=""):
 
 
 @pytest.mark.parametrize(
-    ("end", "limit", "popped", "pages"),
-    # All of them once; a page of 200 rows takes half a second, and those of the middle are alike.
-    [("min", 200, 0, 9), ("max", 200, 1_300, 3), ("max", 25, 1_300, 17)],
+    ("end", "limit", "pages"), [("min", 200, 3), ("max", 200, 3), ("max", 25, 18)]
 )
-def test_paging_shows_each_item_once_in_order(viewer, earthquakes, end, limit, popped, pages):
+def test_paging_shows_each_item_once_in_order(viewer, earthquakes, end, limit, pages):
     """Hundreds of earthquakes, from either end, in the order of the queue."""
-    if popped:
-        earthquakes.pop_many(popped)
     found = [items(page) for page in walk(viewer, of("quakes"), f"?end={end}&limit={limit}")]
     assert len(found) == pages
     assert [item for page in found for item in page] == [
@@ -203,7 +208,6 @@ def test_another_language_changes_no_number(viewer, queue, settings):
 @pytest.mark.parametrize("end", ["min", "max"])
 def test_paging_back_shows_the_pages_that_were_left(viewer, earthquakes, end):
     """Each page, its items, their numbers and its links, the other way round."""
-    earthquakes.pop_many(1_300)
     there = list(walk(viewer, of("quakes"), f"?end={end}&limit=50"))
     assert len(there) == 9
     response = there[-1]
@@ -290,8 +294,9 @@ def test_hidden_items_are_paged_through_both_ways(viewer, queue):
     assert items(viewer.get(of("tickets") + previous(pages[-1]))) == items(pages[1])
 
 
-def test_a_text_is_looked_for_in_the_values(viewer, earthquakes):
+def test_a_text_is_looked_for_in_the_values(viewer, push_earthquakes):
     """In capitals or not, with their places; the page says how far it looked."""
+    earthquakes = push_earthquakes(1)
     response = viewer.get(of("quakes") + "?q=HUALIAN&limit=200")
     wanted = [
         (number, item.id)
@@ -302,7 +307,7 @@ def test_a_text_is_looked_for_in_the_values(viewer, earthquakes):
     assert items(response) == [item_id for _, item_id in wanted]
     assert numbers(response) == [str(number) for number, _ in wanted]
     summary = progress(response)
-    assert summary == f"{len(wanted)} hits in 1,707 items looked at; there are no more."
+    assert summary == f"{len(wanted)} hits in 1,705 items looked at; there are no more."
 
 
 def progress(response):

@@ -5,7 +5,12 @@ import os
 import fdb.tuple
 
 from project.settings import *
+from project.settings import INSTALLED_APPS
 from tests.tasks.engines import engine_setting
+
+# Workers need no admin and no API, which are a third of the start of a process.
+_NEEDED = ("django.contrib.auth", "django.contrib.contenttypes", "fdbqueue")
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app.startswith(_NEEDED)]
 
 FDBQUEUE = {
     **engine_setting(
