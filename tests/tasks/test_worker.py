@@ -310,7 +310,7 @@ def test_a_function_for_the_end_does_not_end_the_worker(backend, work, task, arg
     assert after.status is SUCCESSFUL
 
 
-def test_long_results_that_end_together(configure):
+def test_long_results_that_end_together(configure, db):
     """Where they are too large for one transaction, each has its own; the next lease too."""
     backend = configure(max_result_bytes=5_000_000)
     results = [jobs.long.enqueue(5_000_000 - 2) for _ in range(2)]
