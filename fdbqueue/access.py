@@ -23,7 +23,7 @@ VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"
 POP = "fdbqueue.pop_queue"
 LEASE = "fdbqueue.lease_queue"
-#: Bury, redrive, remove and purge: what operators do, and workers need not.
+#: Pause, resume, bury, redrive, remove and purge: what operators do, and workers need not.
 MANAGE = "fdbqueue.manage_queue"
 #: What nobody may do to a queue that another app has, such as those of tasks: who can push to it
 #: can have any task run.
@@ -60,6 +60,17 @@ def may_in_general(user: Any, permission: str) -> bool:
     if permission in _ITEMS and conf.catalog().has_owned:
         return False
     return _has(user, permission)
+
+
+def refusal(permission: str) -> str:
+    """Return the text for a user who does not have a permission for one queue.
+
+    It is the same for all queues, so it does not tell which of them exist.
+    """
+    text = f"You do not have the permission {permission} for this queue."
+    if permission in _ITEMS and conf.catalog().has_owned:
+        text += " No user has it for a queue of tasks."
+    return text
 
 
 def visible(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +19,7 @@ def register_checks() -> None:
     """Let ``manage.py check`` run the checks below."""
     register(check_setting, Tags.compatibility)
     register(check_embedded_in_production, Tags.security)
+    register(check_embedded_path, Tags.compatibility)
     register(check_login_address, Tags.urls)
 
 
@@ -27,8 +30,7 @@ def check_setting(**_: Any) -> list[CheckMessage]:
 
 def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
     """Warn where the embedded engine serves a project that does not debug."""
-    setting = getattr(settings, conf.SETTING, {})
-    if settings.DEBUG or setting.get("ENGINE", conf.EMBEDDED) != conf.EMBEDDED:
+    if settings.DEBUG or not _is_embedded():
         return []
     return [
         Warning(
@@ -36,6 +38,23 @@ def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
             hint="It keeps all queues in one file on one machine. If that is what you want, "
             "silence this check; else use 'fdbqueue.engines.foundationdb'.",
             id="fdbqueue.W001",
+        )
+    ]
+
+
+def check_embedded_path(**_: Any) -> list[CheckMessage]:
+    """Warn where the file of the embedded engine depends on the folder a process starts in."""
+    if not _is_embedded() or any(conf.problems()):
+        return []
+    path = _setting()["OPTIONS"]["path"]
+    if Path(path).is_absolute():
+        return []
+    return [
+        Warning(
+            f"The embedded engine's path {str(path)!r} is not absolute.",
+            hint="Processes that start in different folders use different files, and so different "
+            "queues. Use an absolute path, for instance BASE_DIR / 'queues.sqlite3'.",
+            id="fdbqueue.W003",
         )
     ]
 
@@ -53,6 +72,16 @@ def check_login_address(**_: Any) -> list[CheckMessage]:
             id="fdbqueue.W002",
         )
     ]
+
+
+def _setting() -> Mapping[str, Any]:
+    """Return the setting; an empty one where it is not a dictionary, which E001 reports."""
+    setting = getattr(settings, conf.SETTING, {})
+    return setting if isinstance(setting, Mapping) else {}
+
+
+def _is_embedded() -> bool:
+    return _setting().get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED
 
 
 def _has_plain_pages() -> bool:

@@ -28,10 +28,13 @@ T = TypeVar("T")
 
 SETTING = "FDBQUEUE"
 EMBEDDED = "fdbqueue.engines.embedded"
-#: The engines of this package: what hints call each, and the option that it needs.
+#: The engines of this package: what hints call each, and an example of its options.
 ENGINES = {
-    EMBEDDED: ("The embedded engine", "path"),
-    "fdbqueue.engines.foundationdb": ("FoundationDB", "cluster_file"),
+    EMBEDDED: ("The embedded engine", "{'path': BASE_DIR / 'queues.sqlite3'}"),
+    "fdbqueue.engines.foundationdb": (
+        "FoundationDB",
+        "{'cluster_file': '/etc/foundationdb/fdb.cluster'}",
+    ),
 }
 
 _PREFIX = ("fdbqueue",)
@@ -138,7 +141,9 @@ def add_queues(setting: str, specs: Callable[[], Iterable[QueueSpec]]) -> None:
 
 def own_names() -> list[str]:
     """Return the names and patterns of queues that the setting itself has."""
-    return list(_setting().get("QUEUES", {}))
+    setting = _setting()
+    queues = setting.get("QUEUES") if isinstance(setting, Mapping) else None
+    return list(queues) if isinstance(queues, Mapping) else []
 
 
 def prefix() -> tuple[Any, ...]:
@@ -288,11 +293,12 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
     try:
         engine.open(**options)
     except Exception as error:  # noqa: BLE001  # a project's own engine may raise anything
-        needs = ", ".join(f"{engine} needs {option!r}" for engine, option in ENGINES.values())
+        known = [ENGINES[path]] if path in ENGINES else ENGINES.values()
+        examples = ", ".join(f"{engine} takes {example}" for engine, example in known)
         yield Problem(
             "fdbqueue.E004",
             f"The engine refuses OPTIONS: {message_of(error)}",
-            f"{needs}.",
+            f"{examples}.",
         )
 
 
@@ -309,7 +315,7 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
     if not isinstance(name, str) or not (NAME.fullmatch(name) or PATTERN.fullmatch(name)):
         yield Problem(
             "fdbqueue.E007",
-            f"{name!r} is no queue name.",
+            f"{name!r} is not the name of a queue.",
             "A name is 1 to 100 letters, digits, '_', '-' and '.', the first a letter or "
             "digit; a '*' in it makes it a pattern.",
         )
@@ -332,7 +338,7 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
             yield Problem(
                 "fdbqueue.E010" if isinstance(allowed, Choice) else "fdbqueue.E013",
                 f"Queue {name!r} has the {option} {given[option]!r}.",
-                f"It may be {allowed}.",
+                f"It must be {allowed}.",
             )
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
@@ -373,7 +379,7 @@ def _api_problems(options: Any) -> Iterator[Problem]:
     for key, numbers in _API_RANGES.items():
         if key in options and options[key] not in numbers:
             message = f"API has the {key} {options[key]!r}."
-            yield Problem("fdbqueue.E015", message, f"It may be {numbers}.")
+            yield Problem("fdbqueue.E015", message, f"It must be {numbers}.")
     path = options.get("AUTHORIZER")
     if path is None:
         return

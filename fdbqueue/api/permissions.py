@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from fdbqueue.access import may, may_in_general
+from fdbqueue.access import may, may_in_general, refusal
 
 
 class QueuePermission(BasePermission):
@@ -33,4 +33,7 @@ class QueuePermission(BasePermission):
         if name is None:
             is_checked_later = view.purpose == "list" or view.purpose in view.named_in_body
             return is_checked_later or may_in_general(user, permission)
-        return may(user, permission, name)
+        is_allowed = may(user, permission, name)
+        if not is_allowed:
+            self.message = refusal(permission)  # what DRF puts into the response
+        return is_allowed

@@ -9,6 +9,7 @@ description for screen readers, and as a table.
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -60,17 +61,25 @@ class Line:
 class TooltipColumn:
     """A column of a chart that shows its values in a tooltip, and a row of the chart's table.
 
-    ``top``, ``height``, ``bar_left`` and ``bar_width`` are those of its bar, if it has one.
+    ``units`` are those of the values in the tooltip; the table has them in its headings. ``top``,
+    ``height``, ``bar_left`` and ``bar_width`` are those of its bar, if it has one.
     """
 
     left: str
     width: str
     when: str
     values: tuple[str, ...]
+    units: tuple[str, ...] = ()
     top: str = ""
     height: str = ""
     bar_left: str = ""
     bar_width: str = ""
+
+    @property
+    def tooltip(self) -> str:
+        """Return the values with their units."""
+        pairs = itertools.zip_longest(self.values, self.units, fillvalue="")
+        return ", ".join(f"{value} {unit}".rstrip() for value, unit in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +322,8 @@ def _time_marks(
             left=_f(n * step),
             width=_f(step),
             when=_clock(begin),
-            values=tuple(f"{value} {unit}" for value, unit in zip(some, units, strict=True)),
+            values=tuple(some),
+            units=tuple(units),
         )
         for n, (begin, some) in enumerate(zip(begins, values, strict=True))
     )

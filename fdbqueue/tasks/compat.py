@@ -32,6 +32,11 @@ if TYPE_CHECKING or IN_DJANGO:
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
 else:
+    if importlib.util.find_spec("django_tasks") is None:
+        raise ImportError(
+            "This version of Django has no Tasks API: "
+            "pip install 'django-tasks>=0.12', or install Django 6.0 or newer."
+        )
     from django_tasks import task, task_backends
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import (

@@ -144,4 +144,4 @@ def _retention_problems(retention: Any) -> Iterator[tuple[str, Problem]]:
 
 
 def _wrong(name: str, value: Any, allowed: str) -> Problem:
-    return Problem(f"OPTIONS has the {name} {value!r}.", f"It may be {allowed}.")
+    return Problem(f"OPTIONS has the {name} {value!r}.", f"It must be {allowed}.")

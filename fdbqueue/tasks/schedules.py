@@ -231,7 +231,7 @@ def _times(name: str, given: Mapping[str, Any]) -> Every | Cron:
         if isinstance(every, datetime.timedelta):
             every = every.total_seconds()
         if every not in EVERY:
-            hint = f"It may be a timedelta, or seconds: {EVERY}."
+            hint = f"It must be a timedelta, or seconds: {EVERY}."
             raise Wrong("E012", f"The schedule {name!r} has the every {given['every']!r}.", hint)
         if "time_zone" in given:
             hint = "It is for 'cron'; the times of 'every' are its multiples since 1970 in UTC."

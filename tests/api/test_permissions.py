@@ -173,3 +173,15 @@ def test_every_action_has_an_entry() -> None:
     actions = {each.__name__ for each in QueueViewSet.get_extra_actions()}
     expected = actions | {"list", "retrieve", "remove"} | QueueViewSet.named_in_body
     assert QueueViewSet.required_permissions.keys() == expected
+
+
+def test_a_refusal_names_the_permission(
+    client_with: Callable[..., APIClient], queues: service.Catalog
+) -> None:
+    """It is the same for queues that exist and that do not."""
+    client = client_with("view_queue")
+    texts = {
+        client.post(f"/api/queues/{name}/push/", {"value": 1}, format="json").json()["message"]
+        for name in ("mail", "nope")
+    }
+    assert texts == {"You do not have the permission fdbqueue.push_queue for this queue."}

@@ -235,6 +235,13 @@ def test_a_file_that_cannot_be_read(call, tmp_path):
         assert caught.value.returncode == 1
 
 
+def test_a_value_in_place_of_a_file(call):
+    """Who gives the value where the file belongs learns how to push it."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_push", "mail", '{"to": "ada"}')
+    assert str(caught.value).endswith("To push a value itself, write it to standard input.")
+
+
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux's /proc")
 def test_a_file_that_fails_while_it_is_read(call):
     """An error of the disk is reported with the line it came at."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 from django.core.checks import run_checks
@@ -153,7 +154,7 @@ def test_each_key_of_the_api_is_looked_at(setting):
         "fdbqueue.E016",
     ]
     texts = {message.msg: message.hint for message in found}
-    assert texts["API has the MAX_LIMIT 0."] == "It may be a whole number from 1 to 1,000."
+    assert texts["API has the MAX_LIMIT 0."] == "It must be a whole number from 1 to 1,000."
     keys = "IDEMPOTENCY_SECONDS, MAX_BODY_BYTES, MAX_LIMIT, MAX_WAIT_SECONDS, TIMEOUT_SECONDS"
     assert texts["API has an unknown key, 'EXTRA'."] == f"The keys are AUTHORIZER, {keys}."
 
@@ -164,6 +165,46 @@ def test_a_wrong_api_is_no_open_api(setting):
     with override_settings(FDBQUEUE=wrong), pytest.raises(ConfigurationError) as caught:
         conf.api()
     assert caught.value.context["id"] == "fdbqueue.E016"
+
+
+@pytest.mark.parametrize("wrong", [None, ["mail"], "mail"])
+@pytest.mark.parametrize("debug", [True, False])
+def test_a_setting_that_is_no_dictionary(wrong, debug):
+    """It is E001 alone: the checks of other apps do not stumble over it."""
+    with override_settings(FDBQUEUE=wrong, DEBUG=debug):
+        ids = [m.id for m in run_checks() if (m.id or "").startswith("fdbqueue.E")]
+        assert ids == ["fdbqueue.E001"]
+        assert conf.own_names() == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "hint"),
+    [
+        ("embedded", "The embedded engine takes {'path': BASE_DIR / 'queues.sqlite3'}."),
+        ("foundationdb", "FoundationDB takes {'cluster_file': '/etc/foundationdb/fdb.cluster'}."),
+    ],
+)
+def test_refused_options_have_an_example(engine, hint):
+    """The hint of E004 is about the engine that the setting has."""
+    wrong = {"ENGINE": f"fdbqueue.engines.{engine}", "OPTIONS": {"nope": 1}}
+    (found,) = conf.problems(wrong)
+    assert (found.id, found.hint) == ("fdbqueue.E004", hint)
+
+
+def test_a_path_that_depends_on_the_folder_is_warned_of(setting):
+    """W003 shows for a relative path of the embedded engine, and only then."""
+
+    def warned(options, engine="embedded"):
+        wrong = {**setting, "ENGINE": f"fdbqueue.engines.{engine}", "OPTIONS": options}
+        with override_settings(FDBQUEUE=wrong, DEBUG=True):
+            return "fdbqueue.W003" in [message.id for message in run_checks()]
+
+    assert warned({"path": "queues.sqlite3"})
+    assert warned({"path": Path("var/queues.sqlite3")})
+    assert not warned({"path": Path("queues.sqlite3").absolute()})
+    assert not warned({"path": 3})
+    assert not warned({})
+    assert not warned({"path": "queues.sqlite3"}, "foundationdb")
 
 
 def test_the_embedded_engine_without_debug_is_warned_of(setting):

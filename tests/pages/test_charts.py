@@ -132,7 +132,8 @@ def test_the_line_goes_through_the_values():
 def test_the_rates_of_a_day_are_means():
     """A quarter of an hour's pushes are divided by its minutes."""
     chart = rate_chart(minutes(1_440, pushes=lambda n: 3, pops=lambda n: n % 15 == 0), "day")
-    assert chart.marks[0].values == ("3 pushes per minute", "0.1 pops per minute")
+    assert chart.marks[0].values == ("3", "0.1")
+    assert chart.marks[0].tooltip == "3 pushes per minute, 0.1 pops per minute"
     assert chart.marks[0].when == "12:01"
     assert "4,320 items pushed and 96 popped" in chart.description
 

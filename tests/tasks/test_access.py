@@ -42,6 +42,8 @@ def test_tasks_cannot_be_enqueued_or_taken_by_rest(backend, client):
     ]:
         answer = client.post(f"/api/{address}", body, format="json")
         assert answer.status_code == 403, (address, answer.content)
+        if address.startswith("queues/"):
+            assert answer.json()["message"].endswith("No user has it for a queue of tasks.")
     assert backend.queue("default").size() == 1
 
 

@@ -357,3 +357,12 @@ def test_the_package_needs_no_tasks_api_to_be_imported():
         "assert not [name for name in sys.modules if name.startswith('fdbqueue.tasks.')]\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+@pytest.mark.skipif(compat.IN_DJANGO, reason="needs Django 5.2")
+def test_without_the_backport():
+    """An error says what to install, in place of one about a module."""
+    program = "import sys; sys.modules['django_tasks'] = None; import fdbqueue.tasks.compat"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: This version of Django has no")

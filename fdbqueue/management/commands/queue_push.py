@@ -205,7 +205,10 @@ examples:
                 return open(file, "rb")
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or error
-                raise CommandError(f"The file {file!r} cannot be read: {reason}.") from error
+                message = f"The file {file!r} cannot be read: {reason}."
+                if isinstance(error, FileNotFoundError):
+                    message += " To push a value itself, write it to standard input."
+                raise CommandError(message) from error
         if sys.stdin is None:
             raise CommandError("Standard input is closed.")
         if sys.stdin.isatty():
