@@ -13,6 +13,8 @@ from tests.browser.machinery import LIST
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 #: Each frame, width and scheme at least once.
 WAYS = [(LIST, 1280, "light"), (LIST, 390, "dark"), ("/queues/", 1280, "dark")]
+#: What comes after twenty of its like: axe takes as long for a thousand hidden cells as for others.
+_ALIKE = "tbody tr:nth-child(n+21), .fdbqueue-node > :nth-child(n+22):not(:last-child)"
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -60,6 +62,7 @@ def test_axe_finds_nothing(visit, queues, mount, width, scheme):
 
 def violations(page):
     """Return what axe-core says of a page: the rule, and where it is broken."""
+    page.evaluate("alike => document.querySelectorAll(alike).forEach(e => e.remove())", _ALIKE)
     page.add_script_tag(path=AXE)
     found = page.evaluate(
         "tags => axe.run({runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']})",

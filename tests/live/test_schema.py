@@ -48,7 +48,7 @@ def test_the_schema_is_kept(impatient_server, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300 + int(SECONDS or 0) * 2,
+        timeout=900 + int(SECONDS or 0) * 2,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-50_000:]
