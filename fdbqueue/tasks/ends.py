@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
 FAILED = TaskResultStatus.FAILED.value
 #: Codes of what the client refuses before it sends anything: to try it again would not help.
 _REFUSALS = range(2000, 3000)
+#: How long a transaction lasts; what takes longer is run again.
+_TRANSACTION_SECONDS = 5.0
+#: How often the functions for the end may take longer than that.
+_SLOW_CALLS = 3
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,6 +43,7 @@ class End:
         is_aborted: Whether it ends because it was aborted.
         is_done: Whether it has been committed.
         is_unsure: Whether it may have been: the outcome of a commit is not known.
+        slow_calls: How often ``at_end`` has taken longer than a transaction lasts.
     """
 
     call: Call
@@ -53,6 +59,7 @@ class End:
     is_aborted: bool = False
     is_done: bool = False
     is_unsure: bool = False
+    slow_calls: int = 0
 
     @property
     def is_success(self) -> bool:
@@ -147,14 +154,8 @@ class Ends:
 
     def _succeed(self, tr: Transaction, queue: Queue, end: End) -> None:
         queue.ack(end.item, tr=tr)
-        for function in end.at_end:
-            try:
-                function(tr)
-            except BaseException as error:
-                is_engines = isinstance(error, EngineError) or error_code(error) is not None
-                if is_engines and not is_refusal(error):
-                    raise
-                raise AtEndFailed from error
+        if end.at_end:
+            _call_at_end(tr, end)
         self.writes(end)(tr)
 
     def _fail(self, tr: Transaction, queue: Queue, end: End) -> None:
@@ -177,6 +178,31 @@ class Ends:
         status = SUCCESSFUL if end.is_success else FAILED
         entry = Ended(end.item.queue, status, end.moment, end.call.id, end.call.task)
         return self._records.ended_row(entry)
+
+
+def _call_at_end(tr: Transaction, end: End) -> None:
+    """Call the functions that a task gave to ``at_end``.
+
+    Raises:
+        AtEndFailed: One has failed, or they take too long each time.
+    """
+    began = time.monotonic()
+    try:
+        for function in end.at_end:
+            function(tr)
+    except BaseException as error:
+        is_engines = isinstance(error, EngineError) or error_code(error) is not None
+        if is_engines and not is_refusal(error) and not _is_too_slow(end, began):
+            raise
+        raise AtEndFailed from error
+    if _is_too_slow(end, began):
+        raise AtEndFailed from TimeoutError("at_end takes longer than a transaction: 5 seconds")
+
+
+def _is_too_slow(end: End, began: float) -> bool:
+    """Note how long ``at_end`` has taken; tell whether it was too long, and often enough."""
+    end.slow_calls += time.monotonic() - began > _TRANSACTION_SECONDS
+    return end.slow_calls >= _SLOW_CALLS
 
 
 def is_refusal(error: BaseException) -> bool:

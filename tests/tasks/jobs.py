@@ -8,6 +8,7 @@ import signal
 import threading
 from typing import Any
 
+import fdbqueue
 from fdbqueue.tasks import TaskAborted, abort_requested, at_end, enqueue_at_end, task
 
 #: What tasks have done here, for tests whose workers run in this process.
@@ -143,6 +144,18 @@ def write_at_the_end(keys: int, size: int) -> None:
             tr[b"%d" % number] = bytes(size)
 
     at_end(write)
+
+
+@task(max_attempts=2, backoff=at_once)
+def read_at_the_end(is_late: bool) -> None:
+    def read(tr: Any) -> None:
+        done.append(is_late)
+        if is_late:  # as this transaction is, after five seconds
+            tr = fdbqueue.queue("tasks-default").database.create_transaction()
+            tr.set_read_version(1)
+        tr[b"any"].present()
+
+    at_end(read)
 
 
 @task

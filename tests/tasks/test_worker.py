@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.transactions import run
-from fdbqueue.tasks import abort, at_end, compat, enqueue_at_end
+from fdbqueue.tasks import abort, at_end, compat, ends, enqueue_at_end
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.runner import Loop, TaskRunner
 from fdbqueue.tasks.source import TaskSource
@@ -308,6 +308,21 @@ def test_a_function_for_the_end_does_not_end_the_worker(backend, work, task, arg
     failed, after = map(backend_result, results)
     assert (failed.status, failed.attempts) == (FAILED, 2)
     assert after.status is SUCCESSFUL
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_function_for_the_end_that_always_takes_too_long(backend, work, monkeypatch, is_late):
+    """It is called three times in an attempt, whether a read or the commit comes too late."""
+    monkeypatch.setattr(ends, "_TRANSACTION_SECONDS", -1)
+    result = jobs.read_at_the_end.enqueue(is_late)
+    if is_late:
+        work()
+        assert len(jobs.done) == 2 * 3
+        assert backend_result(result).status is FAILED
+    else:
+        work(limit=1)
+        assert len(jobs.done) == 1
+        assert backend_result(result).status is SUCCESSFUL
 
 
 def test_long_results_that_end_together(configure, db):
