@@ -294,12 +294,9 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
         engine.open(**options)
     except Exception as error:  # noqa: BLE001  # a project's own engine may raise anything
         known = [ENGINES[path]] if path in ENGINES else ENGINES.values()
-        examples = ", ".join(f"{engine} takes {example}" for engine, example in known)
-        yield Problem(
-            "fdbqueue.E004",
-            f"The engine refuses OPTIONS: {message_of(error)}",
-            f"{examples}.",
-        )
+        hint = ", ".join(f"{engine} takes {example}" for engine, example in known)
+        message = f"The engine refuses OPTIONS: {message_of(error)}"
+        yield Problem("fdbqueue.E004", message, f"{hint}.")
 
 
 def _prefix_problems(prefix: Any) -> Iterator[Problem]:
