@@ -27,7 +27,10 @@ LOCKS = ("turnstile", "turn")
 #: A directory's time stamp may stand still this long while its content changes.
 STAMP_GRANULARITY_NS = 50_000_000
 _LOST = "{} was deleted, moved or replaced while it was in use"
-_MISSING = "the file is missing or empty, but the folder -sync beside it says that it was in use"
+_MISSING = (
+    "the file is missing or empty, but the folder -sync beside it says that it was in use; put it "
+    "back, or stop all processes and remove that folder to begin with an empty file"
+)
 
 
 class OpenFiles:

@@ -274,7 +274,7 @@ class Leases:
         try:
             secret = base64.b64decode(mark + "=" * (-len(mark) % 4), b"-_", validate=True)
         except ValueError as error:
-            raise InvalidInput(lease=token, reason="it is no lease's token") from error
+            raise InvalidInput(lease=token, reason="it is not the token of a lease") from error
         return Token(self._store.keys.place_named(item_id), secret, token)
 
 
