@@ -10,7 +10,7 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded.ranges import RangeSet
+from fdbqueue.engines.embedded.ranges import encoded
 from fdbqueue.exceptions import EngineUnavailable, OutcomeUnknown
 from fdbqueue.service import FifoQueue, receipts, run
 from fdbqueue.service.tools.sweep import sweep as sweep_receipts
@@ -63,7 +63,7 @@ def move_on(sound, seconds):
     """Let versions move on at once, as a cluster's do when it recovers, and sweep."""
     with sqlite3.connect(sound.path) as connection:
         (newest,) = connection.execute("SELECT max(version) FROM commits").fetchone()
-        ranges = RangeSet.of([]).encode()
+        ranges = encoded([])
         connection.execute(
             "INSERT INTO commits VALUES (?, ?)", (newest + 1 + int(seconds * 1_000_000), ranges)
         )
