@@ -132,8 +132,9 @@ def encoded(ranges: list[Range]) -> bytes:
     A range has the lengths of its begin and of its end. One of a single key has only its begin, and
     a mark in place of the second length.
     """
-    if all(end == begin + b"\x00" for begin, end in ranges):  # as in nearly all commits
-        keys = sorted({begin for begin, _ in ranges})
+    keys = [begin for begin, end in ranges if end == begin + b"\x00"]
+    if len(keys) == len(ranges):  # as in nearly all commits
+        keys = sorted(set(keys))
         lengths = [length for key in keys for length in (len(key), _POINT)]
     else:
         keys, lengths = [], []
