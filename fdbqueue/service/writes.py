@@ -11,10 +11,11 @@ change. The :class:`SharedWrites` of a queue is made in
 :mod:`fdbqueue.service.consume.process_group`.
 
 No write waits for others to join it. Up to three transactions of writes may be in flight, since
-pushes do not conflict. Two writes to one item never share a transaction: the second would not
-see the first. When a commit conflicts, because another process has changed a lease, the whole
-transaction runs again. When it is refused for good, each write is committed by itself, so that
-only the one that does not fit fails. When its outcome stays unknown, it is unknown for each.
+pushes do not conflict; but one where the engine makes one commit at a time, because each then has
+more writes. Two writes to one item never share a transaction: the second would not see the first.
+When a commit conflicts, because another process has changed a lease, the whole transaction runs
+again. When it is refused for good, each write is committed by itself, so that only the one that
+does not fit fails. When its outcome stays unknown, it is unknown for each.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class SharedWrites:
         self._database = database
         self._store = store
         self._stamped = stamped
-        self.combiner = Combiner(self, turns=_IN_FLIGHT)
+        is_alone = getattr(database, "commits_one_at_a_time", False)
+        self.combiner = Combiner(self, turns=1 if is_alone else _IN_FLIGHT)
 
     def alone(self, operation: Write) -> bool:
         """Commit one write in its own thread."""

@@ -97,6 +97,20 @@ def results(futures):
     return [future.result(SOON_SECONDS) for future in futures]
 
 
+def test_an_engine_that_makes_one_commit_at_a_time(held, subspace, pool):
+    """One transaction is in flight, and the next has all who have come meanwhile."""
+    held.commits_one_at_a_time = True
+    queue = FifoQueue(held, subspace)
+    first = pool.submit(queue.push, "first")
+    assert held.begun.acquire(timeout=SOON_SECONDS)
+    others = in_line(pool, queue, *[(queue.push, f"later {n}") for n in range(10)])
+    assert held.commits == 1
+    held.open()
+    results([first, *others])
+    assert held.commits == 2
+    assert [item.value for item in queue] == ["first", *(f"later {n}" for n in range(10))]
+
+
 @pytest.mark.parametrize("kind", [FifoQueue, PriorityQueue])
 @pytest.mark.parametrize("order", ["count", "commit"])
 def test_pushes_in_line_are_committed_together(held, subspace, pool, kind, order):

@@ -46,6 +46,9 @@ class Database:
     Made by :func:`open`. Its file is opened on first use.
     """
 
+    #: A file has one writer: who has several commits to make gains nothing by making them at once.
+    commits_one_at_a_time = True
+
     def __init__(self, path: str, durability: str) -> None:
         if durability not in _SYNCHRONOUS:
             raise ConfigurationError(option="durability", value=durability, allowed="full, normal")
