@@ -49,19 +49,19 @@ def test_the_max_end_under_steady_pushes(database, subspace, codec):
     """Pops of the last item go on, and so do pops of the first, while others push and push."""
     queue = PriorityQueue(database, subspace, codec=codec)
     pushers = [PriorityQueue(another(database), subspace, codec=codec) for _ in range(2)]
-    is_done = threading.Event()
+    is_max_done, is_over = threading.Event(), threading.Event()
     pops = 40
 
     def push(pusher, thread):
         pushed = 0
-        while not is_done.is_set():
+        while not is_over.is_set():
             pusher.push(b"x" if codec == "bytes" else "x", thread % 3)
             pushed += 1
         return pushed
 
     def pop(end):
         found = 0
-        while found < pops or (end == "min" and not is_done.is_set()):
+        while found < pops or (end == "min" and not is_max_done.is_set()):
             found += queue.pop_many(1, end=end) != []
         return found
 
@@ -70,8 +70,7 @@ def test_the_max_end_under_steady_pushes(database, subspace, codec):
             try:
                 return pop(("min", "max")[thread])
             finally:
-                if thread == 1:
-                    is_done.set()
+                (is_over, is_max_done)[thread].set()  # the pops of the first end last
         return push(pushers[thread % 2], thread)
 
     lowest, highest, *pushed = together(6, work, deadline_seconds=PATIENCE_SECONDS)
