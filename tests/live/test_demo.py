@@ -109,9 +109,7 @@ def test_every_address_that_it_prints_is_there(session, demo):
 def test_every_page_of_a_queue_has_something_to_show(session, demo, name):
     """In each state that the queue is there for: items, or tasks, and each has its page."""
     for state in STATES[name]:
-        for attempt in range(
-            5
-        ):  # the demo's workers may take the item before its page is asked for
+        for attempt in range(5):  # a worker may take the item before its page is read
             text = page_of(session, demo, f"{LIST}{name}/?state={state}")
             (first, *_) = re.findall(rf'href="({LIST}{name}/(?:items|tasks)/[^"?/]+/)', text)
             answer = session.get(demo.address + first, timeout=DEADLINE_SECONDS)
