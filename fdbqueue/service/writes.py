@@ -124,8 +124,8 @@ class SharedWrites:
         self._database = database
         self._store = store
         self._stamped = stamped
-        is_alone = getattr(database, "commits_one_at_a_time", False)
-        self.combiner = Combiner(self, turns=1 if is_alone else _IN_FLIGHT)
+        one_at_a_time = getattr(database, "commits_one_at_a_time", False)
+        self.combiner = Combiner(self, turns=1 if one_at_a_time else _IN_FLIGHT)
 
     def alone(self, operation: Write) -> bool:
         """Commit one write in its own thread."""

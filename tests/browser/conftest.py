@@ -102,7 +102,7 @@ def cookies(browser: Any, address: str) -> Any:
 
 @pytest.fixture
 def visit(browser: Any, address: str, cookies: Any) -> Iterator[Any]:
-    """Open the list as somebody who may view queues; nothing may go wrong unless allowed."""
+    """Open the list of queues as a user who may view it; fail where the browser reports an error."""
     opened: list[tuple[Any, Visitor]] = []
 
     def open_page(**options: Any) -> Visitor:

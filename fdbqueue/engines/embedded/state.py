@@ -221,8 +221,7 @@ class TransactionState:
         if self.read_failure is not None:
             raise anew(self.read_failure)
         draft = self.draft
-        deadline = self._deadline() if self.options.persistent.timeout_ms else None
-        request = draft.request(deadline)
+        request = draft.request(self._deadline())
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
             if request is None:

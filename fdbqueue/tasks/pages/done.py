@@ -14,7 +14,7 @@ from fdbqueue.tasks.records import MAX_ID, Ended, Records
 
 _MAX_DIGITS = 18
 _ASKED_AFTER = 1_000
-#: The records of so many failed tasks are read at once.
+#: How many records of failed tasks are read at once.
 _READ_AT_ONCE = 100
 
 
