@@ -102,7 +102,7 @@ def cookies(browser: Any, address: str) -> Any:
 
 @pytest.fixture
 def visit(browser: Any, address: str, cookies: Any) -> Iterator[Any]:
-    """Open the list of queues as a user who may view it; fail where the browser reports an error."""
+    """Open the list of queues as a user who may view it; fail on errors of the browser."""
     opened: list[tuple[Any, Visitor]] = []
 
     def open_page(**options: Any) -> Visitor:
