@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
@@ -43,6 +44,9 @@ _END_HELP = "`min`: lowest priority, first pushed first. `max`: the same order f
 
 class Input(serializers.Serializer[Any]):
     """A body or a query; unknown keys are refused."""
+
+    #: The JSON Schema of what ``validate`` refuses though each field is valid.
+    refused: ClassVar[Mapping[str, Any] | None] = None
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the checked data.
@@ -93,6 +97,8 @@ class ResumeBody(Input):
 
 class PushBody(Input):
     """One item to push."""
+
+    refused = MappingProxyType({"required": ["delay", "not_before"]})
 
     value = AnyJSONField(
         allow_null=True,
@@ -310,6 +316,16 @@ class RedriveBody(Input):
 
 class PurgeBody(Input):
     """Which items to remove for good."""
+
+    refused = MappingProxyType(
+        {
+            "required": ["state", "reason"],
+            "properties": {
+                "state": {"enum": [state for state in ITEM_STATES if state != "dead"]},
+                "reason": {"type": "string"},
+            },
+        }
+    )
 
     state = serializers.ChoiceField(choices=ITEM_STATES, help_text="The state of the items.")
     reason = _reason(

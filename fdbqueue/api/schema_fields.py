@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, ClassVar
 
 from drf_spectacular.extensions import (
@@ -13,8 +12,6 @@ from drf_spectacular.extensions import (
 from fdbqueue import conf
 from fdbqueue.service import MAX_SECONDS, MAX_UNIQUE_BYTES
 
-#: A body has at most one of these fields.
-_EITHER = frozenset({"delay", "not_before"})
 #: JSON strings may have the character NUL; texts here may not.
 _NO_NUL = r"^[^\x00]*$"
 
@@ -33,8 +30,8 @@ class InputSchema(OpenApiSerializerExtension):
                 getattr(field, "allow_empty", True) is False
             ):  # a list; drf-spectacular does not say so
                 schema["properties"][name].update(minItems=1, maxItems=field.max_length)
-        for one, other in itertools.combinations(_EITHER & self.target.fields.keys(), 2):
-            schema["not"] = {"required": sorted([one, other])}
+        if self.target.refused is not None:
+            schema["not"] = dict(self.target.refused)
         return {**schema, "additionalProperties": False}
 
 

@@ -340,6 +340,12 @@ BODIES = [
     ("extend", {"leases": [TOKEN], "seconds": 1}, True),
     ("extend", {"leases": [TOKEN], "delay": 1}, False),
     ("ack", {}, False),
+    ("purge", {"state": "ready"}, True),
+    ("purge", {"state": "ready", "reason": None}, True),
+    ("purge", {"state": "dead", "reason": ""}, True),
+    ("purge", {"state": "dead", "reason": None}, True),
+    *(("purge", {"state": one, "reason": "x"}, False) for one in ("ready", "leased", "delayed")),
+    ("purge", {"reason": "x"}, False),
     *(
         (verb, body, good)
         for verb in ("ack", "nack", "extend")

@@ -1,6 +1,7 @@
-"""A hook of schemathesis that often fills in a held lease, where a request needs one.
+"""A hook of schemathesis: it puts in what a schema cannot say.
 
-A schema cannot say which texts are leases, so ``nack`` and ``extend`` would never succeed.
+Often a held lease, where a request needs one: else ``nack`` and ``extend`` would never succeed.
+And a worker's name of printable characters, where that is all that is wrong with it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import requests
 import schemathesis
 
 _TAKERS = {"queues_ack", "queues_nack", "queues_extend"}
+_LEASERS = {"queues_lease", "queues_lease_from"}
 _EVERY = 2
 #: What a lease looks like; what does not is sent as it is, to be refused.
 _LEASE = re.compile(r"[~A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
@@ -22,12 +24,27 @@ _seen = 0
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    """Put a held lease or a printable name in."""
+    operation = case.operation.definition.raw.get("operationId")
+    if isinstance(case.body, dict) and operation in _LEASERS:
+        _put_name(case.body)
+    if isinstance(case.body, dict) and operation in _TAKERS:
+        _put_lease(case)
+
+
+def _put_name(body: dict[str, Any]) -> None:
+    """Replace what cannot be printed, in a name that is none for no other reason."""
+    worker = body.get("worker")
+    if isinstance(worker, str) and "\0" not in worker:
+        body["worker"] = "".join(one if one.isprintable() else "?" for one in worker)
+
+
+def _put_lease(case: Any) -> None:
     """Lease an item of the queue that the request is for, and put its lease in."""
     global _seen  # noqa: PLW0603  # hooks are functions
     body = case.body
-    token = body.get("lease") if isinstance(body, dict) else None
-    is_about_lease = isinstance(token, str) and _LEASE.fullmatch(token) is not None
-    if case.operation.definition.raw.get("operationId") not in _TAKERS or not is_about_lease:
+    token = body.get("lease")
+    if not isinstance(token, str) or _LEASE.fullmatch(token) is None:
         return
     _seen += 1
     if _seen % _EVERY:
