@@ -177,12 +177,22 @@ class Pusher:
         if once is None:
             size = self.encoder.sent_bytes(entries)
             return lambda tr: self._runner.share(
-                "push", tr, _PushWrite(self, pushes, entries, size, beside)
+                "push", self._readable(tr), _PushWrite(self, pushes, entries, size, beside)
             )
         described = map(self.encoder.facts, pushes, entries)
         call = self._responses.call(once, verb, *described)
         assert call is not None
         return functools.partial(self._push_once, pushes, entries, call)
+
+    def _readable(self, tr: Transaction | None) -> Transaction | None:
+        """Return the caller's transaction, ready for a push in commit order.
+
+        It knows its read version then. Otherwise it could not read items of other commits after
+        the push, as :mod:`fdbqueue.service.writes` says.
+        """
+        if tr is not None and self._in_commit_order:
+            tr.get_read_version().wait()
+        return tr
 
     def _push_once(
         self, pushes: Sequence[Push], entries: list[Entry], call: Call, tr: Transaction | None
@@ -250,6 +260,7 @@ class Pusher:
     ) -> int:
         """Write values, or pairs of a value and a priority, and return how many."""
         entries = self.encoder.of_many(items, delay, not_before)
+        tr = self._readable(tr)
         if tr is not None:
             return len(self.put(tr, list(entries)))
         return self.put_all(entries)

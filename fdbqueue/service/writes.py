@@ -6,6 +6,10 @@ in line in one transaction, with one receipt: every write begins its reads, then
 or fails alone and has written nothing; the counts are written once. Each thread then has its own
 result or its own error.
 
+A transaction that does not know its read version yet takes every stamped key for one of its own:
+after a push in commit order it could read no item at all (error 1036). So where something is read,
+a batch in commit order waits for the read version before it writes.
+
 A new kind of write is a subclass of :class:`Write` in its own module; the combiner does not
 change. The :class:`SharedWrites` of a queue is made in
 :mod:`fdbqueue.service.consume.process_group`.
@@ -169,6 +173,8 @@ class SharedWrites:
         shared = SharedTransaction(tr, self._store)
         for write in writes:
             write.begin_reads(shared)
+        if self._stamped and (shared.uniques or any(write.place for write in writes)):
+            tr.get_read_version().wait()
         results: _Results = [(write, _applied(write, shared)) for write in writes]
         shared.count_change.write(tr)
         return results

@@ -149,6 +149,62 @@ def test_batches_and_delayed_items_are_committed_with_others(held, subspace, poo
     assert counted(queue)["delayed"][0].value == "delayed"
 
 
+class Late(Meddled):
+    """A database whose transactions do not know their version before they are asked for it.
+
+    On a cluster it is on its way while a read is. The embedded engine knows it as soon as it
+    reads, so there a push in commit order hides less.
+    """
+
+    def create_transaction(self):
+        transaction = super().create_transaction()
+        draft = transaction._state.draft
+        asked = False
+
+        class Unknowing(type(transaction)):
+            def get_read_version(self):
+                nonlocal asked
+                asked = True
+                return transaction.get_read_version()
+
+            def set_versionstamped_key(self, key, value):
+                known = draft.read_version
+                draft.read_version = known if asked else None
+                transaction.set_versionstamped_key(key, value)
+                draft.read_version = known
+
+        return Unknowing()
+
+
+def test_what_is_found_behind_a_push_in_commit_order(engine, database, subspace, pool):
+    """A push hides no item of an earlier commit from the writes that share its transaction."""
+    held = Held(Late(database) if engine.name == "embedded" else database)
+    plain, queue = (
+        FifoQueue(one, subspace, order="commit", max_value_bytes=200_000)
+        for one in (database, held)
+    )
+    has_it = plain.push("has it", unique="k", delay=600)
+    long = plain.push("x" * 150_000)
+    leased = plain.lease(seconds=600)
+    fill(pool, held, queue)
+    calls = in_line(
+        pool,
+        queue,
+        (queue.push, "y" * 150_000),
+        (lambda: queue.push("too late", unique="k"),),
+        (queue.extend, leased, 900),
+        (lambda: queue.push("later", delay=600),),
+        (lambda: queue.push("too late", unique="k"),),
+    )
+    held.open()
+    pushed, found, extended, _, again = results(calls)
+    assert held.commits == _IN_FLIGHT + 1
+    assert pushed.value == "y" * 150_000
+    assert (found.id, found.existing) == (again.id, again.existing) == (has_it.id, True)
+    assert (extended.id, extended.value) == (long.id, long.value)
+    assert [item.value for item in counted(queue)["delayed"]] == ["has it", "later"]
+
+
 def test_each_fails_alone(held, database, subspace, pool):
     """A lost lease is the error of the one who held it; the others take effect."""
     plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)

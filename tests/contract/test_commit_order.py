@@ -126,6 +126,17 @@ def test_what_a_transaction_pushed_it_cannot_read(queue, database, engine):
     assert caught.value.code == 1036
 
 
+@pytest.mark.parametrize("way", [push, push_all])
+def test_what_others_pushed_it_can_read(queue, database, way):
+    """Also after a push that was the first thing the transaction did."""
+    push_all(queue, "abc")
+    transaction = database.create_transaction()
+    way(queue, "d", tr=transaction)
+    assert texts([queue.pop(tr=transaction)]) == ["a"]
+    transaction.commit().wait()
+    assert texts(assert_counted(queue)["ready"]) == ["b", "c", "d"]
+
+
 def test_a_transaction_may_pop_before_it_pushes(queue, database):
     """So an item can be moved behind the others."""
     push_all(queue, "abc")

@@ -434,6 +434,18 @@ def test_in_a_transaction_of_the_callers(database, subspace):
     assert put(queue).id == third.id
 
 
+def test_in_commit_order_an_item_is_found_after_a_push(database, subspace):
+    """The push of another item hides only what its own transaction has written."""
+    queue = FifoQueue(database, subspace, order="commit")
+    has_it = queue.push("has it", unique="k")
+    transaction = database.create_transaction()
+    queue.push("another", tr=transaction)
+    found = queue.push("too late", unique="k", tr=transaction)
+    transaction.commit().wait()
+    assert (found.id, found.value, found.existing) == (has_it.id, "has it", True)
+    assert [item.value for item in queue] == ["has it", "another"]
+
+
 def test_in_commit_order_a_transaction_pushes_a_key_once(database, subspace):
     """The place of what it has pushed is not known yet; after another push nothing is changed."""
     queue = FifoQueue(database, subspace, order="commit")
