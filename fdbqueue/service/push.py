@@ -5,8 +5,7 @@ How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encod
 in :mod:`fdbqueue.service.consume.process_group`), where they share transactions with those of
 other threads. Under an idempotency key it runs a transaction of its own, which looks for the
 saved response first. Either way the transaction reads where the queue ends (in the recipes' order
-alone, and by a snapshot read), and writes the items and what they change in the counts. Pushes
-never conflict with one another.
+alone, by a snapshot read), and writes the items and the counts. Pushes never conflict.
 """
 
 from __future__ import annotations
@@ -177,22 +176,12 @@ class Pusher:
         if once is None:
             size = self.encoder.sent_bytes(entries)
             return lambda tr: self._runner.share(
-                "push", self._readable(tr), _PushWrite(self, pushes, entries, size, beside)
+                "push", tr, _PushWrite(self, pushes, entries, size, beside)
             )
         described = map(self.encoder.facts, pushes, entries)
         call = self._responses.call(once, verb, *described)
         assert call is not None
         return functools.partial(self._push_once, pushes, entries, call)
-
-    def _readable(self, tr: Transaction | None) -> Transaction | None:
-        """Return the caller's transaction, ready for a push in commit order.
-
-        It knows its read version then. Otherwise it could not read items of other commits after
-        the push, as :mod:`fdbqueue.service.writes` says.
-        """
-        if tr is not None and self._in_commit_order:
-            tr.get_read_version().wait()
-        return tr
 
     def _push_once(
         self, pushes: Sequence[Push], entries: list[Entry], call: Call, tr: Transaction | None
@@ -260,8 +249,8 @@ class Pusher:
     ) -> int:
         """Write values, or pairs of a value and a priority, and return how many."""
         entries = self.encoder.of_many(items, delay, not_before)
-        tr = self._readable(tr)
         if tr is not None:
+            tr.get_read_version().wait()  # as write_in() does
             return len(self.put(tr, list(entries)))
         return self.put_all(entries)
 

@@ -49,7 +49,7 @@ from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import error_code
-from fdbqueue.service.writes import SharedTransaction
+from fdbqueue.service.writes import ACCESSED_UNREADABLE, SharedTransaction
 
 #: The longest unique key, in UTF-8.
 MAX_UNIQUE_BYTES = 1_000
@@ -57,9 +57,6 @@ MAX_UNIQUE_BYTES = 1_000
 _MARKS = {"ready": UNTIL_TAKEN, "pending": UNTIL_DONE}
 #: How long an item may have its unique key.
 UNIQUE_WHILE = tuple(_MARKS)
-
-#: accessed_unreadable: what this transaction has written will be known after its commit.
-_UNREADABLE = 1036
 
 
 class _Pushed(NamedTuple):
@@ -177,7 +174,7 @@ class UniqueKeys:
         try:
             return bytes(read) if read.present() else None
         except Exception as error:
-            if error_code(error) != _UNREADABLE:
+            if error_code(error) != ACCESSED_UNREADABLE:
                 raise
             reason = "in commit order one transaction can push a unique key only once"
             raise InvalidInput(queue=self._store.queue, reason=reason) from error

@@ -7,8 +7,9 @@ or fails alone and has written nothing; the counts are written once. Each thread
 result or its own error.
 
 A transaction that does not know its read version yet takes every stamped key for one of its own:
-after a push in commit order it could read no item at all (error 1036). So where something is read,
-a batch in commit order waits for the read version before it writes.
+after a push in commit order it could read no item at all (error 1036). So it waits for the version
+before it writes: in a batch in commit order where something is read, and in a caller's transaction.
+Items of the very last commit may be hidden even so: then each write is committed by itself.
 
 A new kind of write is a subclass of :class:`Write` in its own module; the combiner does not
 change. The :class:`SharedWrites` of a queue is made in
@@ -40,6 +41,8 @@ from fdbqueue.service.transactions import error_code, run_stamped
 
 #: How many transactions of writes one process has in flight at most.
 _IN_FLIGHT = 3
+#: A transaction has read what may be its own, which is not known before its commit.
+ACCESSED_UNREADABLE = 1036
 #: One transaction takes no more writes than this.
 _MAX_WRITES = 1_000
 
@@ -100,6 +103,7 @@ class Write(SharedOperation):
 
 def write_in(tr: Transaction, store: ItemStore, write: Write) -> Any:
     """Apply a write in the caller's transaction, and return its result."""
+    tr.get_read_version().wait()
     _apply_alone(tr, store, write)
     return write.result_from(b"")
 
@@ -236,4 +240,4 @@ def _may_be_of_one(error: Exception) -> bool:
     if not getattr(error, "outcome_known", False) or isinstance(error, EngineError):
         return False
     code = error_code(error)
-    return code is None or 2000 <= code < 3000
+    return code is None or code == ACCESSED_UNREADABLE or 2000 <= code < 3000

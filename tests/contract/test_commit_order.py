@@ -127,9 +127,11 @@ def test_what_a_transaction_pushed_it_cannot_read(queue, database, engine):
 
 
 @pytest.mark.parametrize("way", [push, push_all])
-def test_what_others_pushed_it_can_read(queue, database, way):
-    """Also after a push that was the first thing the transaction did."""
+def test_what_others_pushed_it_can_read(case, database, subspace, way):
+    """Also after a push that was the first thing the transaction did; not of the last commit."""
+    queue, other = (opened(case, database, subspace[name]) for name in "qo")
     push_all(queue, "abc")
+    push(other, "last")
     transaction = database.create_transaction()
     way(queue, "d", tr=transaction)
     assert texts([queue.pop(tr=transaction)]) == ["a"]

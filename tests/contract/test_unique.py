@@ -436,8 +436,9 @@ def test_in_a_transaction_of_the_callers(database, subspace):
 
 def test_in_commit_order_an_item_is_found_after_a_push(database, subspace):
     """The push of another item hides only what its own transaction has written."""
-    queue = FifoQueue(database, subspace, order="commit")
+    queue = FifoQueue(database, subspace["q"], order="commit")
     has_it = queue.push("has it", unique="k")
+    FifoQueue(database, subspace["o"]).push("last")
     transaction = database.create_transaction()
     queue.push("another", tr=transaction)
     found = queue.push("too late", unique="k", tr=transaction)
