@@ -21,11 +21,22 @@ _ATOMIC = frozenset(
         "compare_and_clear",
     }
 )
+#: A selector's offset is less in all histories.
+_FENCE_KEYS = 10
 _STAMP_AT_START = (0).to_bytes(4, "little")
 
 
 class Replay:
-    """Run one history under a prefix of a database."""
+    """Run one history under a prefix of a database.
+
+    A selector may lead out of the prefix. Keys on both sides of it are a fence, so that it reads
+    nothing that other clients of the database write, and conflicts with none of them.
+
+    Args:
+        database: The database.
+        prefix: The prefix; it ends with a slash, and its neighbours are free.
+        selector: The class of key selectors.
+    """
 
     def __init__(self, database: Any, prefix: bytes, selector: Any) -> None:
         self._database = database
@@ -40,6 +51,9 @@ class Replay:
         setup = self._database.create_transaction()
         for key, value in history["setup"]:
             setup[self._key(key)] = bytes.fromhex(value)
+        for side in (b".", b"0"):  # before the slash and behind it
+            for number in range(_FENCE_KEYS):
+                setup[self._prefix[:-1] + side + bytes([number])] = b""
         setup.commit().wait()
         found = []
         for number, step in enumerate(history["steps"]):
