@@ -113,6 +113,25 @@ def test_a_versionstamped_key_conflicts(database):
         stamped.wait()
 
 
+def test_the_last_commits_key_may_be_taken_for_the_transactions_own(database):
+    """What a key may become begins at the read version, as with FoundationDB's client."""
+    name = b"log/" + bytes(10) + b"\x04\x00\x00\x00"
+    for earlier_is_last in (False, True):
+        earlier, stamping = _begin(database, 2)
+        stamp = earlier.get_versionstamp()
+        earlier.set_versionstamped_key(name, b"earlier")
+        earlier.commit().wait()
+        if not earlier_is_last:
+            database[b"x"] = b""
+        stamping.get_read_version().wait()
+        stamping.set_versionstamped_key(name, b"later")
+        found = stamping[b"log/" + bytes(stamp)]
+        if earlier_is_last:
+            assert _code(found) == 1036
+        else:
+            assert found == b"earlier"
+
+
 def test_more_commits_than_a_group_takes(database):
     """Thousands of commits asked for before one is waited for all take effect."""
     transactions = _begin(database, 2_500)

@@ -175,12 +175,12 @@ class WriteBuffer:
     def set_versionstamped_key(self, key: bytes, value: bytes, read_version: int) -> None:
         """Set a key that will hold the commit's stamp.
 
-        Every key it may become, from the one stamped just past ``read_version``, is
-        unreadable from now on.
+        Every key it may become is unreadable from now on: as with FoundationDB's client from the
+        one stamped with ``read_version`` itself, which the last commit may have written.
         """
         position = stamp_position(key)
         head, tail = key[:position], key[position + STAMP_BYTES : -4]
-        first = head + (read_version + 1).to_bytes(8, "big") + b"\x00\x00" + tail
+        first = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail
         self._make_unreadable(first, after(head + b"\xff" * STAMP_BYTES + tail))
         placeholder = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail + key[-4:]
         self._push(placeholder, ("set_versionstamped_key", key, value))
