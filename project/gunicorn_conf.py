@@ -26,4 +26,4 @@ def child_exit(server: Any, worker: Any) -> None:
     if _METRICS_DIR:
         from prometheus_client import multiprocess
 
-        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # no types

@@ -247,7 +247,7 @@ class QueryLimitField(LimitField, QueryCountField):
 class QueryNumberField(serializers.Field[Any, Any, Any, Any]):
     """A number in a query string, written as in JSON; the queue checks its type."""
 
-    default_error_messages = {"invalid": "A valid number is required."}  # noqa: RUF012
+    default_error_messages = {"invalid": "A valid number is required."}  # noqa: RUF012  # DRF's way
 
     def to_internal_value(self, data: str) -> int | float:
         """Return an int if there is neither a fraction nor an exponent, else a float.

@@ -45,7 +45,7 @@ _END_HELP = "`min`: lowest priority, first pushed first. `max`: the same order f
 class Input(serializers.Serializer[Any]):
     """A body or a query; unknown keys are refused."""
 
-    #: The JSON Schema of what ``validate`` refuses though each field is valid.
+    #: The JSON Schema of what is refused though each field is valid.
     refused: ClassVar[Mapping[str, Any] | None] = None
 
     def to_internal_value(self, data: Any) -> Any:

@@ -37,7 +37,7 @@ def registry() -> CollectorRegistry:
         return REGISTRY
     gathered = CollectorRegistry()
     if is_folder(folder):
-        multiprocess.MultiProcessCollector(gathered)  # type: ignore[no-untyped-call]
+        multiprocess.MultiProcessCollector(gathered)  # type: ignore[no-untyped-call]  # it has no types
     else:
         logger.error("the folder that processes share is not there", extra={"folder": folder})
     gathered.register(SizeCollector())

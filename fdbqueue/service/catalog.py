@@ -141,7 +141,7 @@ class Catalog:
         with contextlib.suppress(TypeError):  # of a class without weak references
             receipts.keep_at(database, receipts.place_of(self.database))
         catalog._opened = {}  # noqa: SLF001  # of this class
-        catalog._several = {}  # noqa: SLF001
+        catalog._several = {}  # noqa: SLF001  # as above
         return catalog
 
     def queue(self, name: str) -> Queue:

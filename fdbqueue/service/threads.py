@@ -120,6 +120,6 @@ def stopped(ended: Ended[Any], *, outcome_known: bool) -> asyncio.CancelledError
     """Return the error to raise in a task that was cancelled."""
     error = ended.cancelled
     assert error is not None
-    error.outcome_known = outcome_known  # type: ignore[attr-defined]
+    error.outcome_known = outcome_known  # type: ignore[attr-defined]  # noted on any error
     error.__cause__ = ended.error
     return error

@@ -30,7 +30,7 @@ UNIQUE_WHILE = ("ready", "pending")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FdbQueueTask(Task):  # type: ignore[type-arg]
+class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task of this backend, with options that other backends do not have.
 
     Attributes:

@@ -12,7 +12,7 @@ MAX_SECONDS = 3_600.0
 _JITTER = 0.25
 
 
-def exponential(exception: BaseException | None, result: Any) -> float:  # noqa: ARG001
+def exponential(exception: BaseException | None, result: Any) -> float:  # noqa: ARG001  # as all backoffs
     """Return 15 seconds, twice as many after each further attempt, and at most an hour.
 
     Args:

@@ -294,7 +294,7 @@ class _Telling:
             return
         try:
             raise told.error  # Django's own receiver logs the exception that is being handled
-        except BaseException:  # noqa: BLE001
+        except BaseException:  # noqa: BLE001  # the one raised above
             task_finished.send(self._sender, task_result=told.end.result)
 
 

@@ -140,7 +140,7 @@ class EmptyQueuesMixin(unittest.TestCase):
             super().setUpClass()
         finally:
             if is_own:
-                setattr(cls, "_overridden_settings", of_class)  # noqa: B010
+                setattr(cls, "_overridden_settings", of_class)  # noqa: B010  # as above
             else:
                 delattr(cls, "_overridden_settings")
 

@@ -114,7 +114,7 @@ class ItemWait:
                 try:
                     await self.wait_in_loop(seen, deadline)
                 except asyncio.CancelledError as error:
-                    error.outcome_known = True  # type: ignore[attr-defined]
+                    error.outcome_known = True  # type: ignore[attr-defined]  # noted on any error
                     raise
         finally:
             _wake_others(slept_at)

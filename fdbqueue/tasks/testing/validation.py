@@ -64,7 +64,7 @@ class Validation(ConformanceCase):
         """Priorities are whole numbers from -100 to 100."""
         for priority in (-101, 101, 10**20, 1.5):
             with self.assertRaises(InvalidTask):
-                self.task("mark").using(priority=priority)  # type: ignore[arg-type]
+                self.task("mark").using(priority=priority)  # type: ignore[arg-type]  # wrong on purpose
 
     def test_enqueue_refuses_a_priority_out_of_range(self) -> None:
         """A Task whose priority was changed after it was made is refused."""

@@ -65,7 +65,7 @@ class WorkerDeath(ConformanceCase):
             self.start_worker()
             enough = death * self.death_tasks // (self.deaths + 1)
             self.wait_until(
-                lambda enough=enough: len(set(self.ran("take_time"))) >= enough,  # type: ignore[misc]
+                lambda enough=enough: len(set(self.ran("take_time"))) >= enough,  # type: ignore[misc]  # bound at once
                 f"{enough} tasks have started",
                 self._keep_a_worker,
             )
