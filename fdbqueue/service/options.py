@@ -55,7 +55,7 @@ class Range:
         if value is None:
             return self.none_is_valid
         is_number = isinstance(value, self.kind) and not isinstance(value, bool)
-        return is_number and self.least <= value <= self.most  # type: ignore[operator]
+        return is_number and self.least <= value <= self.most  # type: ignore[operator]  # it is a number
 
 
 #: What each option may be. The codec may also be an object, where no setting names it.
