@@ -21,8 +21,12 @@ PYTHONS = {
 }
 #: The series of the binding, each with a client library of its own version or a newer one.
 BINDINGS = ["7.3", "7.4", "8.0"]
-#: What does not depend on the versions of a server, a browser or another program.
-FOLDERS = ["tests/contract", "tests/api", "tests/pages", "tests/django", "tests/engines"]
+#: What does not depend on the versions of a server, a browser or another program; and what looks,
+#: in a browser if there is one, whether the pages fit into the frame of this Django's admin.
+FOLDERS = [
+    *("tests/contract", "tests/api", "tests/pages", "tests/django", "tests/engines"),
+    "tests/browser/test_layout.py",
+]
 EXTRAS = "api-docs,metrics,pages-live,progress,tasks"
 #: Tasks are part of Django from 6.0 on.
 TASKS = ["django-tasks>=0.12"]
@@ -33,6 +37,7 @@ NEEDED = [
     "hypothesis",
     "jsonschema",
     "markdown-it-py",
+    "playwright",
     "PyYAML",
 ]
 

@@ -1,105 +1,179 @@
-"""How many Python calls an operation makes, one client alone.
+"""How many Python calls an operation makes, and through how much of the package it goes.
 
 On a fast disk, and beside a cluster that is near, Python is most of what an operation costs. A
-count of calls is the same on every machine, so it shows what a change of the code has added.
+count of calls is the same on every machine, so it shows what a change of the code has added. How
+deep the first read is, and how many files the call enters, is what one has to read to follow it.
 
-What is counted are the ``call`` events of :func:`sys.setprofile` in the calling thread: each
-call of a Python function, each comprehension, and each time that a generator goes on. Calls of
-functions written in C are not counted. Nothing observes the queues: the metrics, where they are
-installed, make some twenty calls more for each operation.
+*Calls* are the ``call`` events of :func:`sys.setprofile` in the calling thread: each call of a
+Python function, each comprehension, and each time that a generator goes on. Calls of functions
+written in C are not counted. *Frames* are those from the verb to the first read, with the verb's
+and that of the transaction's method. *Files* are those of the package in which something is
+called, without the engine's. Nothing observes the queues: the metrics, where they are installed,
+make some twenty calls more for each operation.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import statistics
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
+import fdbqueue
 from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, line_of
 from benchmarks.plan import Plan
-from benchmarks.queues import SMALL
-from fdbqueue.service import FifoQueue, PriorityQueue
+from benchmarks.queues import SMALL, Load, Ours
 
 #: Run before any is counted: they fill caches, and write what is written once a queue.
 _WARM_UP = 20
 _TURNS = 200
 _PRIORITY = 3
+_PACKAGE = str(Path(fdbqueue.__file__).parent)
+_ENGINES = str(Path(_PACKAGE, "engines"))
+#: The methods of a transaction that read.
+_READS = {"get", "get_key", "get_range", "get_range_startswith", "__getitem__"}
 
 
 class Case(NamedTuple):
-    """An operation, the most calls it may make, and how many it made before.
+    """A figure of an operation, the most that it may be, and what it was before.
 
-    ``before`` was counted in the same way, when a queue was one class that inherited from ten.
+    ``before`` was counted in the same way: calls when a queue was one class that inherited from
+    ten; frames and files when a push, for example, was an object that called its pusher back.
     """
 
     verb: str
     kind: str
+    figure: str
     most: int
     before: int
 
 
 CASES = (
-    Case("push", "FIFO", 400, 347),
-    Case("push", "priority", 400, 400),
-    Case("pop", "FIFO", 361, 425),
-    Case("pop", "priority", 404, 480),
-    Case("lease and ack", "FIFO", 684, 830),
-    Case("lease and ack", "priority", 728, 887),
+    Case("push", "FIFO", "calls", 180, 347),
+    Case("push", "priority", "calls", 195, 400),
+    Case("pop", "FIFO", "calls", 215, 425),
+    Case("pop", "priority", "calls", 235, 480),
+    Case("lease and ack", "FIFO", "calls", 400, 830),
+    Case("lease and ack", "priority", "calls", 420, 887),
+    Case("push", "FIFO", "frames", 9, 14),
+    Case("pop", "FIFO", "frames", 12, 21),
+    Case("lease", "FIFO", "frames", 12, 21),
+    Case("ack", "FIFO", "frames", 11, 16),
+    Case("nack", "FIFO", "frames", 11, 16),
+    Case("pop_from", "FIFO", "frames", 18, 19),
+    Case("push", "FIFO", "files", 15, 20),
+    Case("pop", "FIFO", "files", 17, 27),
+    Case("lease", "FIFO", "files", 19, 28),
+    Case("ack", "FIFO", "files", 13, 17),
+    Case("nack", "FIFO", "files", 16, 20),
+    Case("pop_from", "FIFO", "files", 18, 24),
 )
 
 
 def calls(plan: Plan) -> Iterator[Line]:
-    """Python calls of one push, one pop, one lease with its ack, beside the most they may be."""
+    """The calls of verbs, their frames to the first read, and their files; beside the most."""
+    measured = {}
     for case in CASES:
-        with plan.subspace(database := plan.open()) as subspace:
-            queue = (FifoQueue if case.kind == "FIFO" else PriorityQueue)(database, subspace)
-            found = median_calls(queue, case, plan.turns(_TURNS))
+        operation = case.verb, case.kind
+        if operation not in measured:
+            with plan.subspace(database := plan.open()) as subspace:
+                load = Load(
+                    kind=case.kind.lower(),
+                    method="pop_from" if case.verb == "pop_from" else "pop",
+                )
+                ours = Ours(database, subspace, load)
+                measured[operation] = median_of(ours, *operation, plan.turns(_TURNS))
         yield line_of(
-            f"{case.kind} {case.verb}, calls",
-            [(found, case.most)],
+            f"{case.kind} {case.verb}, {case.figure}",
+            [(getattr(measured[operation], case.figure), case.most)],
             peer_name=f"the most ({case.before} before)",
-            unit="calls",
+            unit=case.figure,
             bar="at most 1",
         )
 
 
-def median_calls(queue: Any, case: Case, turns: int) -> float:
-    """Return the median of the calls that an operation makes."""
-    priority = () if case.kind == "FIFO" else (_PRIORITY,)
+@dataclasses.dataclass
+class Count:
+    """What was counted of a call.
+
+    Attributes:
+        calls: How many Python functions were called.
+        frames: How many frames there are from the call to the first read; 0 if none reads.
+        files: How many files of the package were entered, without the engine's.
+    """
+
+    calls: float = 0
+    frames: float = 0
+    files: float = 0
+
+
+def median_of(ours: Ours, verb: str, kind: str, turns: int) -> Count:
+    """Return the medians of what is counted of an operation."""
+    queue = ours.queue
+    priority = () if kind == "FIFO" else (_PRIORITY,)
     push = functools.partial(queue.push, {"number": 1, **SMALL}, *priority)
     counts = []
     for _ in range(_WARM_UP + turns):
-        if case.verb == "push":
+        if verb == "push":
             counts.append(counted(push)[0])
             continue
         push()
         push()  # so that the queue is not empty afterwards
-        if case.verb == "pop":
-            counts.append(counted(queue.pop)[0])
-        else:
-            count, item = counted(queue.lease)
-            counts.append(count + counted(functools.partial(queue.ack, item))[0])
-    return statistics.median(counts[_WARM_UP:])
+        if verb in ("pop", "pop_from"):
+            counts.append(counted(queue.pop if verb == "pop" else ours.several.pop)[0])
+            continue
+        lease, item = counted(queue.lease)
+        end, _ = counted(functools.partial(queue.nack if verb == "nack" else queue.ack, item))
+        if verb == "lease and ack":
+            end.calls += lease.calls
+        counts.append(lease if verb == "lease" else end)
+    return Count(
+        *(
+            statistics.median(getattr(one, field.name) for one in counts[_WARM_UP:])
+            for field in dataclasses.fields(Count)
+        )
+    )
 
 
-def counted(function: Callable[[], Any]) -> tuple[int, Any]:
-    """Call a function; return how many Python calls that made, and its result."""
-    count = 0
+def counted(function: Callable[[], Any]) -> tuple[Count, Any]:
+    """Call a function; return what was counted of that, and its result."""
+    count = Count()
+    files: set[str] = set()
 
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event == "call"
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event != "call":
+            return
+        count.calls += 1
+        code = frame.f_code
+        if not code.co_filename.startswith(_ENGINES):
+            files.add(code.co_filename)
+        elif not count.frames and code.co_name in _READS:
+            count.frames = _depth(frame, below=own)
 
+    own = inspect.currentframe()
     before = sys.getprofile()
     sys.setprofile(note)
     try:
         result = function()
     finally:
         sys.setprofile(before)
+    count.files = len({name for name in files if name.startswith(_PACKAGE)})
     return count, result
+
+
+def _depth(frame: FrameType | None, below: FrameType | None) -> int:
+    """Return how many frames there are from the one that another has called, to this one."""
+    depth = 0
+    while frame is not None and frame is not below:
+        frame = frame.f_back
+        depth += 1
+    return depth
 
 
 BENCHMARKS = (Benchmark("calls", calls, engines=("embedded",)),)

@@ -17,7 +17,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
-from fdbqueue.service.consume.turns import Turns
+from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.storage.counts import CountChange
 
 SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}

@@ -26,6 +26,7 @@ from fdbqueue.exceptions import FdbQueueError
 if TYPE_CHECKING:
     from fdbqueue import service
     from fdbqueue.commits import push_batch_on_commit, push_on_commit
+    from fdbqueue.conf import several
     from fdbqueue.service import Item, transactional
     from fdbqueue.taking import (
         alease_from,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         lease_many_from,
         pop_from,
         pop_many_from,
-        several,
     )
 
 __all__ = [
@@ -69,7 +69,7 @@ _LAZY = {
     "lease_many_from": "fdbqueue.taking",
     "pop_from": "fdbqueue.taking",
     "pop_many_from": "fdbqueue.taking",
-    "several": "fdbqueue.taking",
+    "several": "fdbqueue.conf",
     "push_batch_on_commit": "fdbqueue.commits",
     "push_on_commit": "fdbqueue.commits",
     "transactional": "fdbqueue.service",

@@ -5,18 +5,27 @@ By default a user may do nothing. ``user.has_perm(permission)`` allows it for al
 answer that, and ``queue`` is a :class:`fdbqueue.models.QueueName`. A project with other rules names
 its own function in the setting (``"API": {"AUTHORIZER": "myproject.queues.may"}``), which then
 decides alone.
+
+Monitors read the metrics and the health of the queues. A monitor has the token of the setting, or
+is a user who may view all queues. What it reads of a project with very many queues is bounded.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from django.apps import apps
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch
+from django.utils.crypto import constant_time_compare
 
 from fdbqueue import conf, models
-from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.exceptions import DeadlineExceeded, QueueNotFound
 from fdbqueue.service import Catalog, SeveralQueues
 
 VIEW = "fdbqueue.view_queue"
@@ -28,6 +37,34 @@ MANAGE = "fdbqueue.manage_queue"
 #: What nobody may do to a queue that another app has, such as those of tasks: who can push to it
 #: can have any task run.
 _ITEMS = frozenset({PUSH, POP, LEASE})
+#: What decides in Django's own classes that no user has a permission for one object alone.
+_DECIDING = ("has_perm", "get_all_permissions", "_get_permissions")
+
+#: The setting with the token of monitors.
+MONITORS_SETTING = "FDBQUEUE_METRICS_TOKEN"
+MIN_TOKEN_CHARACTERS = 16
+
+#: At most this many queues of patterns are read.
+MAX_PATTERNED = 1_000
+#: This many queues are read in one transaction.
+QUEUES_AT_ONCE = 200
+
+
+class Refused(PermissionDenied):
+    """A user does not have a permission; the message names it."""
+
+
+def identity(user: Any) -> str:
+    """Return 32 hexadecimal digits that identify a user among all kinds of users.
+
+    Users of different classes may have the same primary key, and those that are not stored in a
+    database have none, but a name.
+    """
+    kind = getattr(getattr(user, "_meta", None), "concrete_model", user.__class__)
+    key = getattr(user, "pk", None)
+    which = f"name:{user}" if key is None else f"id:{key}"
+    text = f"{kind.__module__}.{kind.__qualname__} {which}"
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def may(user: Any, permission: str, name: str) -> bool:
@@ -50,7 +87,7 @@ def may(user: Any, permission: str, name: str) -> bool:
 
 
 def may_in_general(user: Any, permission: str) -> bool:
-    """Tell whether a user may do something to every queue; False where there is an exception.
+    """Tell whether a user may do something to every queue; False if there is an exception.
 
     Raises:
         ConfigurationError: The setting is wrong.
@@ -62,12 +99,23 @@ def may_in_general(user: Any, permission: str) -> bool:
     return _has(user, permission)
 
 
-def refusal(permission: str) -> str:
-    """Return the text for a user who does not have a permission for one queue.
+def may_some(user: Any, permission: str) -> bool:
+    """Tell whether a user may do something to some queue, as far as no queue is asked about.
+
+    False says that no backend answers for single queues, and that the user may not for all.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    return _is_active(user) and (_may_have_single_queues(user) or _has(user, permission))
+
+
+def refusal(permission: str, queues: str) -> str:
+    """Return the text for a user who does not have a permission for some queues.
 
     It is the same for all queues, so it does not tell which of them exist.
     """
-    text = f"You do not have the permission {permission} for this queue."
+    text = f"You do not have the permission {permission} for {queues}."
     if permission in _ITEMS and conf.catalog().has_owned:
         text += " No user has it for a queue of tasks."
     return text
@@ -93,12 +141,8 @@ def visible(
         after: Only names that sort after this one.
         limit: Return at most this many names.
         is_late: Asked after each name; True ends the search.
-
-    Raises:
-        PermissionDenied: There are queues, and the user may see none.
     """
     names: list[str] = []
-    name = None
     for name in catalog.each_name(after=after):
         if may_view(name):
             names.append(name)
@@ -106,37 +150,102 @@ def visible(
             return names[:limit], names[limit - 1]
         if is_late():
             return names, name
-    if name is not None and not names and not after:
-        raise PermissionDenied
     return names, None
 
 
+def viewer(user: Any) -> Callable[[str], bool]:
+    """Return a function that tells whether a user may see the queue with a name."""
+    if may_in_general(user, VIEW):
+        return lambda _: True
+    return functools.partial(may, user, VIEW)
+
+
 def takeable(
-    catalog: Catalog, user: Any, permission: str, names: list[str], *, fair: bool
+    catalog: Catalog,
+    user: Any,
+    permission: str,
+    names: list[str],
+    *,
+    fair: bool,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> SeveralQueues:
     """Return several queues for a user to take from, by names and patterns.
 
-    A pattern stands for those queues only that the user may take from.
+    A pattern stands for those queues only that the user may take from. One that stands for none is
+    ignored, and neither the result nor the time tells whether it fits others. So the permission is
+    asked first, of each name and then of each queue there is, and a pattern is only compared with
+    the names that the user may take from.
+
+    Args:
+        catalog: The queues.
+        user: The user of the request.
+        permission: POP or LEASE.
+        names: The names and patterns.
+        fair: Whether to take from the queues in turn.
+        is_late: Asked before each queue there is; True ends the search.
 
     Raises:
-        PermissionDenied: The user may not take from a queue that is named, or from no queue that
-            fits a pattern, where no queue is named.
-        QueueNotFound: There cannot be a queue with one of the names.
+        Refused: The user may not take from a queue that is named; or none is named, and the user
+            may take from none that fits a pattern.
+        QueueNotFound: There cannot be a queue with one of the names; or, for a user who may take
+            from all queues, none that fits one of the patterns.
+        DeadlineExceeded: The search took too long.
+        InvalidInput: They are not 1 to 1,000 names and patterns.
     """
     if may_in_general(user, permission):
         return catalog.several(names, fair=fair)
+    refused = Refused(refusal(permission, "these queues"))
     if not all(may(user, permission, name) for name in names if "*" not in name):
-        raise PermissionDenied
-    try:
-        several = catalog.several(names, fair=fair)
-    except QueueNotFound as error:
-        if "*" in error.context["name"]:  # what the setting has is not for this user to know
-            raise PermissionDenied from error
-        raise
-    allowed = several.limited_to(functools.partial(may, user, permission))
+        raise refused
+    if _has_all_but_owned(user, permission):
+        try:
+            return catalog.several(names, fair=fair, with_owned=False)
+        except QueueNotFound as error:
+            raise (refused if "*" in error.context["name"] else error) from None
+
+    def allows(name: str) -> bool:
+        if is_late():
+            raise DeadlineExceeded
+        return may(user, permission, name)
+
+    allowed = catalog.several_for(identity(user), names, allows, fair=fair)
     if not allowed.queues():
-        raise PermissionDenied
+        raise refused
     return allowed
+
+
+def _has_all_but_owned(user: Any, permission: str) -> bool:
+    """Tell whether a user may do something to every queue that no other app has."""
+    return _is_active(user) and conf.api().authorizer is None and _has(user, permission)
+
+
+def _may_have_single_queues(user: Any) -> bool:
+    """Tell whether a backend or the user class answers for single queues; Django's own do not."""
+    if conf.api().authorizer is not None or not apps.is_installed("django.contrib.auth"):
+        return True
+    from django.contrib import auth
+    from django.contrib.auth.backends import ModelBackend
+    from django.contrib.auth.models import PermissionsMixin
+
+    if getattr(user.__class__, "has_perm", None) is not PermissionsMixin.has_perm:
+        return True
+    return any(
+        getattr(backend.__class__, name, None) is not getattr(ModelBackend, name)
+        for backend in auth.get_backends()
+        for name in _DECIDING
+    )
+
+
+def login_address(path: str) -> str | None:
+    """Return where a visitor logs in to come back to a path, None if ``LOGIN_URL`` is none."""
+    from django.contrib.auth.views import redirect_to_login
+
+    if not settings.LOGIN_URL:
+        return None
+    try:
+        return redirect_to_login(path).url
+    except NoReverseMatch:  # a name of no address; the check fdbqueue.W002 says so
+        return None
 
 
 def _is_active(user: Any) -> bool:
@@ -146,3 +255,40 @@ def _is_active(user: Any) -> bool:
 def _has(user: Any, *what: Any) -> bool:
     """Ask a user; a user class without ``has_perm`` has no permissions."""
     return hasattr(user, "has_perm") and bool(user.has_perm(*what))
+
+
+def monitor_refusal(request: HttpRequest) -> HttpResponse | None:
+    """Return the refusal of a request: 403 for a user who is logged in, else 401.
+
+    None for a request with the token, or by a user who may view all queues.
+    """
+    if _may_monitor(request):
+        return None
+    if getattr(getattr(request, "user", None), "is_authenticated", False):
+        return HttpResponse(status=403)
+    return HttpResponse(status=401, headers={"WWW-Authenticate": "Bearer"})
+
+
+def is_good_token(token: Any) -> bool:
+    """Tell whether a token may be used: a short one could be guessed."""
+    return isinstance(token, str) and len(token) >= MIN_TOKEN_CHARACTERS
+
+
+def monitored_names(catalog: Catalog) -> tuple[list[str], bool]:
+    """Return the names of the queues that monitors read, and whether these are all.
+
+    The plain names come first, and then the first names that fit patterns.
+    """
+    names = catalog.plain_names()
+    plain = set(names)
+    listed = catalog.names(limit=len(plain) + MAX_PATTERNED + 1)
+    patterned = [name for name in listed if name not in plain]
+    return [*names, *patterned[:MAX_PATTERNED]], len(patterned) <= MAX_PATTERNED
+
+
+def _may_monitor(request: HttpRequest) -> bool:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    token = getattr(settings, MONITORS_SETTING, None)
+    if scheme.lower() == "bearer" and token is not None and is_good_token(token):
+        return constant_time_compare(given.strip(), token)
+    return may_in_general(getattr(request, "user", None), VIEW)

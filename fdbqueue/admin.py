@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.urls import URLPattern, reverse_lazy
 
 from fdbqueue import models
-from fdbqueue.pages.sites import AdminSite, may_view_in_admin
+from fdbqueue.pages.sites import AdminSite, admin_url_name, may_view_in_admin
 from fdbqueue.views import PageView, page_patterns, read_only
 
 
@@ -22,7 +22,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
 
     def get_urls(self) -> list[URLPattern]:
         """Return the addresses of the pages, and no others."""
-        return page_patterns(self._page, _url_name)
+        return page_patterns(self._page, admin_url_name)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Tell whether the user may view a queue, or with None, whether the index has an entry."""
@@ -51,8 +51,3 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
             "admin:login", current_app=self.admin_site.name
         )
         return page
-
-
-def _url_name(page: str) -> str:
-    """Return the name of a page's URL, as the admin names those of its models."""
-    return f"fdbqueue_queuename_{'changelist' if page == 'queues' else page}"

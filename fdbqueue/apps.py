@@ -32,7 +32,6 @@ class FdbQueueConfig(AppConfig):
         from fdbqueue.checks import register_checks
 
         register_checks()
-        if "fdbqueue.api.viewsets" in sys.modules:  # a module of models has imported it
-            from fdbqueue.api import descriptions
-
-            descriptions.load()
+        viewsets = sys.modules.get("fdbqueue.api.viewsets")
+        if viewsets is not None:  # a module of models has imported it
+            viewsets.describe()

@@ -1,8 +1,8 @@
-"""System checks of the settings; they never connect to a queue's database."""
+"""System checks of the settings; they connect to the queues' database only if asked to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +12,12 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 
-from fdbqueue import conf
+from fdbqueue import conf, deadlines
+from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.service import error_code, mismatches_of, run
+
+#: How long the engine may take to compare the formats.
+_FORMATS_SECONDS = 3.0
 
 
 def register_checks() -> None:
@@ -21,6 +26,7 @@ def register_checks() -> None:
     register(check_embedded_in_production, Tags.security)
     register(check_embedded_path, Tags.compatibility)
     register(check_login_address, Tags.urls)
+    register(check_formats, Tags.database)
 
 
 def check_setting(**_: Any) -> list[CheckMessage]:
@@ -71,6 +77,42 @@ def check_login_address(**_: Any) -> list[CheckMessage]:
             "'admin:login', or add one to the urlpatterns.",
             id="fdbqueue.W002",
         )
+    ]
+
+
+def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Compare the setting with what the queues are written under, for ``check --database``.
+
+    It reads a row of each queue that the setting names. As Django's own checks of databases, it
+    runs with ``check --database default``, and before ``migrate``.
+    """
+    if not databases or any(conf.problems()):
+        return []
+    try:
+        catalog = deadlines.begin(_FORMATS_SECONDS, reads_only=True)
+        queues = [catalog.queue(name) for name in catalog.plain_names()]
+        found = run(catalog.database, lambda tr: mismatches_of(tr, queues), read_only=True)
+    except Exception as error:
+        if not isinstance(error, FdbQueueError) and error_code(error) is None:
+            raise
+        return [
+            Warning(
+                f"The settings of the queues could not be compared with what is stored: {error}",
+                hint="Run manage.py queue_doctor when the engine answers.",
+                id="fdbqueue.W004",
+            )
+        ]
+    return [
+        Error(
+            f"The queue {one.context['queue']!r} was written under {one.context['written']}, but "
+            f"the setting says {one.context['here']}.",
+            hint="Correct the setting. If it was changed on purpose, stop all processes that have "
+            f"the former one, then run manage.py queue_doctor {one.context['queue']} "
+            "--adopt-settings.",
+            id="fdbqueue.E017",
+        )
+        for one in found
+        if one is not None
     ]
 
 

@@ -13,9 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from fdbqueue import conf
-from fdbqueue.service import Duration, IdempotencyKey, Push, Queue
-from fdbqueue.service.items import NOT_GIVEN
-from fdbqueue.service.push import Prepared
+from fdbqueue.service import NOT_GIVEN, Duration, IdempotencyKey, Prepared, Push, Queue
 
 
 def push_on_commit(

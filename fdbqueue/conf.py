@@ -1,15 +1,17 @@
 """The ``FDBQUEUE`` setting: what may be in it, what is wrong with it, and what it makes.
 
-The setting is read when it is needed, and read anew after ``override_settings``.
+The setting is read when it is needed, and read again after ``override_settings``.
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import fdb.tuple
 from django.conf import settings
@@ -18,11 +20,17 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound, message_of
-from fdbqueue.service import KINDS, Catalog, Queue, QueueSpec, SeveralQueues
-from fdbqueue.service.catalog import NAME, PATTERN
-from fdbqueue.service.idempotency import MAX_KEPT_SECONDS
+from fdbqueue.service import (
+    KINDS,
+    MAX_KEPT_SECONDS,
+    NAME,
+    PATTERN,
+    Catalog,
+    Queue,
+    QueueSpec,
+    SeveralQueues,
+)
 from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, names_for, unknown
-from fdbqueue.setting_cache import SettingCache
 
 T = TypeVar("T")
 
@@ -59,6 +67,54 @@ _PLACE = frozenset({"kind", "subspace"})
 
 #: Tells whether a user may do what a permission names to the queue of a name.
 Authorizer = Callable[[Any, str, str], bool]
+
+
+class SettingCache(Generic[T]):
+    """Make an object from a setting once, and again when the setting is replaced.
+
+    Args:
+        read: Returns the current setting.
+        make: Makes the object from the setting; called by one thread at a time.
+    """
+
+    def __init__(self, read: Callable[[], Any], make: Callable[[Any], T]) -> None:
+        self._read = read
+        self._make = make
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+        #: The setting and the object made from it, replaced together.
+        self._entry: tuple[Any, T] | None = None
+
+    def _forget(self) -> None:
+        """Let no thread make the object, as in a forked process, which has one thread."""
+        self._lock = threading.RLock()
+
+    @property
+    def cached(self) -> T | None:
+        """The object made last, None after :meth:`clear`."""
+        entry = self._entry
+        return None if entry is None else entry[1]
+
+    def get(self) -> T:
+        """Return the object of the current setting.
+
+        Raises:
+            Exception: Raised by ``make``, which is called again the next time.
+        """
+        setting = self._read()
+        entry = self._entry
+        if entry is not None and entry[0] is setting:
+            return entry[1]
+        with self._lock:
+            entry = self._entry
+            if entry is None or entry[0] is not setting:
+                entry = setting, self._make(setting)
+                self._entry = entry
+            return entry[1]
+
+    def clear(self) -> None:
+        """Make a new object the next time, even if the setting is the same."""
+        self._entry = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +167,11 @@ def queue(name: str) -> Queue:
 
 
 def several(names: Iterable[str], *, fair: bool = False) -> SeveralQueues:
-    """Return several queues, as :meth:`Catalog.several` does.
+    """Return several queues, to take from the first that has items, or from each in turn.
+
+    Args:
+        names: 1 to 1,000 names, and patterns of names such as ``mail-*``.
+        fair: Whether each call begins behind the queue that gave last in this process.
 
     Raises:
         QueueNotFound: The setting allows no queue of one of the names; as for :func:`queue`.
@@ -212,7 +272,7 @@ _catalog = SettingCache(_setting, _make_catalog)
 
 
 def _forget(*, setting: str, **_: Any) -> None:
-    """Read the setting anew, and let go of the files of the one before."""
+    """Read the setting again, and let go of the files of the one before."""
     if setting != SETTING and setting not in _added:
         return
     catalog = _catalog.cached

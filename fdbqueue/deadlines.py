@@ -34,7 +34,8 @@ class TimedDatabase:
 
     def __init__(self, database: Database, seconds: Callable[[], float]) -> None:
         #: The database without the limit, for work that several threads share.
-        self.patient = getattr(database, "patient", database)
+        self.unlimited = getattr(database, "unlimited", database)
+        self.has_one_wait_a_thread = getattr(database, "has_one_wait_a_thread", False)
         self._database = database
         self.time_limit = seconds
 
@@ -88,7 +89,7 @@ def begin(timeout_seconds: float, wait_seconds: float = 0, *, reads_only: bool =
     """
     end = time.monotonic() + timeout_seconds + wait_seconds
     _limits.set((timeout_seconds, end, reads_only))
-    patient = conf.catalog()
-    if patient not in _limited:
-        _limited[patient] = patient.over(TimedDatabase(patient.database, _left_of_request))
-    return _limited[patient]
+    catalog = conf.catalog()
+    if catalog not in _limited:
+        _limited[catalog] = catalog.over(TimedDatabase(catalog.database, _left_of_request))
+    return _limited[catalog]

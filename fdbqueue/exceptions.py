@@ -13,6 +13,7 @@
     ├── LeaseLost                   lease_lost
     ├── IdempotencyKeyReused        idempotency_key_reused
     ├── CorruptItem                 corrupt_item
+    ├── FormatMismatch              format_mismatch
     ├── PushInterrupted             push_interrupted
     ├── PushTaken                   push_taken
     ├── OutcomeUnknown              outcome_unknown
@@ -179,6 +180,17 @@ class CorruptItem(FdbQueueError):
     """A stored item cannot be decoded; it was left where it is."""
 
     code = "corrupt_item"
+
+
+class FormatMismatch(FdbQueueError):
+    """The queue was written under other settings; nothing was changed.
+
+    ``context["written"]`` says which settings its items are written under, and
+    ``context["here"]`` which this process has; each names what differs. Correct the setting of
+    this process; if it was changed on purpose, ``manage.py queue_doctor QUEUE --adopt-settings``.
+    """
+
+    code = "format_mismatch"
 
 
 class PushInterrupted(FdbQueueError):

@@ -1,4 +1,7 @@
-"""Locks that do not stay held when a signal handler raises while one is taken.
+"""Locks and starts of threads that a signal handler may interrupt: it may raise, or take a lock.
+
+The locks are reentrant, because a handler runs in the thread that it has interrupted, which may
+have the lock. What a lock protects is then as the interrupted code left it.
 
 Until Python 3.13, an exception of a signal handler comes before a ``with`` statement takes a lock
 or in its body. In Python 3.14 it may come between the two, and the lock is never released
@@ -31,5 +34,16 @@ class _Released(_RLock):  # type: ignore[misc]  # final for type checkers alone
 
 
 _IS_LEFT_HELD = sys.version_info[:2] == (3, 14)
-Lock: Any = _Released if _IS_LEFT_HELD else threading.Lock
 RLock: Any = _Released if _IS_LEFT_HELD else _RLock
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread; what a signal handler raises meanwhile is raised as it is.
+
+    ``Thread.start`` loses an exception that comes when the thread has begun just then: it raises
+    ``KeyError`` in its place. The thread runs all the same.
+    """
+    try:
+        thread.start()
+    except KeyError as error:
+        raise error.__context__ or error from None

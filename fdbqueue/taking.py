@@ -7,30 +7,46 @@ Each function does what the method of the same verb does on the object that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypedDict
 
-from fdbqueue import conf
-from fdbqueue.service import Item, SeveralQueues
+from fdbqueue.conf import several
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service import Duration, End, IdempotencyKey, Item
 
-
-def several(names: Iterable[str], *, fair: bool = False) -> SeveralQueues:
-    """Return several queues, to take from the first that has items, or from each in turn.
-
-    Args:
-        names: 1 to 1,000 names, and patterns of names such as ``mail-*``.
-        fair: Whether each call begins behind the queue that gave last in this process.
-
-    Raises:
-        QueueNotFound: The setting allows no queue of one of the names.
-        InvalidInput: They are not 1 to 1,000 names.
-        ConfigurationError: The setting is wrong.
-    """
-    return conf.several(names, fair=fair)
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
-def pop_from(names: Iterable[str], *, fair: bool = False, **options: Any) -> Item | None:
-    """Take an item from the first of several queues that has one, None where none has.
+class _Pop(TypedDict, total=False):
+    end: End
+    wait: float | None
+    once: IdempotencyKey | str | None
+
+
+class _PopIn(_Pop, total=False):
+    tr: Transaction | None
+
+
+class _PopManyIn(_PopIn, total=False):
+    waits_while: Callable[[], bool] | None
+
+
+class _Lease(_Pop, total=False):
+    seconds: Duration
+    worker: str | None
+
+
+class _LeaseIn(_Lease, total=False):
+    tr: Transaction | None
+
+
+class _LeaseManyIn(_LeaseIn, total=False):
+    waits_while: Callable[[], bool] | None
+
+
+def pop_from(names: Iterable[str], *, fair: bool = False, **options: Unpack[_PopIn]) -> Item | None:
+    """Take an item from the first of several queues that has one, None if none has.
 
     Args:
         names: 1 to 1,000 names of queues, and patterns of names such as ``mail-*``.
@@ -41,14 +57,16 @@ def pop_from(names: Iterable[str], *, fair: bool = False, **options: Any) -> Ite
 
 
 def pop_many_from(
-    names: Iterable[str], count: int, *, fair: bool = False, **options: Any
+    names: Iterable[str], count: int, *, fair: bool = False, **options: Unpack[_PopManyIn]
 ) -> list[Item]:
     """Take up to ``count`` items, all from the first of several queues that has any."""
     return several(names, fair=fair).pop_many(count, **options)
 
 
-def lease_from(names: Iterable[str], *, fair: bool = False, **options: Any) -> Item | None:
-    """Lease an item of the first of several queues that has one, None where none has.
+def lease_from(
+    names: Iterable[str], *, fair: bool = False, **options: Unpack[_LeaseIn]
+) -> Item | None:
+    """Lease an item of the first of several queues that has one, None if none has.
 
     Args:
         names: 1 to 1,000 names of queues, and patterns of names such as ``mail-*``.
@@ -59,31 +77,35 @@ def lease_from(names: Iterable[str], *, fair: bool = False, **options: Any) -> I
 
 
 def lease_many_from(
-    names: Iterable[str], count: int, *, fair: bool = False, **options: Any
+    names: Iterable[str], count: int, *, fair: bool = False, **options: Unpack[_LeaseManyIn]
 ) -> list[Item]:
     """Lease up to ``count`` items, all of the first of several queues that has any."""
     return several(names, fair=fair).lease_many(count, **options)
 
 
-async def apop_from(names: Iterable[str], *, fair: bool = False, **options: Any) -> Item | None:
+async def apop_from(
+    names: Iterable[str], *, fair: bool = False, **options: Unpack[_Pop]
+) -> Item | None:
     """Take an item, as :func:`pop_from` does."""
     return await several(names, fair=fair).apop(**options)
 
 
 async def apop_many_from(
-    names: Iterable[str], count: int, *, fair: bool = False, **options: Any
+    names: Iterable[str], count: int, *, fair: bool = False, **options: Unpack[_Pop]
 ) -> list[Item]:
     """Take items, as :func:`pop_many_from` does."""
     return await several(names, fair=fair).apop_many(count, **options)
 
 
-async def alease_from(names: Iterable[str], *, fair: bool = False, **options: Any) -> Item | None:
+async def alease_from(
+    names: Iterable[str], *, fair: bool = False, **options: Unpack[_Lease]
+) -> Item | None:
     """Lease an item, as :func:`lease_from` does."""
     return await several(names, fair=fair).alease(**options)
 
 
 async def alease_many_from(
-    names: Iterable[str], count: int, *, fair: bool = False, **options: Any
+    names: Iterable[str], count: int, *, fair: bool = False, **options: Unpack[_Lease]
 ) -> list[Item]:
     """Lease items, as :func:`lease_many_from` does."""
     return await several(names, fair=fair).alease_many(count, **options)

@@ -20,13 +20,22 @@ from django.views.generic import View
 
 from fdbqueue import access, deadlines
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
-from fdbqueue.pages import item_page, queue_list, queue_page, refresh
-from fdbqueue.pages.forms import FindForm, ItemForm, PageForm, QueuesForm
+from fdbqueue.pages import item_page, queue_list, queue_page
+from fdbqueue.pages.forms import (
+    LIVE_HEADER,
+    FindForm,
+    ItemForm,
+    PageForm,
+    QueuesForm,
+    is_live_part,
+    refresh_of,
+)
 from fdbqueue.pages.problems import Problem, bad_address, method_refused, problem_of
 from fdbqueue.pages.readings import Reading, reading_of
 from fdbqueue.pages.sites import PlainSite
-from fdbqueue.pages.text import Preview, clip
-from fdbqueue.service import Catalog, Queue
+from fdbqueue.pages.text import clip
+from fdbqueue.pages.values import Preview
+from fdbqueue.service import Catalog, Queue, long_values_unparsed
 
 logger = logging.getLogger("fdbqueue.pages")
 
@@ -60,7 +69,7 @@ def framed(
     site: PlainSite, request: HttpRequest, template: str, status: int, **context: Any
 ) -> TemplateResponse:
     """Return a page in the frame of its site, or only its live part if htmx asks for it."""
-    is_part = status == 200 and refresh.is_asked_for(request)
+    is_part = status == 200 and is_live_part(request)
     response = TemplateResponse(
         request,
         f"fdbqueue/{template}",
@@ -73,7 +82,7 @@ def framed(
         status=status,
     )
     if is_part:
-        response.headers[refresh.HEADER] = "1"
+        response.headers[LIVE_HEADER] = "1"
     return response
 
 
@@ -100,7 +109,8 @@ class PageView(View):
         self.addresses = self.site.addresses(request)
         try:
             refusal = self._refusal(kwargs.get("name"))
-            response = refusal or super().dispatch(request, *args, **kwargs)
+            with long_values_unparsed():
+                response = refusal or super().dispatch(request, *args, **kwargs)
         except Exception as error:
             problem = problem_of(error, getattr(request, "user", None))
             if problem is None:
@@ -172,7 +182,7 @@ class QueueListView(PageView):
         """Show the queues that the parameters ask for, or point out bad parameters."""
         may_view = self._checked()
         form = QueuesForm(request.GET)
-        shown: dict[str, Any] = {"form": form, "live": refresh.refresh_of(request, form)}
+        shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form)}
         if not form.is_valid():
             return self.page(_("Queues"), status=400, **shown)
         found = queue_list.listed(self.catalog(), form, may_view)
@@ -183,7 +193,7 @@ class QueueListView(PageView):
         """Return a function that tells whether the user may see a queue's name.
 
         Raises:
-            PermissionDenied: There are queues, and the user may see none.
+            PermissionDenied: The user may see none, of whatever queues there are.
         """
         may_view = functools.partial(self.site.may_view, self.request)
         if not may_view(None) and not access.visible(self.catalog(), may_view, limit=1)[0]:
@@ -215,7 +225,7 @@ class QueueView(PageView):
             status=400 if details is None else 200,
             settings=queue_page.settings(queue, reading),
             form=form,
-            live=refresh.refresh_of(request, form),
+            live=refresh_of(request, form),
             **self.about(queue, reading),
             **shown,
         )
@@ -328,6 +338,5 @@ def page_patterns(
         path("<str:name>/items/", page(FindView), name=url_name("find")),
         path("<str:name>/items/<str:item_id>/", page(ItemView), name=url_name("item")),
         path("<str:name>/tasks/<str:task_id>/", page(TaskView), name=url_name("task")),
-        path("<str:name>/items/<path:rest>/", page(NoPageView)),
-        path("<str:name>/tasks/<path:rest>/", page(NoPageView)),
+        path("<str:name>/<path:rest>/", page(NoPageView)),
     ]

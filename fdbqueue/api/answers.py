@@ -3,24 +3,35 @@
 In the order in which Django REST framework serves a request:
 
 1. ``dispatch`` gives the request its id, for logs and the response (``request_ids.py``).
-2. ``initialize_request`` cuts the request's reference cycles (``cycles.py``).
-3. ``initial`` negotiates the media type (``negotiation.py``), then authenticates, checks the
+2. ``initialize_request`` cuts the request's reference cycles.
+3. ``initial`` negotiates the media type (``media.py``), then authenticates, checks the
    permission, and asks the throttles, which are remembered for the ``RateLimit`` headers.
 4. The action runs. An exception becomes a response in ``errors.py``.
-5. ``finalize_response`` makes an error a problem where the client prefers that
-   (``problems.py``), and adds the headers.
+5. ``finalize_response`` makes an error a problem if the client prefers that, and adds the headers.
 6. A page for people, and a GET that succeeded, is rendered at once: the page needs the view
-   (``browsable.py``), and the ETag needs the body (``etags.py``). Django renders the others.
+   (``browsable.py``), and the ETag needs the body. Django renders the others.
 7. ``dispatch`` clears the view.
+
+Reference cycles: the view, request and response of Django REST framework refer to each other and to
+themselves. Objects in such a cycle, and all they refer to, are freed only by a full garbage
+collection: a parsed body of 5 MB can take 100 MB, and there may be ten of them before that. So each
+cycle is cut when the framework no longer needs it, and reference counting frees the rest at once.
+
+Entity tags: a GET whose response has not changed is 304, without a body (RFC 9110, 8.8.3). The tag
+is a hash of the rendered body, so it is strong: two responses have one tag only if they are the
+same byte for byte. It saves the client's bandwidth, not the server's reads.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
+from django.utils.http import parse_etags
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -28,11 +39,14 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from fdbqueue.api import browsable, cycles, errors, etags, problems, request_ids, throttling
-from fdbqueue.api.media import StrictJSONParser, StrictJSONRenderer
-from fdbqueue.api.negotiation import Negotiation
+from fdbqueue.api import browsable, errors, request_ids, throttling
+from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
 
-#: What a response depends on besides its address; Django adds Cookie where it reads a session.
+#: The client may keep the response for itself, and must ask before each use.
+_CACHE_CONTROL = "private, no-cache"
+
+_READS = frozenset({"GET", "HEAD"})
+#: What a response depends on besides its address; Django adds Cookie if it reads a session.
 _VARY = ("Accept", "Authorization")
 
 
@@ -53,27 +67,27 @@ class Answers(APIView):
         """Answer a request, and release its body and everything it refers to."""
         with (
             request_ids.bound(request),
-            cycles.forgotten(self),
+            _forgotten(self),
             contextlib.ExitStack() as self.held,
         ):
             self._throttles: list[BaseThrottle] = []
             response: Any = super().dispatch(request, *args, **kwargs)
             if browsable.is_page(response):
-                cycles.render_page(self.request, response)
-            elif etags.may_have_tag(request, response):
-                etags.add_tag(request, response.render())
+                _render_page(self.request, response)
+            elif _may_have_tag(request, response):
+                _add_tag(request, response.render())
             return response
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
         """Return DRF's request, without its references to the view and to itself."""
-        return cycles.cut_request(super().initialize_request(request, *args, **kwargs))
+        return _cut_request(super().initialize_request(request, *args, **kwargs))
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
         return errors.handle
 
     def get_renderers(self) -> list[BaseRenderer]:
-        """Return the renderer of JSON, and that of pages where the project has them on."""
+        """Return the renderer of JSON, and that of pages if the project has them on."""
         return [*super().get_renderers(), *browsable.renderers()]
 
     def get_throttles(self) -> list[BaseThrottle]:
@@ -84,7 +98,7 @@ class Answers(APIView):
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the response with the headers that each has; caching is forbidden."""
         final = super().finalize_response(request, response, *args, **kwargs)
-        problems.prefer(request, final)
+        errors.prefer_problem(request, final)
         final.headers.setdefault("Cache-Control", "no-store")
         own = {
             request_ids.HEADER: str(request_ids.current()),
@@ -93,4 +107,60 @@ class Answers(APIView):
         for name, value in own.items():
             final.headers[name] = value
         patch_vary_headers(final, _VARY)
-        return cycles.cut_response(final)
+        return _cut_response(final)
+
+
+@contextlib.contextmanager
+def _forgotten(view: APIView) -> Iterator[None]:
+    """Clear a view at the end: it refers to its own methods, its request and its response."""
+    try:
+        yield
+    finally:
+        vars(view).clear()
+
+
+def _cut_request(request: Request) -> Request:
+    """Return a request whose parser context refers to neither the view nor the request."""
+    request.parser_context.clear()
+    return request
+
+
+def _render_page(request: Request, response: Response) -> None:
+    """Render a page without the body, which it does not show: its template leaves cycles behind."""
+    for name in vars(request).keys() & {"_data", "_full_data"}:
+        setattr(request, name, {})
+    response.render()
+    request.parser_context.clear()
+    response.data = None
+
+
+def _cut_response(response: Response) -> Response:
+    """Return a response that clears its context, a cycle, once it is rendered."""
+    response.add_post_render_callback(_forget_context)
+    return response
+
+
+def _forget_context(response: Any) -> None:
+    response.renderer_context.clear()
+
+
+def _may_have_tag(request: HttpRequest, response: HttpResponse) -> bool:
+    """Tell whether a response may be asked for again: that of a GET that succeeded."""
+    return request.method in _READS and response.status_code == 200
+
+
+def _add_tag(request: HttpRequest, response: Any) -> None:
+    """Give a rendered response its tag, and make it 304 if the client has that already."""
+    tag = f'"{hashlib.blake2b(response.content, digest_size=16).hexdigest()}"'
+    response.headers["ETag"] = tag
+    response.headers["Cache-Control"] = _CACHE_CONTROL
+    if _includes(request.headers.get("If-None-Match", ""), tag):
+        response.status_code = 304
+        response.content = b""
+        del response.headers["Content-Type"]
+
+
+def _includes(header: str, tag: str) -> bool:
+    """Tell whether ``If-None-Match`` has a tag, by the weak comparison that it asks for."""
+    known = parse_etags(header) if header else []
+    return known == ["*"] or tag in {one.removeprefix("W/") for one in known}

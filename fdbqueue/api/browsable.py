@@ -1,6 +1,6 @@
 """The browsable API: each response as an HTML page, with a form to send the next request.
 
-It is on where the project has Django REST framework's ``BrowsableAPIRenderer``, or a class of its
+It is on if the project has Django REST framework's ``BrowsableAPIRenderer``, or a class of its
 own that inherits from it, among ``DEFAULT_RENDERER_CLASSES``; the project's class and its template
 frame the page. The forms send JSON, by the scripts of Django REST framework and with the CSRF
 token: the API takes no HTML forms, which a page of another site could send.
@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from django.apps import apps
-from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
-from django.shortcuts import resolve_url
 from rest_framework import serializers
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.fields import empty
@@ -27,36 +25,14 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 from rest_framework.utils.encoders import JSONEncoder
 
-from fdbqueue.api import inputs
+from fdbqueue import access
+from fdbqueue.api.actions import declaration
 from fdbqueue.exceptions import FdbQueueError
 
 #: A page shows this much of a response; indented, a nested value of 100 kB becomes 80 MB.
 MAX_SHOWN_CHARACTERS = 100_000
 _MAX_LINKS = 100
 
-#: The body of each action that has one.
-BODIES: Mapping[str, type[inputs.Input]] = {
-    "push": inputs.PushBody,
-    "pop": inputs.PopBody,
-    "lease": inputs.LeaseBody,
-    "pop_from": inputs.PopFromBody,
-    "lease_from": inputs.LeaseFromBody,
-    "ack": inputs.AckBody,
-    "nack": inputs.NackBody,
-    "extend": inputs.ExtendBody,
-    "pause": inputs.PauseBody,
-    "resume": inputs.ResumeBody,
-    "bury": inputs.BuryBody,
-    "redrive": inputs.RedriveBody,
-    "purge": inputs.PurgeBody,
-}
-#: The query of each action that has one.
-QUERIES: Mapping[str, type[inputs.Input]] = {
-    "list": inputs.QueuesQuery,
-    "items": inputs.ItemsQuery,
-    "peek": inputs.PeekQuery,
-    "dead_reasons": inputs.ReasonsQuery,
-}
 #: Who may not send a request, or cannot be asked, is not offered it.
 _REFUSALS = (FdbQueueError, PermissionDenied, Http404)
 _encoder = JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
@@ -157,7 +133,7 @@ class Page(BrowsableAPIRenderer):
 
 
 def renderers() -> list[BaseRenderer]:
-    """Return the renderer of pages in a list, which is empty where the project has them off."""
+    """Return the renderer of pages in a list, which is empty if the project has them off."""
     if not apps.is_installed("rest_framework"):  # its templates cannot be found
         return []
     classes: Iterable[Any] = api_settings.DEFAULT_RENDERER_CLASSES
@@ -202,8 +178,8 @@ def _cut(chunks: Iterable[str]) -> str:
 
 def _body(view: Any, method: str) -> dict[str, Any]:
     """Return a body with what is required and the defaults."""
-    kind = BODIES.get(view.action_map.get(method.lower(), ""), inputs.NoParameters)
-    fields = kind().fields.items()
+    action = declaration(view, view.action_map.get(method.lower()))
+    fields = action.body().fields.items() if action and action.body else ()
     return {
         name: _initial(field) for name, field in fields if field.required or _has_default(field)
     }
@@ -221,8 +197,8 @@ def _has_default(field: serializers.Field[Any, Any, Any, Any]) -> bool:
 
 def _parameters(view: Any, request: Request) -> Iterable[Parameter]:
     """Yield the parameters of a query that have a default: an empty one would be refused."""
-    kind = QUERIES.get(_action(view) or "")
-    for name, field in kind().fields.items() if kind else ():
+    action = declaration(view, _action(view))
+    for name, field in action.query().fields.items() if action else ():
         if _has_default(field):
             value = request.query_params.get(name, field.get_default())
             choices = list(getattr(field, "choices", ()))
@@ -265,4 +241,4 @@ def _log_in(view: Any, request: Request) -> str | None:
     by_session = any(issubclass(one, SessionAuthentication) for one in view.authentication_classes)
     if getattr(request.user, "is_authenticated", False) or not by_session:
         return None
-    return resolve_url(settings.LOGIN_URL)
+    return access.login_address(request.get_full_path())

@@ -4,28 +4,38 @@
 
 ``code`` is permanent; the text is not. Other keys are the error's context. A response with status
 500 or above has no context, which may name files and hosts: it goes to the log instead.
+
+Clients whose ``Accept`` names them get problem details (RFC 9457), which add that form's members:
+
+    {"type": "https://.../rest-api.md#error-lease_lost", "title": "Lease lost", "status": 409,
+     "detail": "The lease is not held any more...", "request_id": "...", "code": "lease_lost",
+     "message": "The lease is not held any more...", "queue": "mail", "lease": "..."}
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, UnreadablePostError
-from rest_framework import exceptions
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
 
-from fdbqueue.api import request_ids
+from fdbqueue.access import Refused
+from fdbqueue.api import media, request_ids
 from fdbqueue.exceptions import (
     BatchTooLarge,
     CorruptItem,
     DeadlineExceeded,
     EngineError,
     FdbQueueError,
+    FormatMismatch,
     IdempotencyKeyReused,
     InvalidInput,
     ItemNotFound,
@@ -53,6 +63,7 @@ _STATUS: dict[type, int] = {
     ValueTooLarge: 413,
     BatchTooLarge: 413,
     CorruptItem: 409,
+    FormatMismatch: 409,
     LeaseLost: 409,
     IdempotencyKeyReused: 422,  # draft-ietf-httpapi-idempotency-key-header-07, section 2.7
     PushInterrupted: 503,
@@ -61,8 +72,11 @@ _STATUS: dict[type, int] = {
     FdbQueueError: 500,
 }
 
+#: What each problem's ``type`` begins with; the code follows.
+TYPES = "https://github.com/fdbqueue/fdbqueue/blob/main/docs/rest-api.md#error-"
+
 #: What an error's context may hold and no response shows: the name of a queue that the user may
-#: not see, where a project's own function, such as its authorizer, has looked for another.
+#: not see, if a project's own function, such as its authorizer, has looked for another.
 _SECRET = frozenset({"did_you_mean"})
 
 logger = logging.getLogger(__name__)
@@ -146,6 +160,8 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
 
 
 def _response(error: Exception) -> Response | None:
+    if isinstance(error, Refused):  # its text is ours; that of others may tell too much
+        return _from_drf(exceptions.PermissionDenied(str(error)))
     for django_error, drf_error in _DJANGO.items():
         if isinstance(error, django_error):
             return _from_drf(drf_error())
@@ -234,3 +250,72 @@ def _shown(value: Any) -> Any:
 
 def _clipped(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+def prefer_problem(request: Request, response: Response) -> None:
+    """Make an error a problem, if the client prefers that to the form it would have."""
+    renderer = request.accepted_renderer
+    accept = media.accept_of(request)
+    if response.status_code < 400 or not media.wants_problem(accept, renderer.media_type):
+        return
+    response.data = problem_of(response.data, response.status_code)
+    response.accepted_renderer = media.ProblemRenderer()
+    response.accepted_media_type = media.PROBLEM
+
+
+def problem_of(error: Mapping[str, Any], status: int) -> dict[str, Any]:
+    """Return the problem for the JSON of an error; its context stays beside the RFC's members."""
+    code = str(error["code"])
+    return {
+        **error,
+        "type": f"{TYPES}{code}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": error["message"],
+        "request_id": request_ids.current(),
+    }
+
+
+def _below(kind: type[Any]) -> Iterator[type[Any]]:
+    """Yield a class and those that inherit from it in its own module."""
+    yield kind
+    for one in kind.__subclasses__():
+        if one.__module__ == kind.__module__:
+            yield from _below(one)
+
+
+def _codes() -> Iterator[tuple[str, Any]]:
+    """Yield the code and the text of each error; the first text of a code counts."""
+    yield from OF_THE_ENGINE.items()
+    for kind in _below(FdbQueueError):
+        yield kind.code, str(kind())
+    own: tuple[type[exceptions.APIException], ...]
+    own = (*OWN, *_below(exceptions.APIException))
+    for one in own:
+        yield one.default_code, one.default_detail
+
+
+#: Classes that only group others, what only commands raise, and what ``invalid_input`` stands for.
+_NEVER_SHOWN = frozenset({"error", "invalid", "push_interrupted", "push_taken"})
+#: Each ``code`` and its text; a project's own authentication or throttles may add theirs.
+CODES = {code: text for code, text in reversed([*_codes()]) if code not in _NEVER_SHOWN}
+
+
+class ErrorOutput(serializers.Serializer[Any]):
+    """An error; more keys may give its context."""
+
+    code = serializers.ChoiceField(
+        choices=sorted(CODES.items(), key=operator.itemgetter(0)),
+        help_text="The permanent name of the error.",
+    )
+    message = serializers.CharField(help_text="What went wrong, for people; the text may change.")
+
+
+class ProblemOutput(ErrorOutput):
+    """An error as problem details (RFC 9457); more keys may give its context."""
+
+    type = serializers.URLField(help_text="The code, as an address of its documentation.")
+    title = serializers.CharField(help_text="The code, in words.")
+    status = serializers.IntegerField(help_text="The status of the response.")
+    detail = serializers.CharField(help_text="The same as `message`.")
+    request_id = serializers.CharField(help_text="The same as the header `X-Request-ID`.")

@@ -1,16 +1,21 @@
-"""Serializer fields: strict JSON numbers and texts, and the parts of an item."""
+"""Serializer fields: strict JSON numbers and texts, and the parts of an item.
+
+A field has a ``schema`` if it is not that of the Django REST framework's field that it inherits
+from: :mod:`fdbqueue.api.schema` reads it.
+"""
 
 from __future__ import annotations
 
 import datetime
 import math
 import re
+from types import MappingProxyType
 from typing import Any
 
 from rest_framework import serializers
 
 from fdbqueue import conf
-from fdbqueue.service import MAX_SECONDS, MAX_UNIQUE_BYTES, Codec
+from fdbqueue.service import MAX_SECONDS, MAX_UNIQUE_BYTES, PATTERN, Codec
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 #: RFC 3339, with an optional offset, so that the error can say that it is missing.
@@ -32,6 +37,8 @@ class AnyJSONField(serializers.JSONField):
 class PriorityField(AnyJSONField):
     """An item's priority; a foreign one that JSON has no number for is a string."""
 
+    schema = MappingProxyType({"oneOf": [{"type": "number"}, {"type": "string"}]})
+
     @staticmethod
     def shown(priority: Any, _codec: Codec) -> Any:
         """Return a finite number as it is, anything else as text."""
@@ -41,6 +48,8 @@ class PriorityField(AnyJSONField):
 
 class PriorityInputField(AnyJSONField):
     """The priority of a push; the queue checks it."""
+
+    schema = MappingProxyType({"type": "number"})
 
 
 class CountField(serializers.IntegerField):
@@ -79,6 +88,11 @@ class LimitField(CountField):
     def __init__(self, **options: Any) -> None:
         super().__init__(min_value=1, max_value=1_000, **options)
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema, with the setting's limit."""
+        return {"type": "integer", "minimum": 1, "maximum": conf.api().max_limit}
+
     def get_default(self) -> int:
         """Return the default, or the maximum if that is less."""
         return min(super().get_default() or 1, conf.api().max_limit)
@@ -98,6 +112,11 @@ class LimitField(CountField):
 class SecondsField(serializers.Field[Any, Any, Any, Any]):
     """A number of seconds as a JSON number; the queue checks the range."""
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema."""
+        return {"type": "number", "minimum": 0, "maximum": MAX_SECONDS}
+
     default_error_messages = {"invalid": "A number of seconds is required."}  # noqa: RUF012  # as DRF declares it
 
     def to_internal_value(self, data: Any) -> int | float:
@@ -114,6 +133,11 @@ class SecondsField(serializers.Field[Any, Any, Any, Any]):
 
 class WaitField(SecondsField):
     """A number of seconds up to the setting's ``MAX_WAIT_SECONDS``."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema, with the setting's limit."""
+        return {**super().schema, "maximum": conf.api().max_wait_seconds}
 
     default_error_messages = {"over": "Ensure this value is less than or equal to {most}."}  # noqa: RUF012  # as DRF declares it
 
@@ -165,8 +189,17 @@ class MomentField(serializers.DateTimeField):
 class TextField(serializers.CharField):
     """A JSON string, untrimmed; a number is refused."""
 
+    #: The form of it; JSON strings may have the character NUL, and texts here may not.
+    pattern = r"^[^\x00]*$"
+
     def __init__(self, **options: Any) -> None:
         super().__init__(trim_whitespace=False, **options)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema; if it may be empty, drf-spectacular adds one of its own for that."""
+        most, pattern = self.max_length, self.pattern
+        return {"type": "string", "minLength": 1, "maxLength": most, "pattern": pattern}
 
     def to_internal_value(self, data: Any) -> str:
         """Return the text.
@@ -180,11 +213,16 @@ class TextField(serializers.CharField):
 
 
 class UniqueField(TextField):
-    """A unique key."""
+    """A unique key; a character has up to four of its bytes."""
 
     default_error_messages = {  # noqa: RUF012  # as DRF declares it
         "over": "Ensure this field has no more than {most} bytes in UTF-8."
     }
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema, of as many characters as the key may have bytes."""
+        return {**super().schema, "maxLength": MAX_UNIQUE_BYTES}
 
     def to_internal_value(self, data: Any) -> str:
         """Return the key.
@@ -201,8 +239,29 @@ class UniqueField(TextField):
 class CursorField(TextField):
     """A cursor of a list."""
 
-    #: Its form: a position or a name, a colon, and the signature.
+    # A position or a name, a colon, and the signature.
     pattern = r"^[~A-Za-z0-9_.-]+:[A-Za-z0-9_-]+$"
+
+
+class NameField(TextField):
+    """The name of a queue, or a pattern of names."""
+
+    pattern = PATTERN.pattern.join("^$")
+    default_error_messages = {  # noqa: RUF012  # as DRF declares it
+        "name": "A name is 1 to 100 letters, digits, '_', '-' and '.', the first a letter or "
+        "digit; a '*' in it makes it a pattern."
+    }
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the name.
+
+        Raises:
+            ValidationError: It is not the name of a queue, and not a pattern.
+        """
+        name = super().to_internal_value(data)
+        if not PATTERN.fullmatch(name):
+            self.fail("name")
+        return name
 
 
 class IdField(TextField):
@@ -218,7 +277,7 @@ class IdField(TextField):
 class LeaseField(TextField):
     """The token of a lease."""
 
-    #: Its form: the item's id, a dot, and the secret.
+    # The item's id, a dot, and the secret.
     pattern = r"^[~A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"
 
     def __init__(self, **options: Any) -> None:
@@ -246,6 +305,8 @@ class QueryLimitField(LimitField, QueryCountField):
 
 class QueryNumberField(serializers.Field[Any, Any, Any, Any]):
     """A number in a query string, written as in JSON; the queue checks its type."""
+
+    schema = MappingProxyType({"type": "number"})
 
     default_error_messages = {"invalid": "A valid number is required."}  # noqa: RUF012  # DRF's way
 

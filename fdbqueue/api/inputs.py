@@ -1,12 +1,13 @@
 """Request bodies and queries: a serializer for each.
 
 The fields of a body are the arguments of the queue's method, so a new argument is one field here.
+The values of items are converted by the queue's codec: nothing here depends on which it is.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from fdbqueue.api.fields import (
     LeaseField,
     LimitField,
     MomentField,
+    NameField,
     PriorityInputField,
     QueryLimitField,
     QueryNumberField,
@@ -30,13 +32,24 @@ from fdbqueue.api.fields import (
     UniqueField,
     WaitField,
 )
-from fdbqueue.service import CODECS, ENDS, ITEM_STATES, MAX_WORKER_CHARACTERS, UNIQUE_WHILE
+from fdbqueue.exceptions import InvalidValue, message_of
+from fdbqueue.service import (
+    CODECS,
+    ENDS,
+    ITEM_STATES,
+    MAX_WORKER_CHARACTERS,
+    UNIQUE_WHILE,
+    Push,
+    Queue,
+)
 
 #: How the JSON of a value is made, for each codec that the setting may name.
 VALUE_HELP = "; ".join(
     f"with the codec `{name}`, {codec.in_json}" for name, codec in CODECS.items()
 )
 
+#: At most this many patterns name the queues of one request.
+MAX_PATTERNS = 100
 #: At most this many unknown keys are named.
 _SHOWN = 20
 _END_HELP = "`min`: lowest priority, first pushed first. `max`: the same order from the other end."
@@ -114,7 +127,10 @@ class PushBody(Input):
     )
     not_before = MomentField(
         required=False,
-        help_text="Hide the item until then, in place of `delay`: RFC 3339 with an offset.",
+        help_text=(
+            "Hide the item until then, in place of `delay`: RFC 3339 with an offset, at most ten "
+            "years ahead."
+        ),
     )
     unique = UniqueField(
         required=False,
@@ -200,17 +216,33 @@ class LeaseBody(PopBody):
 
 
 class NameList(_Limited, serializers.ListField):
-    """Names of queues, and patterns."""
+    """Names of queues, and patterns: each pattern is compared with every name there is."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the checked names.
+
+        Raises:
+            ValidationError: There are too many names or patterns, or one is invalid.
+        """
+        names = super().to_internal_value(data)
+        if sum("*" in name for name in names) > MAX_PATTERNS:
+            raise serializers.ValidationError(
+                [f"Ensure there are no more than {MAX_PATTERNS} patterns."]
+            )
+        return names
 
 
 class _Several(Input):
     """From which queues to take."""
 
     queues = NameList(
-        child=TextField(max_length=100),
+        child=NameField(max_length=100),
         allow_empty=False,
         max_length=1_000,
-        help_text="Names of queues, and patterns with `*`: the first that has items gives.",
+        help_text=(
+            f"Names of queues, and at most {MAX_PATTERNS} patterns with `*`: the first that has "
+            "items gives."
+        ),
     )
     fair = FlagField(
         default=False, help_text="Take from the queues in turn, not from the first that has items."
@@ -371,3 +403,36 @@ class ItemsQuery(Input):
     max_priority = QueryNumberField(
         required=False, help_text="The highest priority to return, inclusive."
     )
+
+
+def from_json(value: Any, queue: Queue) -> Any:
+    """Return the value to push into a queue for a JSON value.
+
+    Raises:
+        InvalidValue: The queue's codec has no value for it.
+    """
+    try:
+        return queue.codec.from_json(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidValue(
+            queue=queue.name, codec=queue.codec.name, reason=message_of(error)
+        ) from error
+
+
+def pushes_of(queue: Queue, entries: Sequence[Mapping[str, Any]]) -> list[Push]:
+    """Return the pushes for the checked entries of a request.
+
+    Args:
+        queue: The queue to push to.
+        entries: The arguments of each push.
+
+    Raises:
+        InvalidValue: The queue's codec has no value for one; the context has its ``index``.
+    """
+    pushes = []
+    for index, entry in enumerate(entries):
+        try:
+            pushes.append(Push(**{**entry, "value": from_json(entry["value"], queue)}))
+        except InvalidValue as error:
+            raise InvalidValue(**error.context, index=index) from error
+    return pushes

@@ -1,6 +1,7 @@
 """Responses: a serializer for each shape of JSON that the API returns.
 
-A field is declared once: its ``source`` names the attribute it shows, and its class how.
+A field is declared once: its ``source`` names the attribute it shows, and its class how. What an
+action may return has an ``example``, for the schema.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
@@ -23,15 +24,19 @@ from fdbqueue.service import (
     Codec,
     Counts,
     Failure,
+    Held,
     Item,
     Pause,
     Queue,
+    QueueOptions,
     Undecodable,
 )
 from fdbqueue.service.options import ALLOWED, Choice, choices_of
 
 #: What a field returns in place of a value to leave out its key.
 _LEFT_OUT = object()
+#: The options of a queue, as an example shows them.
+_DEFAULTS = QueueOptions().shown("priority")
 
 
 class Output(serializers.Serializer[Any]):
@@ -122,6 +127,20 @@ class FailureList(serializers.ListSerializer[Any]):
 class ItemOutput(Output):
     """An item of a queue."""
 
+    example: ClassVar[Any] = {
+        "id": "IcAZmZmZmZmaFAGiw6bVvSlXcb2dMBh3QyQx9sA",
+        "priority": 6.4,
+        "value": {"id": "us1000chhc", "place": "22km NNE of Hualian, Taiwan"},
+        "pushed_at": "2026-11-21T03:12:44.251094Z",
+        "attempts": 0,
+        "size": 94,
+        "state": "ready",
+        "until": None,
+        "reason": None,
+        "died_at": None,
+        "worker": None,
+    }
+
     id = serializers.CharField(help_text="Identifies the item in its queue.")
     priority = PriorityField(
         allow_null=True, help_text="Of the queue's priority type; null in a FIFO queue."
@@ -180,6 +199,14 @@ class ExistingOutput(Output):
 class LeasedItemOutput(ItemOutput):
     """An item, and the token of its lease."""
 
+    example: ClassVar[Any] = {
+        **ItemOutput.example,
+        "state": "leased",
+        "until": "2026-11-21T03:14:02.118930Z",
+        "worker": "mail1:4711",
+        "lease": f"{ItemOutput.example['id']}.jMQ2h9o1x4E",
+    }
+
     lease = serializers.CharField(
         help_text="The token to ack, nack or extend the lease with; keep it secret."
     )
@@ -188,11 +215,15 @@ class LeasedItemOutput(ItemOutput):
 class ItemsOutput(serializers.Serializer[Any]):
     """Items, in order."""
 
+    example: ClassVar[Any] = {"items": [ItemOutput.example]}
+
     items = ItemOutput(many=True)
 
 
 class LeasedItemsOutput(serializers.Serializer[Any]):
     """Leased items, in order."""
+
+    example: ClassVar[Any] = {"items": [LeasedItemOutput.example]}
 
     items = LeasedItemOutput(many=True)
 
@@ -208,13 +239,22 @@ class _FromOutput(serializers.Serializer[Any]):
 class PoppedFromOutput(_FromOutput, ItemsOutput):
     """Items of one of several queues, in order, and the name of the queue."""
 
+    example: ClassVar[Any] = {"queue": "quakes", **ItemsOutput.example}
+
 
 class LeasedFromOutput(_FromOutput, LeasedItemsOutput):
     """Leased items of one of several queues, in order, and the name of the queue."""
 
+    example: ClassVar[Any] = {"queue": "quakes", **LeasedItemsOutput.example}
+
 
 class ItemPageOutput(ItemsOutput):
     """A page of items, and where the next page starts."""
+
+    example: ClassVar[Any] = {
+        **ItemsOutput.example,
+        "cursor": f"{ItemOutput.example['id']}:w0dX3cW5rU9sA7bqJx1M4yZ2kT8nL6vE_hG-fPiQoCY",
+    }
 
     cursor = serializers.CharField(
         allow_null=True, help_text="The cursor of the next page; null if there is none."
@@ -224,6 +264,8 @@ class ItemPageOutput(ItemsOutput):
 class DeadReasonOutput(Output):
     """The dead letters of one reason."""
 
+    example: ClassVar[Any] = {"reason": "ConnectionError: timed out", "count": 3}
+
     reason = serializers.CharField(
         help_text="The first line of the reason, at most 200 characters of it."
     )
@@ -232,6 +274,8 @@ class DeadReasonOutput(Output):
 
 class DeadReasonsOutput(serializers.Serializer[Any]):
     """The reasons of dead letters, the most frequent first."""
+
+    example: ClassVar[Any] = {"reasons": [DeadReasonOutput.example], "dead": 3}
 
     reasons = DeadReasonOutput(many=True)
     dead = serializers.IntegerField(
@@ -251,12 +295,16 @@ class CountsOutput(Output):
 class PauseOutput(Output):
     """Since when and why a queue is paused."""
 
+    example: ClassVar[Any] = {"since": "2026-11-21T03:10:00.530217Z", "reason": "deploying 2.4"}
+
     since = TimeField(help_text="In UTC.")
     reason = serializers.CharField(allow_blank=True, help_text="What was given as the reason.")
 
 
 class PausedOutput(serializers.Serializer[Any]):
     """The result of pausing a queue."""
+
+    example: ClassVar[Any] = {"paused": PauseOutput.example}
 
     paused = PauseOutput(help_text="Since when, also where it was paused before, and why.")
 
@@ -276,6 +324,15 @@ class ShownQueue:
 class QueueOutput(Output):
     """A queue, its settings, and the number of its items."""
 
+    example: ClassVar[Any] = {
+        "name": "quakes",
+        "kind": "priority",
+        "codec": "json",
+        "priority_type": "float",
+        "counts": {"ready": 1706, "leased": 1, "delayed": 0, "dead": 0},
+        "paused": None,
+    }
+
     name = serializers.CharField(source="queue.name")
     kind = serializers.ChoiceField(source="queue.kind", choices=tuple(KINDS))
     codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
@@ -293,6 +350,8 @@ class QueueOutput(Output):
 
 class QueuePageOutput(serializers.Serializer[Any]):
     """A page of queues, sorted by name, and where the next page starts."""
+
+    example: ClassVar[Any] = {"queues": [QueueOutput.example], "cursor": None}
 
     queues = QueueOutput(many=True)
     cursor = serializers.CharField(
@@ -318,12 +377,125 @@ def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
 class QueueDetailOutput(QueueOutput):
     """A queue, all its settings, and the items at its two ends."""
 
+    example: ClassVar[Any] = {
+        **QueueOutput.example,
+        **{name: value for name, value in _DEFAULTS.items() if name not in QueueOutput.example},
+        "oldest": ItemOutput.example["pushed_at"],
+        "first": ItemOutput.example,
+        "last": ItemOutput.example,
+    }
+
     vars().update(_option_fields())  # as if each were declared here
     oldest = TimeField(
         allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )
     first = ItemOutput(allow_null=True, help_text="The item at the min end.")
     last = ItemOutput(allow_null=True, help_text="The item at the max end.")
+
+
+class PushedOutput(serializers.Serializer[Any]):
+    """The result of pushing many items."""
+
+    pushed = serializers.IntegerField(
+        min_value=0, help_text="The number of pushed items: all but those that were there already."
+    )
+    ids = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="The ids of all items, in order; where one was there already, its id.",
+    )
+    existing = serializers.ListField(
+        child=serializers.IntegerField(min_value=0),
+        required=False,
+        help_text=(
+            "Present only if the request has unique keys: the positions in `items`, from 0 on, of "
+            "those that were not pushed, because an item has their key."
+        ),
+    )
+
+
+class LostOutput(serializers.Serializer[Any]):
+    """The leases that were no longer held."""
+
+    lost = serializers.IntegerField(
+        min_value=0, help_text="The number of leases that were no longer held."
+    )
+    lost_leases = serializers.ListField(
+        child=serializers.CharField(), help_text="The tokens of those leases, each once."
+    )
+
+
+class AckedOutput(LostOutput):
+    """The result of acknowledging leases."""
+
+    example: ClassVar[Any] = {"acked": 1, "lost": 0, "lost_leases": []}
+
+    acked = serializers.IntegerField(min_value=0, help_text="The number of removed items.")
+
+
+class NackedOutput(LostOutput):
+    """The result of giving up leases."""
+
+    example: ClassVar[Any] = {
+        "nacked": 0,
+        "lost": 1,
+        "lost_leases": [LeasedItemOutput.example["lease"]],
+    }
+
+    nacked = serializers.IntegerField(min_value=0, help_text="The number of nacked items.")
+
+
+class ExtendedOutput(LostOutput):
+    """The result of extending leases."""
+
+    extended = serializers.IntegerField(min_value=0, help_text="The number of extended leases.")
+
+
+class BuriedOutput(serializers.Serializer[Any]):
+    """The result of burying an item."""
+
+    example: ClassVar[Any] = {"buried": 1}
+
+    buried = serializers.IntegerField(help_text="The number of items: 1.")
+
+
+class RemovedOutput(serializers.Serializer[Any]):
+    """The result of removing an item."""
+
+    example: ClassVar[Any] = {"removed": 1}
+
+    removed = serializers.IntegerField(help_text="The number of items: 1.")
+
+
+class _BoundedOutput(serializers.Serializer[Any]):
+    """The result of a request that does a part of the work."""
+
+    more = serializers.BooleanField(
+        help_text="Whether it ended at its limit or its time, so that there may be more to do."
+    )
+
+
+class RedrivenOutput(_BoundedOutput):
+    """The result of requeuing dead letters."""
+
+    example: ClassVar[Any] = {"redriven": 3, "more": False}
+
+    redriven = serializers.IntegerField(min_value=0, help_text="The number of requeued items.")
+
+
+class PurgedOutput(_BoundedOutput):
+    """The result of removing the items in a state."""
+
+    example: ClassVar[Any] = {"purged": 3, "more": False}
+
+    purged = serializers.IntegerField(min_value=0, help_text="The number of removed items.")
+
+
+class ResumedOutput(serializers.Serializer[Any]):
+    """The result of resuming a queue."""
+
+    example: ClassVar[Any] = {"resumed": True}
+
+    resumed = serializers.BooleanField(help_text="Whether the queue was paused.")
 
 
 def items(queue: Queue, found: Sequence[Item], kind: type[Output] = ItemOutput) -> list[Any]:
@@ -372,3 +544,18 @@ def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
     )
     shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec)
     return shown
+
+
+def pushed(found: Sequence[Item], *, is_unique: bool) -> dict[str, Any]:
+    """Return the JSON of the result of pushing many items, some perhaps with unique keys."""
+    ids = [one.id for one in found]
+    if not is_unique:
+        return {"pushed": len(ids), "ids": ids}
+    existing = [position for position, one in enumerate(found) if one.existing]
+    return {"pushed": len(ids) - len(existing), "ids": ids, "existing": existing}
+
+
+def held(done: str, found: Held | None) -> dict[str, Any]:
+    """Return the JSON of an operation on leases; ``found`` is None if it was one lease."""
+    count, lost = (1, ()) if found is None else (int(found), found.lost)
+    return {done: count, "lost": len(lost), "lost_leases": list(lost)}

@@ -10,6 +10,7 @@ from rest_framework.exceptions import ParseError, UnsupportedMediaType, Validati
 from rest_framework.request import Request
 
 from fdbqueue import conf
+from fdbqueue.access import identity
 from fdbqueue.api.errors import (
     AddressTooLong,
     BodyTooLarge,
@@ -128,13 +129,8 @@ def checked(kind: type[Input], data: Any) -> dict[str, Any]:
     return found
 
 
-def has(data: Any, name: str) -> bool:
-    """Tell whether a body is an object with a key."""
-    return isinstance(data, dict) and name in data
-
-
 def once(request: Request) -> IdempotencyKey | None:
-    """Return the idempotency key of a request, None where it has none.
+    """Return the idempotency key of a request, None if it has none.
 
     Each user has their own keys: the same key of another user is another call.
 
@@ -146,14 +142,7 @@ def once(request: Request) -> IdempotencyKey | None:
         return None
     if not _KEY.fullmatch(key):
         raise InvalidIdempotencyKey
-    return IdempotencyKey(f"rest {identity(request)} {key}", conf.api().idempotency_seconds)
-
-
-def identity(request: Request) -> str:
-    """Return a text that identifies the user of a request, stored in a database or not."""
-    user = request.user
-    key = getattr(user, "pk", None)
-    return f"name:{user}" if key is None else f"id:{key}"
+    return IdempotencyKey(f"rest {identity(request.user)} {key}", conf.api().idempotency_seconds)
 
 
 def client_is_connected(request: Request) -> bool:

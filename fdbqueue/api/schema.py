@@ -1,79 +1,132 @@
 """The OpenAPI schema, if the project has installed drf-spectacular.
 
-What the schema says beyond the serializers is here, so the API itself does not need that package.
+It has for each action what :mod:`fdbqueue.api.actions` says is declared of it, and what all actions
+have: headers and errors. What the schema says beyond the serializers is here, so the API itself
+does not need that package.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
-from drf_spectacular.extensions import OpenApiViewExtension
+from drf_spectacular.extensions import (
+    OpenApiSerializerExtension,
+    OpenApiSerializerFieldExtension,
+    OpenApiViewExtension,
+)
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiResponse,
     PolymorphicProxySerializer,
+    extend_schema,
     extend_schema_serializer,
-    extend_schema_view,
 )
 
-from fdbqueue.api import inputs, outputs, results
-from fdbqueue.api.schema_answers import ID, NAME, changes, reads, removes
+from fdbqueue.api import errors, fields, outputs
+from fdbqueue.api.actions import Action, Shapes, declarations
+from fdbqueue.api.media import JSON, PROBLEM
+from fdbqueue.api.pagination import MAX_CURSOR_CHARACTERS
+from fdbqueue.exceptions import IdempotencyKeyReused, LeaseLost
 
-importlib.import_module("fdbqueue.api.schema_fields")  # its classes register themselves
 extend_schema_serializer(many=False)(outputs.QueuePageOutput)
 
-_PUSH = PolymorphicProxySerializer(
-    component_name="Push",
-    serializers=[inputs.PushBody, inputs.PushManyBody],
-    resource_type_field_name=None,
+_NAME = OpenApiParameter(
+    "name", OpenApiTypes.STR, OpenApiParameter.PATH, description="The queue's name."
 )
-_PUSHED = PolymorphicProxySerializer(
-    component_name="Pushed",
-    serializers=[outputs.PushedItemOutput, results.PushedOutput],
-    resource_type_field_name=None,
+_ID = OpenApiParameter(
+    "id",
+    {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_CURSOR_CHARACTERS,
+        "pattern": "^[~A-Za-z0-9_-]+$",
+    },
+    OpenApiParameter.PATH,
+    description="The item's id, in any state.",
 )
-_EXISTING = PolymorphicProxySerializer(
-    component_name="Existing",
-    serializers=[outputs.PushedItemOutput, outputs.ExistingOutput],
-    resource_type_field_name=None,
-)
-_ACK = PolymorphicProxySerializer(
-    component_name="Ack",
-    serializers=[inputs.AckBody, inputs.AckManyBody],
-    resource_type_field_name=None,
-)
-_NACK = PolymorphicProxySerializer(
-    component_name="Nack",
-    serializers=[inputs.NackBody, inputs.NackManyBody],
-    resource_type_field_name=None,
-)
-_EXTEND = PolymorphicProxySerializer(
-    component_name="Extend",
-    serializers=[inputs.ExtendBody, inputs.ExtendManyBody],
-    resource_type_field_name=None,
-)
-_EXTENDED = PolymorphicProxySerializer(
-    component_name="Extended",
-    serializers=[outputs.LeasedItemOutput, results.ExtendedOutput],
-    resource_type_field_name=None,
+_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    OpenApiParameter.HEADER,
+    description=(
+        "Identifies this request among the user's requests to this queue. Repeating a request "
+        "with the same key returns the same response and has no second effect. Keys are kept for "
+        "a day, unless the server is configured otherwise."
+    ),
 )
 
 
-def _copied(method: Any) -> Any:
-    """Return a copy of a method, so that its description does not become the method's own."""
-
-    @functools.wraps(method)
-    def copied(*args: Any, **kwargs: Any) -> Any:
-        return method(*args, **kwargs)
-
-    return copied
+def _header(name: str, description: str, *statuses: int, kind: Any = OpenApiTypes.STR) -> Any:
+    """Return a header of the responses with some statuses."""
+    return OpenApiParameter(
+        name, kind, OpenApiParameter.HEADER, description=description, response=[*statuses]
+    )
 
 
-def _seen(method: Any) -> Any:
-    """Return a method that no router routes, as one that drf-spectacular describes all the same."""
-    seen = _copied(method)
-    seen.mapping = {}  # what it tells actions by
-    return seen
+_REPLAYED = _header(
+    "Idempotent-Replayed",
+    "Present only if the response is that of an earlier request with the same key.",
+    *(200, 201),
+    kind={"type": "string", "enum": ["true"]},
+)
+_LOCATION = _header("Location", "Where the item is; absent if many were pushed.", 201)
+_ETAG = _header("ETag", "Identifies these bytes; send it back as If-None-Match.", 200, 304)
+#: What responses of each operation have.
+_HEADERS = (
+    _header("Retry-After", "Try again after this many seconds.", 429, 503, kind=OpenApiTypes.INT),
+    _header("RateLimit", "What is left of each rate limit.", 429),
+    _header("RateLimit-Policy", "The rate limits that the request counted for.", 429),
+    _header("X-Request-ID", "The request's id, which logs have, too.", 200, 201, 503),
+)
+_KNOWN = OpenApiParameter(
+    "If-None-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="ETags of responses that the client has: if this would be one of them, it is 304.",
+)
+
+#: The description of each error status.
+_ERRORS = {
+    400: "The input is not valid; nothing was changed.",
+    401: "Credentials are missing or wrong.",
+    403: "The user may not do this to this queue.",
+    404: "There is no such queue, or no such item in the queue.",
+    406: "The client accepts no format of responses that there is.",
+    409: "The state of the queue does not allow the request; nothing was changed.",
+    413: "The body, a value or the batch is too large; nothing was changed.",
+    414: "The address, including its query, is too long.",
+    415: "The body is not JSON, or it is compressed.",
+    422: "The idempotency key was used for another request; nothing was changed.",
+    429: "The user has sent too many requests.",
+    503: "The database did not respond in time.",
+}
+#: Those that each action may answer with.
+_ALWAYS = (400, 401, 403, 406, 414, 429, 503)
+#: Those of actions with a body, and those of actions with an idempotency key.
+_OF_BODIES, _OF_KEYS = (413, 415), (409, 422)
+
+#: Examples of errors that have more keys than the common ones.
+_EXAMPLES: dict[int, dict[str, Any]] = {
+    400: {
+        "code": "invalid_input",
+        "message": "The input is not valid; nothing was changed",
+        "fields": {"items.3.value": "This field is required."},
+    },
+    409: {
+        "code": "lease_lost",
+        "message": str(LeaseLost()),
+        "queue": "quakes",
+        "lease": outputs.LeasedItemOutput.example["lease"],
+    },
+    422: {
+        "code": "idempotency_key_reused",
+        "message": str(IdempotencyKeyReused()),
+        "queue": "quakes",
+    },
+}
 
 
 class QueueViewSetSchema(OpenApiViewExtension):
@@ -84,51 +137,151 @@ class QueueViewSetSchema(OpenApiViewExtension):
     def view_replacement(self) -> Any:
         """Return the viewset with its descriptions."""
         viewset: Any = self.target_class
-        routed = {name: _seen(getattr(viewset, name)) for name in viewset.named_in_body}
-        # extend_schema_view knows no method that shares its address with another.
-        describe = removes("queues_remove", results.RemovedOutput)
-        routed["remove"] = describe(_copied(viewset.remove))
-        documented = type("QueueViewSet", (viewset,), {"__doc__": viewset.__doc__, **routed})
-        return extend_schema_view(
-            list=reads("queues_list", outputs.QueuePageOutput, parameters=[inputs.QueuesQuery]),
-            retrieve=reads("queues_retrieve", outputs.QueueDetailOutput, 404, parameters=[NAME]),
-            pause=changes("queues_pause", inputs.PauseBody, outputs.PausedOutput, keyed=False),
-            resume=changes("queues_resume", inputs.ResumeBody, results.ResumedOutput, keyed=False),
-            peek=reads(
-                "queues_peek",
-                outputs.ItemsOutput,
-                404,
-                409,
-                parameters=[NAME, inputs.PeekQuery],
-            ),
-            items=reads(
-                "queues_items",
-                outputs.ItemPageOutput,
-                404,
-                parameters=[NAME, inputs.ItemsQuery],
-            ),
-            item=reads("queues_item", outputs.ItemOutput, 404, parameters=[NAME, ID]),
-            push=changes("queues_push", _PUSH, _PUSHED, existing=_EXISTING),
-            pop=changes("queues_pop", inputs.PopBody, outputs.ItemsOutput),
-            lease=changes("queues_lease", inputs.LeaseBody, outputs.LeasedItemsOutput),
-            pop_from=changes(
-                "queues_pop_from", inputs.PopFromBody, outputs.PoppedFromOutput, is_named=False
-            ),
-            lease_from=changes(
-                "queues_lease_from", inputs.LeaseFromBody, outputs.LeasedFromOutput, is_named=False
-            ),
-            ack=changes("queues_ack", _ACK, results.AckedOutput),
-            nack=changes("queues_nack", _NACK, results.NackedOutput),
-            extend=changes("queues_extend", _EXTEND, _EXTENDED),
-            dead_reasons=reads(
-                "queues_dead_reasons",
-                outputs.DeadReasonsOutput,
-                404,
-                parameters=[NAME, inputs.ReasonsQuery],
-            ),
-            bury=changes("queues_bury", inputs.BuryBody, results.BuriedOutput, keyed=False),
-            redrive=changes(
-                "queues_redrive", inputs.RedriveBody, results.RedrivenOutput, keyed=False
-            ),
-            purge=changes("queues_purge", inputs.PurgeBody, results.PurgedOutput, keyed=False),
-        )(documented)
+        described = {one.name: _described(viewset, one) for one in declarations(viewset)}
+        return type("QueueViewSet", (viewset,), {"__doc__": viewset.__doc__, **described})
+
+
+def _described(viewset: Any, one: Action) -> Any:
+    """Return a copy of an action's method with its description, which the method does not get."""
+    method = getattr(viewset, one.name)
+
+    @functools.wraps(method)
+    def described(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    described.kwargs = dict(getattr(method, "kwargs", {}))  # type: ignore[attr-defined]  # where Django REST framework has a schema
+    extend_schema(
+        operation_id=f"queues_{one.name}",
+        summary=one.summary,
+        tags=["queues"],
+        parameters=_parameters(one),
+        request=_shape((one.body, one.many) if one.body and one.many else one.body, "Body"),
+        responses={**_answers(one), **_errors(one)},
+        examples=_examples(one),
+    )(described)
+    return described if one.body is None else _needs_body(described)
+
+
+def _shape(kinds: Shapes | None, suffix: str = "Output") -> Any:
+    """Return what describes several shapes by the name of the last, or the only one."""
+    if not isinstance(kinds, tuple):
+        return kinds
+    name = kinds[-1].__name__.removesuffix(suffix).removesuffix("Many")
+    return PolymorphicProxySerializer(
+        component_name=name, serializers=[*kinds], resource_type_field_name=None
+    )
+
+
+def _parameters(one: Action) -> list[Any]:
+    found: list[Any] = [place for place in (_NAME, _ID) if place.name in one.places]
+    if one.query().fields:
+        found.append(one.query)
+    if one.method == "GET":
+        found += [_KNOWN, _ETAG]
+    if one.is_keyed:
+        found += [_KEY, _REPLAYED]
+    if one.found is not None:
+        found.append(_LOCATION)
+    return [*found, *_HEADERS]
+
+
+def _answers(one: Action) -> dict[int, Any]:
+    answer = _shape(one.answer)
+    if one.found is not None:
+        return {201: answer, 200: _shape(one.found)}
+    if one.method == "GET":
+        unchanged = OpenApiResponse(description="The client has this response; there is no body.")
+        return {200: answer, 304: unchanged}
+    return {200: answer}
+
+
+def _errors(one: Action) -> dict[tuple[int, str], OpenApiResponse]:
+    """Return the errors that an action may answer with."""
+    codes = {*_ALWAYS}
+    if one.name != "list":
+        codes.add(404)
+    if one.body is not None:
+        codes.update(_OF_BODIES)
+    if one.is_keyed:
+        codes.update(_OF_KEYS)
+    if one.conflicts:
+        codes.add(409)
+    found = {}
+    for code in sorted(codes):
+        text = _ERRORS[code]
+        error = _EXAMPLES.get(code)
+        examples = [] if error is None else [_answer(str(error["code"]), error, code)]
+        found[code, JSON] = OpenApiResponse(errors.ErrorOutput, description=text, examples=examples)
+        found[code, PROBLEM] = OpenApiResponse(errors.ProblemOutput, description=text)
+    return found
+
+
+def _examples(one: Action) -> list[OpenApiExample]:
+    """Return the examples of an action's bodies and of its answers."""
+    answer = one.answer[0] if isinstance(one.answer, tuple) else one.answer
+    example: Any = answer.example  # type: ignore[attr-defined]  # what is answered has one
+    answers = {200: example}
+    if one.found is not None:
+        answers = {201: example, 200: {**example, "existing": True}}
+    return [
+        *(OpenApiExample(name, body, request_only=True) for name, body in one.examples.items()),
+        *(_answer("Response", found, status) for status, found in answers.items()),
+    ]
+
+
+def _answer(name: str, value: Any, status: int) -> OpenApiExample:
+    return OpenApiExample(name, value, response_only=True, status_codes=[str(status)])
+
+
+def _needs_body(method: Any) -> Any:
+    """Mark the body of a method as required, even if all its keys are optional."""
+
+    class NeededBody(method.kwargs["schema"]):  # type: ignore[misc, name-defined]  # the project's
+        def _get_request_body(self, direction: Any = "request") -> Any:
+            return {**super()._get_request_body(direction), "required": True}
+
+    method.kwargs["schema"] = NeededBody
+    return method
+
+
+class InputSchema(OpenApiSerializerExtension):
+    """The schema of a body or a query: unknown keys are refused."""
+
+    target_class = "fdbqueue.api.inputs.Input"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        """Return the serializer's schema, closed."""
+        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # noqa: SLF001  # as its documentation says
+        for name, field in self.target.fields.items():
+            if (
+                getattr(field, "allow_empty", True) is False
+            ):  # a list; drf-spectacular does not say so
+                schema["properties"][name].update(minItems=1, maxItems=field.max_length)
+        if self.target.refused is not None:
+            schema["not"] = dict(self.target.refused)
+        return {**schema, "additionalProperties": False}
+
+
+class ExistingSchema(OpenApiSerializerExtension):
+    """The schema of an item of which only the id is shown: a whole item is not one."""
+
+    target_class = "fdbqueue.api.outputs.ExistingOutput"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        """Return the serializer's schema, closed."""
+        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # noqa: SLF001  # as its documentation says
+        return {**schema, "additionalProperties": False}
+
+
+class _FieldSchema(OpenApiSerializerFieldExtension):
+    """The schema of a field that has its own."""
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:  # noqa: ARG002  # drf-spectacular's signature
+        """Return the schema."""
+        return dict(self.target.schema)
+
+
+for _field in vars(fields).values():
+    if hasattr(_field, "schema"):
+        type(f"{_field.__name__}Schema", (_FieldSchema,), {"target_class": _field})

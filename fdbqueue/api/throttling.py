@@ -22,7 +22,8 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
-from fdbqueue.api.requests import identity
+from fdbqueue.access import identity
+from fdbqueue.api.actions import Action
 
 #: What a string of structured fields (RFC 9651) may have without an escape.
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
@@ -36,7 +37,7 @@ class QueueThrottle(SimpleRateThrottle):
 
     def allow_request(self, request: Request, view: Any) -> bool:
         """Tell whether this request is within the rate."""
-        self.scope = scope_of(view.required_permissions.get(view.purpose))
+        self.scope = _scope_of(view.purpose)
         rates: Mapping[str, Any] = api_settings.DEFAULT_THROTTLE_RATES or {}
         if rates.get(self.scope) is None:
             return True
@@ -46,7 +47,7 @@ class QueueThrottle(SimpleRateThrottle):
 
     def get_cache_key(self, request: Request, view: Any) -> str:  # noqa: ARG002  # DRF's signature
         """Return the key that a user's requests are counted under; anonymous ones are refused."""
-        return self.cache_format % {"scope": self.scope, "ident": identity(request)}
+        return self.cache_format % {"scope": self.scope, "ident": identity(request.user)}
 
 
 class Limit(NamedTuple):
@@ -67,9 +68,9 @@ class Limit(NamedTuple):
     reset_seconds: int
 
 
-def scope_of(permission: str | None) -> str:
-    """Return the throttle scope of a permission, such as ``fdbqueue_push``."""
-    return "" if permission is None else permission.replace(".", "_").removesuffix("_queue")
+def _scope_of(action: Action | None) -> str:
+    """Return the scope of an action's permission, such as ``fdbqueue_push``."""
+    return "" if action is None else action.permission.replace(".", "_").removesuffix("_queue")
 
 
 def headers(throttles: Iterable[BaseThrottle]) -> dict[str, str]:

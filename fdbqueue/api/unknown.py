@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import re_path
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from fdbqueue.api import errors
 from fdbqueue.api.answers import Answers
-from fdbqueue.api.media import StrictJSONRenderer
 
 
 class NoSuchAddress(Answers):
@@ -28,15 +26,13 @@ class NoSuchAddress(Answers):
     with every method and whatever ``APPEND_SLASH`` says.
     """
 
+    name, description = "No such address", ""
+    http_method_names = []  # noqa: RUF012  # as Django declares it; its page offers none
     authentication_classes = ()
     permission_classes = ()
     throttle_classes = ()
     parser_classes = ()
     schema = None
-
-    def get_renderers(self) -> list[BaseRenderer]:
-        """Return the renderer of JSON: this view has no page, and asks for no user."""
-        return [StrictJSONRenderer()]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002  # DRF's signature
         """Refuse the request before anything else.

@@ -1,29 +1,33 @@
-"""The views: each reads its input, calls the service once, and returns the result."""
+"""The actions: each is declared, gets its checked input, calls the service once, and returns JSON.
+
+:mod:`fdbqueue.api.actions` says what a declaration has, and what is worked out from it.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from django.apps import apps
 from django.db import transaction
 from rest_framework import status
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.viewsets import ViewSetMixin
 
-from fdbqueue import conf, deadlines, service
-from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general, takeable, visible
-from fdbqueue.api import descriptions, errors, inputs, outputs, pagination, requests, results
+from fdbqueue import access, conf, deadlines, service
+from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW
+from fdbqueue.api import errors, inputs, outputs, pagination, requests
+from fdbqueue.api.actions import Action, QueuePermission, declaration
 from fdbqueue.api.answers import Answers
-from fdbqueue.api.permissions import QueuePermission
+from fdbqueue.api.media import hold_memory
 from fdbqueue.api.throttling import QueueThrottle
-from fdbqueue.api.values import from_json, pushes_of
 from fdbqueue.service import (
+    LONG_BYTES,
     Catalog,
-    IdempotencyKey,
     Item,
     Queue,
     SeveralQueues,
@@ -31,8 +35,12 @@ from fdbqueue.service import (
     pauses_of,
 )
 
-#: The serializer of a body, and the method of the queue that takes its fields as arguments.
-_Ending = tuple[type[inputs.Input], Callable[..., Any]]
+#: The checked fields of a body or a query, by their names.
+Asked = dict[str, Any]
+#: Parts of the examples of bodies.
+_ID, _VALUE = (outputs.ItemOutput.example[name] for name in ("id", "value"))
+_TOKEN = outputs.LeasedItemOutput.example["lease"]
+_DEAD_REASON = outputs.DeadReasonOutput.example["reason"]
 
 
 class QueueViewSet(ViewSetMixin, Answers):
@@ -42,30 +50,6 @@ class QueueViewSet(ViewSetMixin, Answers):
     """
 
     permission_classes = (QueuePermission,)
-    required_permissions: ClassVar[Mapping[str, str]] = {
-        "list": VIEW,
-        "retrieve": VIEW,
-        "pause": MANAGE,
-        "resume": MANAGE,
-        "peek": VIEW,
-        "items": VIEW,
-        "item": VIEW,
-        "push": PUSH,
-        "pop": POP,
-        "lease": LEASE,
-        "pop_from": POP,
-        "lease_from": LEASE,
-        "ack": LEASE,
-        "nack": LEASE,
-        "extend": LEASE,
-        "dead_reasons": VIEW,
-        "bury": MANAGE,
-        "redrive": MANAGE,
-        "purge": MANAGE,
-        "remove": MANAGE,
-    }
-    #: The actions whose body names the queues; they check the permission of each.
-    named_in_body = frozenset({"pop_from", "lease_from"})
     lookup_field = "name"
     lookup_value_regex = "[^/]+"  # a name of no queue gets the API's 404, not Django's
 
@@ -75,10 +59,11 @@ class QueueViewSet(ViewSetMixin, Answers):
         return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
 
     @property
-    def purpose(self) -> str:
-        """The action of the request; for OPTIONS, the action of the address."""
+    def purpose(self) -> Action | None:
+        """What is declared of the action; for OPTIONS, of the address."""
         asks_what_it_is = self.action == "metadata"
-        return next(iter(self.action_map.values())) if asks_what_it_is else self.action
+        name = next(iter(self.action_map.values())) if asks_what_it_is else self.action
+        return declaration(self, name)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the request before the action; nothing reads the body before these checks."""
@@ -95,160 +80,298 @@ class QueueViewSet(ViewSetMixin, Answers):
         throttles.append(QueueThrottle())
         return throttles
 
-    def list(self, request: Request) -> Response:
+    @Action(
+        "GET", "List the queues", VIEW, answer=outputs.QueuePageOutput, query=inputs.QueuesQuery
+    )
+    def list(self, asked: Asked) -> Any:
         """List the queues that the user may view, one page at a time; a page may be short."""
-        asked = requests.query(request, inputs.QueuesQuery)
         position = pagination.queue_position(asked.get("cursor"))
+        may_view = access.viewer(self.request.user)
         catalog = self._begin()
-        names, following = visible(
+        names, following = access.visible(
             catalog,
-            _may_view(request.user),
+            may_view,
             after=position,
             limit=asked["limit"],
             is_late=deadlines.is_half_over,
         )
+        is_all = not position and following is None
+        if is_all and not names and not access.may_in_general(self.request.user, VIEW):
+            raise access.Refused(access.refusal(VIEW, "any queue"))
         queues = [catalog.queue(name) for name in names]
 
         def read(tr: Any) -> Sequence[Any]:
             return outputs.queue_rows(queues, counts_of(tr, queues), pauses_of(tr, queues))
 
         rows = service.run(catalog.database, read, read_only=True)
-        return Response({"queues": rows, "cursor": pagination.queue_cursor(following)})
+        return {"queues": rows, "cursor": pagination.queue_cursor(following)}
 
-    def retrieve(self, request: Request, name: str) -> Response:
+    @Action("GET", "Show a queue", VIEW, answer=outputs.QueueDetailOutput)
+    def retrieve(self, _asked: Asked, name: str) -> Any:
         """Show a queue: its settings, its counts, and the items at its two ends."""
-        requests.query(request, inputs.NoParameters)
-        queue = self._queue(name)
+        queue = self._read_queue(name)
         show = functools.partial(outputs.queue_detail, queue)
-        return Response(service.run(queue.database, show, read_only=True))
+        return service.run(queue.database, show, read_only=True)
 
-    @action(detail=True, methods=["post"])
-    def pause(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Pause a queue",
+        MANAGE,
+        body=inputs.PauseBody,
+        answer=outputs.PausedOutput,
+        examples={"With a reason": {"reason": "deploying 2.4"}, "Without one": {}},
+    )
+    def pause(self, asked: Asked, name: str) -> Any:
         """Pause a queue: pops and leases find nothing until it is resumed, and pushes go on."""
-        asked = requests.checked(inputs.PauseBody, requests.body(request))
         queue = self._queue(name)
-        return Response({"paused": outputs.pause(queue, queue.pause(**asked))})
+        return {"paused": outputs.pause(queue, queue.pause(**asked))}
 
-    @action(detail=True, methods=["post"])
-    def resume(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Resume a queue",
+        MANAGE,
+        body=inputs.ResumeBody,
+        answer=outputs.ResumedOutput,
+        examples={"Always": {}},
+    )
+    def resume(self, _asked: Asked, name: str) -> Any:
         """Resume a paused queue: pops and leases take items again."""
-        requests.checked(inputs.ResumeBody, requests.body(request))
-        return Response({"resumed": self._queue(name).resume()})
+        return {"resumed": self._queue(name).resume()}
 
-    @action(detail=True, methods=["post"])
-    def push(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Push one item or many",
+        PUSH,
+        body=inputs.PushBody,
+        many=inputs.PushManyBody,
+        answer=(outputs.PushedItemOutput, outputs.PushedOutput),
+        found=(outputs.PushedItemOutput, outputs.ExistingOutput),
+        is_keyed=True,
+        examples={
+            "One item": {"value": _VALUE, "priority": 6.4},
+            "One item, hidden for a minute": {"value": _VALUE, "delay": 60},
+            "One item, unless one with this key is pending": {
+                "value": _VALUE,
+                "unique": "us1000chhc",
+            },
+            "Many items": {"items": [{"value": 1, "priority": 2.5}, {"value": 2}]},
+        },
+    )
+    def push(self, asked: Asked, name: str) -> Any:
         """Push one item, or many in one transaction."""
-        once, body = requests.once(request), requests.body(request)
-        if requests.has(body, "items"):
-            entries = requests.checked(inputs.PushManyBody, body)["items"]
-            queue = self._queue(name)
-            pushed = queue.push_batch(pushes_of(queue, entries), once=once)
-            keyed = any("unique" in entry for entry in entries)
-            return _answer(results.pushed(pushed, keyed=keyed), once, status.HTTP_201_CREATED)
-        entry = requests.checked(inputs.PushBody, body)
         queue = self._queue(name)
-        item = queue.push(from_json(entry.pop("value"), queue), **entry, once=once)
-        kind = outputs.PushedItemOutput if "unique" in entry else outputs.ItemOutput
+        if "items" in asked:
+            entries, once = asked["items"], asked["once"]
+            pushed = queue.push_batch(inputs.pushes_of(queue, entries), once=once)
+            is_unique = any("unique" in entry for entry in entries)
+            found = outputs.pushed(pushed, is_unique=is_unique)
+            return Response(found, status=status.HTTP_201_CREATED)
+        item = queue.push(inputs.from_json(asked.pop("value"), queue), **asked)
+        kind = outputs.PushedItemOutput if "unique" in asked else outputs.ItemOutput
         if not item.existing:
             address = self.reverse_action("item", args=[name, item.id], request=None)
-            made = _answer(outputs.item(queue, item, kind), once, status.HTTP_201_CREATED)
-            made.headers["Location"] = address
-            return made
+            made, headers = outputs.item(queue, item, kind), {"Location": address}
+            return Response(made, status=status.HTTP_201_CREATED, headers=headers)
         # Another user may have pushed it: only a user who may view the queue sees what it is.
-        shown = kind if may(request.user, VIEW, name) else outputs.ExistingOutput
-        return _answer(outputs.item(queue, item, shown), once)
+        may_view = access.may(self.request.user, VIEW, name)
+        return outputs.item(queue, item, kind if may_view else outputs.ExistingOutput)
 
-    @action(detail=True, methods=["post"])
-    def pop(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Pop items",
+        POP,
+        body=inputs.PopBody,
+        answer=outputs.ItemsOutput,
+        is_keyed=True,
+        examples={
+            "The highest priority, waiting up to ten seconds": {"end": "max", "wait": 10},
+            "Up to a hundred items": {"limit": 100},
+        },
+    )
+    def pop(self, asked: Asked, name: str) -> Any:
         """Pop items from one end, in one transaction."""
-        return self._take(request, name, inputs.PopBody, Queue.pop_many, outputs.ItemOutput)
+        return self._take(asked, name, Queue.pop_many, outputs.ItemOutput)
 
-    @action(detail=True, methods=["post"])
-    def lease(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Lease items",
+        LEASE,
+        body=inputs.LeaseBody,
+        answer=outputs.LeasedItemsOutput,
+        is_keyed=True,
+        examples={
+            "For a minute": {"end": "max", "seconds": 60},
+            "By a worker with a name": {"worker": "mail1:4711"},
+        },
+    )
+    def lease(self, asked: Asked, name: str) -> Any:
         """Lease items from one end, in one transaction."""
-        output = outputs.LeasedItemOutput
-        return self._take(request, name, inputs.LeaseBody, Queue.lease_many, output)
+        return self._take(asked, name, Queue.lease_many, outputs.LeasedItemOutput)
 
-    def pop_from(self, request: Request) -> Response:
+    @Action(
+        "POST",
+        "Pop from several queues",
+        POP,
+        body=inputs.PopFromBody,
+        answer=outputs.PoppedFromOutput,
+        is_keyed=True,
+        examples={
+            "The first that has an item": {"queues": ["urgent", "quakes"], "wait": 10},
+            "In turns, by a pattern": {"queues": ["user-*"], "fair": True},
+        },
+    )
+    def pop_from(self, asked: Asked) -> Any:
         """Pop items of the first of several queues that has any, in one transaction."""
-        body, output = inputs.PopFromBody, outputs.ItemOutput
-        return self._take_from(request, POP, body, SeveralQueues.pop_many, output)
+        return self._take_from(asked, POP, SeveralQueues.pop_many, outputs.ItemOutput)
 
-    def lease_from(self, request: Request) -> Response:
+    @Action(
+        "POST",
+        "Lease from several queues",
+        LEASE,
+        body=inputs.LeaseFromBody,
+        answer=outputs.LeasedFromOutput,
+        is_keyed=True,
+        examples={"For a minute": {"queues": ["urgent", "quakes"], "seconds": 60}},
+    )
+    def lease_from(self, asked: Asked) -> Any:
         """Lease items of the first of several queues that has any, in one transaction."""
-        body, output = inputs.LeaseFromBody, outputs.LeasedItemOutput
-        return self._take_from(request, LEASE, body, SeveralQueues.lease_many, output)
+        output = outputs.LeasedItemOutput
+        return self._take_from(asked, LEASE, SeveralQueues.lease_many, output)
 
-    @action(detail=True, methods=["post"])
-    def ack(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Acknowledge leases",
+        LEASE,
+        body=inputs.AckBody,
+        many=inputs.AckManyBody,
+        answer=outputs.AckedOutput,
+        is_keyed=True,
+        examples={"One lease": {"lease": _TOKEN}, "Many leases": {"leases": [_TOKEN]}},
+    )
+    def ack(self, asked: Asked, name: str) -> Any:
         """Acknowledge one leased item, or many in one transaction: they are removed."""
-        one, many = (inputs.AckBody, Queue.ack), (inputs.AckManyBody, Queue.ack_many)
-        return self._end(request, name, "acked", one, many)
+        end = Queue.ack_many if "leases" in asked else Queue.ack
+        return self._end(asked, name, "acked", end)
 
-    @action(detail=True, methods=["post"])
-    def nack(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Give up leases",
+        LEASE,
+        body=inputs.NackBody,
+        many=inputs.NackManyBody,
+        answer=outputs.NackedOutput,
+        is_keyed=True,
+        examples={
+            "Ready again in a minute": {"lease": _TOKEN, "delay": 60, "reason": "no connection"},
+            "Many leases": {"leases": [_TOKEN]},
+        },
+    )
+    def nack(self, asked: Asked, name: str) -> Any:
         """Give up one leased item, or many: they are requeued, or become dead letters."""
-        one, many = (inputs.NackBody, Queue.nack), (inputs.NackManyBody, Queue.nack_many)
-        return self._end(request, name, "nacked", one, many)
+        end = Queue.nack_many if "leases" in asked else Queue.nack
+        return self._end(asked, name, "nacked", end)
 
-    @action(detail=True, methods=["post"])
-    def extend(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Extend leases",
+        LEASE,
+        body=inputs.ExtendBody,
+        many=inputs.ExtendManyBody,
+        answer=(outputs.LeasedItemOutput, outputs.ExtendedOutput),
+        is_keyed=True,
+        examples={
+            "By five minutes": {"lease": _TOKEN, "seconds": 300},
+            "Many leases": {"leases": [_TOKEN], "seconds": 300},
+        },
+    )
+    def extend(self, asked: Asked, name: str) -> Any:
         """Extend one lease, or many: they end the given number of seconds from now."""
-        one, many = (inputs.ExtendBody, Queue.extend), (inputs.ExtendManyBody, Queue.extend_many)
-        return self._end(request, name, "extended", one, many)
+        end = Queue.extend_many if "leases" in asked else Queue.extend
+        return self._end(asked, name, "extended", end)
 
-    @action(detail=True)
-    def peek(self, request: Request, name: str) -> Response:
+    @Action(
+        "GET",
+        "Show what a pop would take",
+        VIEW,
+        query=inputs.PeekQuery,
+        answer=outputs.ItemsOutput,
+        conflicts=True,
+    )
+    def peek(self, asked: Asked, name: str) -> Any:
         """Show the items that a pop would take, without taking them."""
-        asked = requests.query(request, inputs.PeekQuery)
-        queue = self._queue(name)
+        queue = self._read_queue(name)
         found = queue.peek_many(asked["limit"], end=asked["end"])
-        return Response({"items": outputs.items(queue, found)})
+        return {"items": outputs.items(queue, found)}
 
-    @action(detail=True)
-    def items(self, request: Request, name: str) -> Response:
+    @Action(
+        "GET",
+        "List the items in a state",
+        VIEW,
+        query=inputs.ItemsQuery,
+        answer=outputs.ItemPageOutput,
+    )
+    def items(self, asked: Asked, name: str) -> Any:
         """List the items in one state, one page at a time, in order from one end."""
-        asked = requests.query(request, inputs.ItemsQuery)
-        queue = self._queue(name)
+        queue = self._read_queue(name)
         place = queue, asked["end"], asked["state"]
         after = pagination.item_position(*place, asked.pop("cursor", None))
         page = queue.page(after=after, **asked)
         cursor = pagination.item_cursor(*place, page.cursor)
-        return Response({"items": outputs.items(queue, page.items), "cursor": cursor})
+        return {"items": outputs.items(queue, page.items), "cursor": cursor}
 
-    @action(detail=True, url_path="items/(?P<id>[^/]+)")
-    def item(self, request: Request, name: str, id: str) -> Response:
+    @Action("GET", "Show an item", VIEW, answer=outputs.ItemOutput, path="items/(?P<id>[^/]+)")
+    def item(self, _asked: Asked, name: str, id: str) -> Any:
         """Show one item, in any state."""
-        requests.query(request, inputs.NoParameters)
-        queue = self._queue(name)
-        return Response(outputs.item(queue, queue.get(id)))
+        queue = self._read_queue(name)
+        return outputs.item(queue, queue.get(id))
 
-    @item.mapping.delete
-    def remove(self, request: Request, name: str, id: str) -> Response:
+    @item.mapping.delete  # type: ignore[untyped-decorator]  # as Django REST framework makes it
+    @Action("DELETE", "Remove an item", MANAGE, answer=outputs.RemovedOutput)
+    def remove(self, _asked: Asked, name: str, id: str) -> Any:
         """Remove one item for good, in any state."""
-        requests.query(request, inputs.NoParameters)
         self._queue(name).remove(id)
-        return Response({"removed": 1})
+        return {"removed": 1}
 
-    @action(detail=True, url_path="dead-reasons")
-    def dead_reasons(self, request: Request, name: str) -> Response:
+    @Action(
+        "GET",
+        "List the reasons of dead letters",
+        VIEW,
+        query=inputs.ReasonsQuery,
+        answer=outputs.DeadReasonsOutput,
+    )
+    def dead_reasons(self, asked: Asked, name: str) -> Any:
         """List the reasons of dead letters with their numbers, the most frequent first."""
-        asked = requests.query(request, inputs.ReasonsQuery)
         queue = self._queue(name)
         show = functools.partial(outputs.dead_reasons, queue, limit=asked["limit"])
-        return Response(service.run(queue.database, show, read_only=True))
+        return service.run(queue.database, show, read_only=True)
 
-    @action(detail=True, methods=["post"])
-    def bury(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Bury an item",
+        MANAGE,
+        body=inputs.BuryBody,
+        answer=outputs.BuriedOutput,
+        examples={"With a reason": {"id": _ID, "reason": "not ours"}},
+    )
+    def bury(self, asked: Asked, name: str) -> Any:
         """Make a ready item a dead letter."""
-        asked = requests.checked(inputs.BuryBody, requests.body(request))
         self._queue(name).bury(asked["id"], reason=asked["reason"])
-        return Response({"buried": 1})
+        return {"buried": 1}
 
-    @action(detail=True, methods=["post"])
-    def redrive(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Requeue dead letters",
+        MANAGE,
+        body=inputs.RedriveBody,
+        answer=outputs.RedrivenOutput,
+        examples={
+            "All": {},
+            "Those of a reason": {"reason": _DEAD_REASON},
+            "By their ids": {"ids": [_ID]},
+        },
+    )
+    def redrive(self, asked: Asked, name: str) -> Any:
         """Requeue dead letters, those of some ids or of a reason, or all; at most ``limit``."""
-        asked = requests.checked(inputs.RedriveBody, requests.body(request))
         queue, ids = self._queue(name), asked.pop("ids")
         return self._do_some(
             "redriven",
@@ -256,19 +379,26 @@ class QueueViewSet(ViewSetMixin, Answers):
             lambda done: queue.redrive(ids, on_redriven=done, **asked),
         )
 
-    @action(detail=True, methods=["post"])
-    def purge(self, request: Request, name: str) -> Response:
+    @Action(
+        "POST",
+        "Remove the items in a state",
+        MANAGE,
+        body=inputs.PurgeBody,
+        answer=outputs.PurgedOutput,
+        examples={
+            "The dead letters": {"state": "dead"},
+            "Those of a reason": {"state": "dead", "reason": _DEAD_REASON},
+        },
+    )
+    def purge(self, asked: Asked, name: str) -> Any:
         """Remove items in one state, or dead letters of a reason, for good; at most ``limit``."""
-        asked = requests.checked(inputs.PurgeBody, requests.body(request))
         queue = self._queue(name)
         return self._do_some(
             "purged", asked["limit"], lambda done: queue.clear_state(on_removed=done, **asked)
         )
 
-    def _do_some(
-        self, done: str, limit: int, work: Callable[[Callable[[int], None]], int]
-    ) -> Response:
-        """Do work of several transactions; where the time is over, tell how much was done.
+    def _do_some(self, done: str, limit: int, work: Callable[[Callable[[int], None]], int]) -> Any:
+        """Do work of several transactions; if the time is over, tell how much was done.
 
         Args:
             done: The key of the number.
@@ -284,77 +414,81 @@ class QueueViewSet(ViewSetMixin, Answers):
             if not is_late:
                 raise
         number = sum(counts)
-        return Response({done: number, "more": is_late or number >= limit})
+        return {done: number, "more": is_late or number >= limit}
 
     def _take(
         self,
-        request: Request,
+        asked: Asked,
         name: str,
-        body: type[inputs.PopBody],
         take: Callable[..., Sequence[Item]],
         output: type[outputs.ItemOutput],
-    ) -> Response:
+    ) -> Any:
         """Pop or lease; the fields of the body are the arguments of the queue's method."""
-        asked = requests.checked(body, requests.body(request))
         self.held.close()  # the rest of the body is small, and this may wait for long
-        once, queue = requests.once(request), self._queue(name, asked["wait"])
-        connected = functools.partial(requests.client_is_connected, request)
-        found = take(queue, asked.pop("limit"), waits_while=connected, once=once, **asked)
-        return _answer({"items": outputs.items(queue, found, output)}, once)
+        queue = self._queue(name, asked["wait"])
+        connected = functools.partial(requests.client_is_connected, self.request)
+        found = take(queue, asked.pop("limit"), waits_while=connected, **asked)
+        return {"items": outputs.items(queue, found, output)}
 
     def _take_from(
         self,
-        request: Request,
+        asked: Asked,
         permission: str,
-        body: type[inputs.PopFromBody | inputs.LeaseFromBody],
         take: Callable[..., Sequence[Item]],
         output: type[outputs.ItemOutput],
-    ) -> Response:
+    ) -> Any:
         """Pop or lease from several queues; the other fields are the arguments of their method."""
-        asked = requests.checked(body, requests.body(request))
         self.held.close()
-        once, catalog = requests.once(request), self._begin(asked["wait"])
+        catalog = self._begin(asked["wait"])
         names, fair = asked.pop("queues"), asked.pop("fair")
-        several = takeable(catalog, request.user, permission, names, fair=fair)
-        connected = functools.partial(requests.client_is_connected, request)
-        found = take(several, asked.pop("limit"), waits_while=connected, once=once, **asked)
+        several = access.takeable(
+            catalog,
+            self.request.user,
+            permission,
+            names,
+            fair=fair,
+            is_late=deadlines.is_half_over,
+        )
+        connected = functools.partial(requests.client_is_connected, self.request)
+        found = take(several, asked.pop("limit"), waits_while=connected, **asked)
         if not found:
-            return _answer({"queue": None, "items": []}, once)
+            return {"queue": None, "items": []}
         queue = several.queue_of(found[0])
-        items = outputs.items(queue, found, output)
-        return _answer({"queue": queue.name, "items": items}, once)
+        return {"queue": queue.name, "items": outputs.items(queue, found, output)}
 
-    def _end(self, request: Request, name: str, done: str, one: _Ending, many: _Ending) -> Response:
+    def _end(self, asked: Asked, name: str, done: str, end: Callable[..., Any]) -> Any:
         """End or extend leases; the fields of the body are the arguments of the queue's method."""
-        once, body = requests.once(request), requests.body(request)
-        kind, end = many if requests.has(body, "leases") else one
-        asked = requests.checked(kind, body)
         queue = self._queue(name)
-        found = end(queue, **asked, once=once)
+        found = end(queue, **asked)
         if isinstance(found, Item):
-            return _answer(outputs.item(queue, found, outputs.LeasedItemOutput), once)
-        return _answer(results.held(done, found), once)
+            return outputs.item(queue, found, outputs.LeasedItemOutput)
+        return outputs.held(done, found)
 
     def _begin(self, wait_seconds: float = 0) -> Catalog:
         """Start the deadline of the engine, now that all input is read; return the catalog."""
         return deadlines.begin(conf.api().timeout_seconds, wait_seconds)
+
+    def _read_queue(self, name: str) -> Queue:
+        """Return a queue to show values of, once there is memory if these may be long."""
+        longest = conf.catalog().queue(name).options.max_value_bytes
+        if longest > LONG_BYTES:
+            hold_memory(self.held, longest)
+        return self._queue(name)
 
     def _queue(self, name: str, wait_seconds: float = 0) -> Queue:
         """Start the deadline of the engine, and return a queue."""
         return self._begin(wait_seconds).queue(name)
 
 
-def _answer(data: Any, once: IdempotencyKey | None, code: int = status.HTTP_200_OK) -> Response:
-    """Return the response of a change, and say whether it is a replay."""
-    replayed = {"Idempotent-Replayed": "true"} if once is not None and once.replayed else {}
-    return Response(data, status=code, headers=replayed)
+def describe() -> None:
+    """Describe the actions to drf-spectacular, if the project has it installed.
+
+    Importing it takes a sixth of the start of every command, and only what imports the views can
+    make a schema: so it is done at the end of this module. While models are still being imported
+    it does nothing, and is done when the app is ready.
+    """
+    if apps.models_ready and apps.is_installed("drf_spectacular"):
+        importlib.import_module("fdbqueue.api.schema")
 
 
-def _may_view(user: Any) -> Callable[[str], bool]:
-    """Return a function that tells whether a user may see a queue."""
-    if may_in_general(user, VIEW):
-        return lambda _: True
-    return functools.partial(may, user, VIEW)
-
-
-descriptions.load()
+describe()

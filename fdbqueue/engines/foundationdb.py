@@ -7,11 +7,11 @@ a process that had opened it. Transactions are the binding's own objects.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import logging
 import os
-import threading
 from typing import Any
 
 import fdb
@@ -26,6 +26,7 @@ from fdbqueue.exceptions import (
     EngineUnavailable,
     ForkedEngine,
 )
+from fdbqueue.locks import RLock
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +35,30 @@ logger = logging.getLogger(__name__)
 API_VERSION = 730
 
 _TIMED_OUT = 1031
-_lock = threading.Lock()
+#: The binding registers its end when it is loaded, and handlers run in the reverse order.
+_STOPPED = (
+    "FoundationDB's client has stopped, because the process is ending: an atexit handler that uses"
+    " queues must be registered after the first use of one"
+)
+_lock = RLock()
 _opened_by: int | None = None
+#: Whether the handlers of the process's end run: the binding may have stopped its network. Before,
+#: no transaction asks whether that thread is alive: on Python 3.11 a signal handler that raises
+#: meanwhile lets a thread that runs be taken for one that has ended, for good.
+_is_ending = False
 
 
 class Database:
     """A cluster, opened when the first transaction is created.
 
     Made by :func:`open`.
+
+    Attributes:
+        has_one_wait_a_thread: The binding's futures are waited for by one semaphore a thread, so a
+            signal handler must not wait for one in the thread that it has interrupted.
     """
+
+    has_one_wait_a_thread = True
 
     def __init__(self, cluster_file: str | None, connect_timeout_seconds: float) -> None:
         self.cluster_file = cluster_file
@@ -59,12 +75,15 @@ class Database:
             ClientLibraryMissing: FoundationDB's client library is not installed.
             ClientLibraryTooOld: It is older than the binding.
             ApiVersionTooOld: The project has selected an API version below 730.
-            EngineUnavailable: The cluster did not answer the first transaction in time.
+            EngineUnavailable: The cluster did not answer the first transaction in time; or the
+                process is ending, and the binding has stopped its network thread.
             ForkedEngine: A parent process had opened a cluster before it forked this one,
                 by this engine or by ``fdb.open()``.
         """
         if self._database is None or _opened_by != os.getpid():
             self._open()
+        if _is_ending and _has_lost_its_network():
+            raise EngineUnavailable(cluster_file=self.cluster_file, reason=_STOPPED)
         return self._database.create_transaction()
 
     def _open(self) -> None:
@@ -74,8 +93,10 @@ class Database:
             raise _forked(_opened_by, process)
         with _lock:
             load_binding()
-            if _has_lost_its_network():  # the project opened a cluster with fdb.open()
-                raise _forked(None, process)
+            if _has_lost_its_network():
+                if _opened_by == process:
+                    raise EngineUnavailable(cluster_file=self.cluster_file, reason=_STOPPED)
+                raise _forked(None, process)  # the project opened a cluster with fdb.open()
             _opened_by = process
         database = self._handle()  # without the lock, so that threads wait side by side
         if self._database is None:
@@ -125,6 +146,7 @@ def load_binding() -> None:
         ClientLibraryTooOld: It is older than the binding.
         ApiVersionTooOld: The project has selected a version below :data:`API_VERSION`.
     """
+    _watch_the_end()  # first, so that it runs after the binding's own handler
     try:
         import fdb.impl  # loads the library
     except Exception as error:  # the binding raises nothing more precise
@@ -137,6 +159,17 @@ def load_binding() -> None:
     if (selected := fdb.get_api_version()) < API_VERSION:
         logger.error("the selected API version is too old", extra={"selected": selected})
         raise ApiVersionTooOld(selected=selected, needed=API_VERSION)
+
+
+@functools.cache
+def _watch_the_end() -> None:
+    """Note when the process ends, once."""
+
+    def note() -> None:
+        global _is_ending  # noqa: PLW0603  # of the process
+        _is_ending = True
+
+    atexit.register(note)
 
 
 def _unusable(kind: type[EngineError], error: Exception) -> EngineError:

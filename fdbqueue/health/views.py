@@ -18,7 +18,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from fdbqueue import deadlines, monitors
+from fdbqueue import access, deadlines
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service import Catalog, End, ends_of, error_code, run
 
@@ -91,7 +91,7 @@ class QueuesView(HealthView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Check the permission, too."""
-        refused = monitors.refusal(request)
+        refused = access.monitor_refusal(request)
         if refused is None:
             return super().dispatch(request, *args, **kwargs)
         add_never_cache_headers(refused)
@@ -100,7 +100,7 @@ class QueuesView(HealthView):
     def report(self) -> dict[str, Any]:
         """Return the blocked queues, each with its ends at which pops fail."""
         catalog = deadlines.begin(self.timeout_seconds, reads_only=True)
-        names, is_complete = monitors.queue_names(catalog)
+        names, is_complete = access.monitored_names(catalog)
         blocked = _blocked(catalog, names)
         status = "blocked" if blocked else "ok"
         return {"status": status, "blocked": blocked, "complete": is_complete}
@@ -110,7 +110,7 @@ def _blocked(catalog: Catalog, names: Sequence[str]) -> dict[str, tuple[End, ...
     """Return the blocked ends of queues, for those that have any."""
     found: dict[str, tuple[End, ...]] = {}
     rest = map(catalog.queue, names)
-    while some := list(itertools.islice(rest, monitors.QUEUES_AT_ONCE)):
+    while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
         ends = run(catalog.database, functools.partial(ends_of, queues=some), read_only=True)
         found |= {
             queue.name: at.undecodable

@@ -2,24 +2,26 @@
 
 How a command goes
     Each command is a class ``Command`` in ``commands/queue_NAME.py``: it parses its arguments,
-    makes one call of ``fdbqueue.service``, and prints the result. Its base is
-    :class:`base.QueueCommand`, the only class between it and Django's ``BaseCommand``:
+    makes one call of ``fdbqueue.service``, and prints the result. What only one command does is in
+    its file, such as the checks of ``queue_doctor``. Its base is :class:`base.QueueCommand`, the
+    only class between it and Django's ``BaseCommand``:
 
     1. Django calls ``add_arguments``, and parses. Arguments of several commands are functions of
        ``arguments``. ``--engine-timeout`` and the examples of ``--help`` are added by the base.
     2. Django calls ``handle`` with the options. ``self.queue(name)`` and ``self.queues(names)``
        return queues; if there is no such queue, the command ends with exit code 3.
     3. ``self.console`` talks to the user. Results go to standard output: ``report`` prints the one
-       result, for people or as JSON, and ``print_lines`` many. ``note``, ``progress`` and
-       ``confirm``, the question before something that cannot be undone, use standard error.
+       result, for people or as JSON, and ``print_lines`` many. ``note``, ``note_pauses``,
+       ``progress`` and ``confirm``, the question before something that cannot be undone, use
+       standard error.
     4. An error of the service ends the command with its exit code (``exit_codes``); the command
        does nothing for that. What is wrong with the arguments is a ``usage_error``.
 
     A command of many transactions must stop only between two of them, and say how many items are
-    done. ``console.steps`` does both; ``queue_redrive`` shows how. The parts it is made of are
-    ``signals.defer_interrupts``, which defers Ctrl-C, and ``exit_codes.explain_errors``, which adds
-    the message. ``queue_pop``, ``queue_push``, ``queue_drain`` and ``queue_move`` use these parts
-    directly.
+    done. ``console.steps`` does both; ``queue_redrive`` shows how, and ``change_items`` of the base
+    does it for named items. The parts it is made of are ``signals.defer_interrupts``, which defers
+    Ctrl-C, and ``exit_codes.explain_errors``, which adds the message. ``queue_pop``,
+    ``queue_push``, ``queue_drain`` and ``queue_move`` use these parts directly.
 
 How to add a command
     Three files, and a line in the changelog:
@@ -32,9 +34,11 @@ How to add a command
     - ``docs/commands.md``: a row in its first table, and a section. A test asks for both.
 
 Modules
-    base, arguments, console, progress, exit_codes, signals: what commands are made of.
-    formats, item_lines: JSON lines, tables, and items in both.
-    pauses: pauses as JSON, in tables and in notes.
-    transfer, drain, items_file, worker: ``queue_drain`` and ``queue_move``.
-    ndjson: the input of ``queue_push``. doctor: the checks of ``queue_doctor``.
+    base: the class of all commands. arguments: the arguments that several of them have.
+    console: what a command prints and asks, and its progress. signals: Ctrl-C, deferred.
+    exit_codes: how errors end a command.
+    formats: JSON, texts and tables; the status of a queue in each.
+    item_lines: items as lines of JSON, of a table, and of the file that ``queue_drain`` writes.
+    ndjson: the input of ``queue_push``.
+    drain: the work of ``queue_drain`` and ``queue_move``.
 """

@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Callable
 
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.management import ndjson
-from fdbqueue.service import MAX_UNIQUE_BYTES, MAX_WORKER_CHARACTERS
+from fdbqueue.management import item_lines
+from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, MAX_UNIQUE_BYTES, MAX_WORKER_CHARACTERS
 
 ENGINE_TIMEOUT_SECONDS = 60.0
 _MAX_SECONDS = 31_536_000
@@ -22,19 +22,8 @@ def add_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="Name of the queue")
 
 
-def add_several_queues(parser: argparse.ArgumentParser) -> None:
-    """Add ``NAME [NAME ...]``."""
-    parser.add_argument(
-        "names",
-        metavar="NAME",
-        nargs="+",
-        help="Name of the queue; with --handler also several names, or patterns such as 'mail-*', "
-        "in the order in which to look for items",
-    )
-
-
 def add_queues(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add ``[NAME ...]``, or ``NAME [NAME ...]`` where one is required."""
+    """Add ``[NAME ...]``, or ``NAME [NAME ...]`` if one is required."""
     default = "" if required else " (default: all queues)"
     parser.add_argument(
         "names",
@@ -42,6 +31,11 @@ def add_queues(parser: argparse.ArgumentParser, *, required: bool = False) -> No
         nargs="+" if required else "*",
         help=f"Names of the queues{default}",
     )
+
+
+def add_ids(parser: argparse.ArgumentParser) -> None:
+    """Add ``ID [ID ...]``."""
+    parser.add_argument("ids", metavar="ID", nargs="+", help="Ids of the items")
 
 
 def add_end(parser: argparse.ArgumentParser) -> None:
@@ -67,25 +61,24 @@ def add_limit(parser: argparse.ArgumentParser, *, default: int | None = None) ->
     )
 
 
-def add_batch(parser: argparse.ArgumentParser, *, default: int, most: int) -> None:
-    """Add ``--batch``."""
+def add_batches(parser: argparse.ArgumentParser) -> None:
+    """Add what commands have that take items batch by batch, ``--json`` included."""
+    add_end(parser)
+    add_limit(parser)
     parser.add_argument(
         "--batch",
-        type=whole_number(most=most),
+        type=whole_number(most=MAX_ITEMS),
         metavar="N",
         help="Put at most N items, and at most about a megabyte, in one transaction "
-        f"(default: {default}, at most {most})",
+        f"(default: {BATCH_ITEMS}, at most {MAX_ITEMS})",
     )
-
-
-def add_target_priority(parser: argparse.ArgumentParser) -> None:
-    """Add the ``--priority`` of moved items."""
     parser.add_argument(
         "--priority",
         type=json_number,
         metavar="N",
         help="Priority of all items in the target queue (default: each keeps its own)",
     )
+    add_json(parser)
 
 
 def add_json(parser: argparse.ArgumentParser, *, each_line: bool = False) -> None:
@@ -108,18 +101,6 @@ def add_no_input(parser: argparse.ArgumentParser) -> None:
         dest="interactive",
         help="Do not ask for confirmation; required where there is no terminal",
     )
-
-
-def worker_name(text: str) -> str:
-    """Return the name of a worker.
-
-    Raises:
-        ArgumentTypeError: It is not one.
-    """
-    if not 1 <= len(text) <= MAX_WORKER_CHARACTERS or not text.isprintable():
-        allowed = f"1 to {MAX_WORKER_CHARACTERS} printable characters"
-        raise argparse.ArgumentTypeError(f"the name of a worker has {allowed}")
-    return text
 
 
 def add_engine_timeout(parser: argparse.ArgumentParser) -> None:
@@ -155,12 +136,24 @@ def json_number(text: str) -> int | float:
         ArgumentTypeError: It is not a JSON number.
     """
     try:
-        found = ndjson.parse(text)
+        found = item_lines.parse(text)
     except InvalidInput as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return found
+
+
+def worker_name(text: str) -> str:
+    """Return the name of a worker.
+
+    Raises:
+        ArgumentTypeError: It is not one.
+    """
+    if not 1 <= len(text) <= MAX_WORKER_CHARACTERS or not text.isprintable():
+        allowed = f"1 to {MAX_WORKER_CHARACTERS} printable characters"
+        raise argparse.ArgumentTypeError(f"the name of a worker has {allowed}")
+    return text
 
 
 def unique_key(text: str) -> str:

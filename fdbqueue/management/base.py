@@ -1,4 +1,7 @@
-"""The base class of the queue commands: their options, queues, console and exit codes."""
+"""The base class of the queue commands: their options, queues, console and exit codes.
+
+Commands that do the same to each of several queues, or of several items, have it from here, too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import gc
 import os
 import shutil
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -20,16 +23,20 @@ from django.core.management.base import (
 
 from fdbqueue import conf
 from fdbqueue.deadlines import TimedDatabase
-from fdbqueue.exceptions import QueueNotFound
+from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.management import arguments
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import (
     FAILED,
     NO_SUCH_QUEUE,
-    Ended,
     OutputFailed,
+    SilentEnd,
     command_error,
+    error_text,
+    explain_errors,
+    failure,
 )
+from fdbqueue.management.formats import counted, item_count, visible
 from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
@@ -88,7 +95,7 @@ class QueueCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except CommandError as error:
-            if isinstance(error, Ended) and self._is_process:
+            if isinstance(error, SilentEnd) and self._is_process:
                 raise SystemExit(error.returncode) from error
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -129,9 +136,9 @@ class QueueCommand(BaseCommand):
     def catalog(self) -> Catalog:
         """The queues of the setting; their transactions end after ``--engine-timeout``."""
         if self._catalog is None:
-            patient = conf.catalog()
-            self._catalog = patient.over(
-                TimedDatabase(patient.database, lambda: self._timeout_seconds)
+            catalog = conf.catalog()
+            self._catalog = catalog.over(
+                TimedDatabase(catalog.database, lambda: self._timeout_seconds)
             )
         return self._catalog
 
@@ -165,13 +172,79 @@ class QueueCommand(BaseCommand):
         return CommandError(message, returncode=NO_SUCH_QUEUE)
 
     def queues(self, names: Iterable[str]) -> list[Queue]:
-        """Return the queues with these names, each once; all queues where no name is given.
+        """Return the queues with these names, each once; all queues if no name is given.
 
         Raises:
             CommandError: There is no queue with one of the names.
         """
         wanted = dict.fromkeys(names)
         return [self.queue(name) for name in wanted] if wanted else self.catalog.queues()
+
+    def change_queues(
+        self,
+        queues: Sequence[Queue],
+        change: Callable[[Queue], tuple[dict[str, Any], str]],
+        *,
+        as_json: bool,
+    ) -> None:
+        """Change queues one after the other, and report each.
+
+        Args:
+            queues: The queues.
+            change: Changes one, and returns what to print, for programs and for people.
+            as_json: Which of the two to print.
+
+        Raises:
+            CommandError: Something stopped it; the message says how many queues were done.
+        """
+        done = 0
+        total = counted(len(queues), "queue")
+        with explain_errors(lambda error: f"{error_text(error)}. {done} of {total} done before."):
+            for queue in queues:
+                record, text = change(queue)
+                done += 1
+                self.console.report(record, text, as_json=as_json)
+
+    def change_items(
+        self,
+        queue: Queue,
+        ids: Iterable[str],
+        change: Callable[[str], None],
+        *,
+        done: str,
+        as_json: bool,
+    ) -> None:
+        """Change items, each in a transaction of its own, and print how many there were.
+
+        Args:
+            queue: The queue.
+            ids: The ids; repeated ones count once.
+            change: Called with each id.
+            done: What is done, such as ``"removed"``.
+            as_json: Whether to print the result as JSON.
+
+        Raises:
+            CommandError: An item was not found; the others were done.
+        """
+        missing = []
+        unique = list(dict.fromkeys(ids))
+        with self.console.steps(queue.name, len(unique), done) as finish_step:
+            for item_id in unique:
+                try:
+                    change(item_id)
+                except ItemNotFound:
+                    missing.append(item_id)
+                    self.console.note(f"Item {visible(item_id)} was not found.")
+                else:
+                    finish_step(1)
+        number = len(unique) - len(missing)
+        self.console.report(
+            {"queue": queue.name, done: number, "not_found": missing},
+            f"{done.capitalize()} {item_count(number)} in {queue.name!r}.",
+            as_json=as_json,
+        )
+        if missing:
+            raise failure(f"{item_count(len(missing))} not found.")
 
     @property
     def _is_process(self) -> bool:

@@ -1,4 +1,9 @@
-"""Print the results, notes, progress and questions of a command."""
+"""Talk to the user of a command: its results, notes, progress and questions.
+
+Standard output has the results, standard error all else. The progress of a long command is a bar
+at a terminal, with count, rate and remaining time, drawn by tqdm if that is installed, else a line
+every two seconds; elsewhere it is a line every ten seconds; and nothing with ``--verbosity 0``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import os
 import select
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,26 +24,85 @@ from django.core.management.color import Style, no_style
 from fdbqueue.management import formats
 from fdbqueue.management.exit_codes import (
     INTERRUPTED,
-    Ended,
     OutputFailed,
+    SilentEnd,
     command_error,
     error_text,
     explain_errors,
     failure,
     usage_error,
 )
-from fdbqueue.management.progress import LINE_SECONDS, TERMINAL_LINE_SECONDS, Progress, terminal_bar
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.management.tables import Look
+from fdbqueue.service import Queue, SeveralQueues
 
+#: The time between two lines of progress if there is no bar; and the same at a terminal.
+_LINE_SECONDS, _TERMINAL_LINE_SECONDS = 10.0, 2.0
+#: The size of a terminal that does not tell its own.
+_COLUMNS, _LINES = 80, 24
 #: Fewer items are done before a bar could be read.
 _BAR_ITEMS = 1_000
 #: What a terminal understands.
 _CLEAR, _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 
 
+class Progress(contextlib.AbstractContextManager["Progress"]):
+    """A count of items that are done, shown as it grows; a context manager.
+
+    Args:
+        note: Prints a line.
+        total: How many there will be; None if that is not known.
+        bar: Tqdm's bar at a terminal; None for lines.
+        line_seconds: The time between two lines; ``math.inf`` for none.
+    """
+
+    def __init__(
+        self,
+        note: Callable[[str], None],
+        total: int | None,
+        bar: Any = None,
+        *,
+        line_seconds: float = _LINE_SECONDS,
+    ) -> None:
+        self.done = 0
+        self._note = note
+        self._total = total
+        self._bar = bar
+        self._line_seconds = line_seconds
+        self._begun_at = self._noted_at = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.refresh()
+            self._bar.close()
+
+    def advance(self, count: int) -> None:
+        """Add items that are done."""
+        self.done += count
+        if self._bar is not None:
+            self._bar.update(count)
+            return
+        now = time.monotonic()
+        if now - self._noted_at >= self._line_seconds:
+            self._noted_at = now
+            self._note(self._line(now - self._begun_at))
+
+    def expect(self, total: int) -> None:
+        """Set how many there will be, as far as that is known now."""
+        self._total = total
+        if self._bar is not None:
+            self._bar.total = total
+
+    def _line(self, seconds: float) -> str:
+        rate = self.done / max(seconds, 1e-9)
+        text = f"{formats.item_count(self.done)}, {rate:,.0f} per second"
+        if self._total is None or self.done > self._total:
+            return text
+        left = (self._total - self.done) / max(rate, 1e-9)
+        return f"{text}, {self._total:,} in total, {left:,.0f} seconds left"
+
+
 class Console:
-    """The two streams of a command: standard output has results, standard error all else.
+    """The two streams of a command.
 
     Args:
         stdout: Where results go.
@@ -45,7 +110,7 @@ class Console:
         is_process: Whether they are this process's own, not those of a calling program.
         is_quiet: Whether to leave out notes and progress.
         style: Django's styles, of which tables use some.
-        forces_color: Whether tables are coloured where there is no terminal, too.
+        forces_color: Whether tables are coloured even if there is no terminal.
     """
 
     def __init__(
@@ -63,7 +128,7 @@ class Console:
         self._stderr = stderr
         self._is_process = is_process
         self._is_quiet = is_quiet
-        self._noted: set[str] = set()
+        self._noted_pauses: set[str] = set()
         self._has_drawn = False
         #: The bar at the terminal, from the first one on.
         self._bar: Any = None
@@ -76,10 +141,10 @@ class Console:
         return self._stdout.isatty()
 
     @property
-    def look(self) -> Look:
-        """How tables are printed: they fit the terminal, with colours where these are wanted."""
+    def look(self) -> formats.Look:
+        """How tables are printed: they fit the terminal, with colours if these are wanted."""
         width = shutil.get_terminal_size().columns if self.is_terminal else None
-        return Look(width, lambda text, name: getattr(self._style, name)(text))
+        return formats.Look(width, lambda text, name: getattr(self._style, name)(text))
 
     def draw(self, lines: Sequence[str]) -> None:
         """Draw lines over those drawn before, as many as the window of the terminal has.
@@ -105,15 +170,15 @@ class Console:
         """Run a command that has no other end than Ctrl-C, which then needs no message.
 
         Raises:
-            Ended: Ctrl-C was pressed.
+            SilentEnd: Ctrl-C was pressed.
         """
         try:
             yield
         except KeyboardInterrupt as error:
-            raise Ended(returncode=INTERRUPTED) from error
+            raise SilentEnd(returncode=INTERRUPTED) from error
         except OutputFailed as error:
             if isinstance(error.__cause__, KeyboardInterrupt):
-                raise Ended(returncode=INTERRUPTED) from error
+                raise SilentEnd(returncode=INTERRUPTED) from error
             raise
 
     def print_lines(self, lines: Iterable[str]) -> None:
@@ -158,11 +223,20 @@ class Console:
         with contextlib.suppress(OSError):  # its reader may have closed it
             self._stderr.write(text, style_func=str)
 
-    def note_once(self, text: str) -> None:
-        """Print a line for people, if the command has not printed the same before."""
-        if text not in self._noted:
-            self._noted.add(text)
-            self.note(text)
+    def note_pauses(self, source: Queue | SeveralQueues) -> bool:
+        """Note which queues are paused, once for each command; tell whether all of them are."""
+        queues = [source] if isinstance(source, Queue) else source.queues()
+        found = [(queue, pause) for queue in queues if (pause := queue.paused()) is not None]
+        for queue, pause in found:
+            text = (
+                f"The queue {queue.name!r} is {formats.paused_since(pause)}\n"
+                "Nothing is taken from it until it is resumed: manage.py queue_resume "
+                f"{queue.name}"
+            )
+            if text not in self._noted_pauses:
+                self._noted_pauses.add(text)
+                self.note(text)
+        return len(found) == len(queues)
 
     def progress(
         self, name: str, total: int | None, *, bar: bool = True, lines: bool = True
@@ -171,13 +245,13 @@ class Console:
 
         Args:
             name: The queue's name.
-            total: How many items there will be; None where that is not known.
+            total: How many items there will be; None if that is not known.
             bar: Whether a bar may be drawn, and not only lines.
-            lines: Whether lines may be printed where there is no bar.
+            lines: Whether lines may be printed if there is no bar.
         """
         draws = bar and self._is_process and not self._is_quiet
-        self._bar = terminal_bar(name, total) if draws else None
-        seconds = TERMINAL_LINE_SECONDS if self._stderr.isatty() else LINE_SECONDS
+        self._bar = _terminal_bar(name, total) if draws else None
+        seconds = _TERMINAL_LINE_SECONDS if self._stderr.isatty() else _LINE_SECONDS
         return Progress(self.note, total, self._bar, line_seconds=seconds if lines else math.inf)
 
     def confirm(self, question: str, *, interactive: bool) -> None:
@@ -185,7 +259,7 @@ class Console:
 
         Args:
             question: What will be done, ending with a question mark.
-            interactive: False where ``--no-input`` was given.
+            interactive: False if ``--no-input`` was given.
 
         Raises:
             CommandError: The answer was not yes, or there is no terminal to ask on.
@@ -209,7 +283,7 @@ class Console:
 
         Args:
             name: The queue's name.
-            total: How many items there are; None where that is not known.
+            total: How many items there are; None if that is not known.
             done: What is done to them, such as ``"removed"``.
 
         Raises:
@@ -256,6 +330,26 @@ class Console:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
+
+
+def _terminal_bar(description: str, total: int | None) -> Any:
+    """Return a bar on standard error, None if that is not a terminal or tqdm is missing."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    size = os.get_terminal_size(sys.stderr.fileno())
+    return tqdm(
+        desc=description,
+        total=total,
+        unit=" items",
+        file=sys.stderr,
+        leave=False,  # the result says how many there were
+        ncols=size.columns or _COLUMNS,
+        nrows=size.lines or _LINES,
+    )
 
 
 def _is_closed(stream: Any) -> bool:

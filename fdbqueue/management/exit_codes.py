@@ -19,6 +19,7 @@ from fdbqueue.exceptions import (
     CorruptItem,
     EngineError,
     FdbQueueError,
+    FormatMismatch,
     InvalidInput,
     OutcomeUnknown,
     PushInterrupted,
@@ -34,8 +35,12 @@ INTERRUPTED = 130
 
 _TIMED_OUT = 1031
 _CORRUPT = (
-    "The item {id} of {queue!r} cannot be decoded: {reason}. To make it a dead letter: manage.py "
-    "queue_doctor {queue} --repair"
+    "The item {id} of {queue!r} cannot be decoded: {reason}. To look for others, and at "
+    "the settings that the queue is written under: manage.py queue_doctor {queue}"
+)
+_MISMATCH = (
+    "{queue!r} was written under {written}, but the setting here says {here}. Nothing was changed. "
+    "Correct the setting, or see: manage.py queue_doctor {queue}"
 )
 _BAD_ID = "The id {id!r} cannot be used: {reason}"
 
@@ -63,7 +68,7 @@ class OutputFailed(FdbQueueError):
         return f"Standard output cannot be written to: {reason}"
 
 
-class Ended(CommandError):
+class SilentEnd(CommandError):
     """The end of a command that needs no message."""
 
 
@@ -140,6 +145,8 @@ def error_text(error: BaseException) -> str:
         return "The engine did not answer within --engine-timeout"
     if isinstance(error, CorruptItem) and error.context.keys() >= {"id", "queue", "reason"}:
         return _CORRUPT.format_map(error.context)
+    if isinstance(error, FormatMismatch):
+        return _MISMATCH.format_map(error.context)
     if isinstance(error, InvalidInput) and error.context.keys() == {"id", "reason"}:
         return _BAD_ID.format_map(error.context)
     return str(error) or "Interrupted"

@@ -1,4 +1,4 @@
-"""Items as lines: JSON, which ``queue_push --items`` reads back, and rows of a table.
+"""Items as lines: of JSON, which ``queue_push --items`` reads back, of a table, and of a file.
 
 The one format of the lines of ``queue_drain``, ``queue_pop --json``, ``queue_peek --json`` and
 ``queue_show --json``, as ``docs/commands.md`` describes it:
@@ -11,19 +11,41 @@ The one format of the lines of ``queue_drain``, ``queue_pop --json``, ``queue_pe
 Read back, the value, the priority, ``pushed_at`` and ``attempts`` are kept. Of the details,
 ``state`` and ``until`` keep a delayed item hidden; the rest is ignored. Items as the REST API
 writes them have no other fields than these and ``lease``.
+
+:class:`ItemsFile` is the file that ``queue_drain`` writes: whole lines, each item once, even after
+a kill. A batch is leased, written, synchronised with the disk, and only then acknowledged. So after
+a kill at any point all lines but those of the last batch are acknowledged, and only the last line
+can be torn. To resume, the torn line is cut off, and the items of the last lines are removed from
+the queue, because they may still be there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Callable
-from typing import Any
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.exceptions import FdbQueueError, InvalidInput
 from fdbqueue.management import formats
-from fdbqueue.management.tables import Column, Look, Painted, Table
-from fdbqueue.service import ITEM_STATES, Codec, Failure, Item, Undecodable
+from fdbqueue.management.formats import Column, Look, Painted, Table
+from fdbqueue.service import (
+    ITEM_STATES,
+    MAX_ITEMS,
+    OWNER_BYTES,
+    Codec,
+    Failure,
+    Item,
+    Undecodable,
+    strict_json,
+)
 
 #: What every line of JSON has, in this order.
 FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
@@ -38,31 +60,37 @@ DETAILS: dict[str, Callable[[Item], Any]] = {
     "failures": lambda item: list(map(_failure, item.failures)),
     "size": lambda item: item.size_bytes,
 }
-COLUMNS = (
-    Column("ID"),
-    Column("PRIORITY", "number"),
-    Column("AGE", "number"),
-    Column("ATTEMPTS", "number"),
-)
 
 _NAMES = frozenset(FIELDS)
 _KNOWN = _NAMES | DETAILS.keys() | {"lease"}
-#: What a table of items in a state says of them besides: the heading, and the cell.
+#: The columns of a table of items, with their cells; the value follows behind them.
+_COLUMNS: tuple[tuple[Column, Callable[[Item], str]], ...] = (
+    (Column("ID"), lambda item: item.id),
+    (Column("PRIORITY", "number"), lambda item: formats.or_dash(item.priority)),
+    (Column("AGE", "number"), lambda item: formats.age_of(item.pushed_at)),
+    (Column("ATTEMPTS", "number"), lambda item: f"{item.attempts:,}"),
+)
+_ENDS = (Column("ENDS", "number"), lambda item: _time_left(item.until))
+#: One more of a table of items in a state.
 _STATE_COLUMNS: dict[str, tuple[Column, Callable[[Item], str]]] = {
-    "leased": (Column("ENDS", "number"), lambda item: _time_left(item.until)),
-    "delayed": (Column("ENDS", "number"), lambda item: _time_left(item.until)),
+    "leased": _ENDS,
+    "delayed": _ENDS,
     "dead": (
         Column("REASON", fold="cut"),
         lambda item: formats.clipped(item.reason or "-", _REASON_CHARACTERS),
     ),
 }
 _REASON_CHARACTERS = 200
-#: How much of a value a table shows where there is no terminal.
+#: How much of a value a table shows if there is no terminal.
 _VALUE_CHARACTERS = 60
 #: The lengths of ``2026-11-21T03:12:44.251094Z`` and ``2026-11-21T03:12:44Z``.
 _TIME_CHARACTERS = (27, 20)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MAX_ATTEMPTS = 2**31 - 1
+#: How a line of a drain begins.
+_BEGINNING = b'{"id": "'
+_BLOCK_BYTES = 1_000_000
+_DECODER = strict_json()
 
 
 def formatter(
@@ -79,15 +107,15 @@ def formatter(
     """
     if as_json:
         return lambda items: [item_line(codec, item, detailed=state != "ready") for item in items]
-    more = [_STATE_COLUMNS[state]] if state in _STATE_COLUMNS else []
-    value = Column("VALUE", fold="whole" if whole_values else "cut")
-    table = Table([*COLUMNS, *(column for column, _ in more), value], look)
     most = None if whole_values else look.width or _VALUE_CHARACTERS
-
-    def row(item: Item) -> list[str]:
-        return [*_cells(item), *(cell(item) for _, cell in more), _value_cell(item.value, most)]
-
-    return lambda items: table.lines(map(row, items))
+    value = Column("VALUE", fold="whole" if whole_values else "cut")
+    columns = [
+        *_COLUMNS,
+        *([_STATE_COLUMNS[state]] if state in _STATE_COLUMNS else []),
+        (value, lambda item: _value_cell(item.value, most)),
+    ]
+    table = Table([column for column, _ in columns], look)
+    return lambda items: table.lines([cell(item) for _, cell in columns] for item in items)
 
 
 def item_line(codec: Codec, item: Item, *, detailed: bool = False) -> str:
@@ -118,6 +146,24 @@ def _failure(failure: Failure) -> dict[str, Any]:
     return {**dataclasses.asdict(failure), "at": at}
 
 
+def parse(text: str | bytes) -> Any:
+    """Return the JSON value in a text; integers are exact.
+
+    Raises:
+        InvalidInput: It is not UTF-8, or not a JSON value.
+    """
+    try:
+        return _DECODER.decode(text if isinstance(text, str) else text.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidInput(reason=f"it is not UTF-8 at byte {error.start + 1}") from error
+    except json.JSONDecodeError as error:
+        raise InvalidInput(reason=f"it is not JSON: {error.msg}, column {error.colno}") from error
+    except RecursionError:
+        raise InvalidInput(reason="the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise InvalidInput(reason=str(error)) from error
+
+
 def is_item(record: Any) -> bool:
     """Tell whether a JSON value has all the fields of an item's line."""
     return isinstance(record, dict) and record.keys() >= _NAMES
@@ -137,12 +183,17 @@ def item_of(record: Any) -> Item:
     until = _time(record, "until")
     if state == "delayed" and until is None:
         raise InvalidInput(reason="its state is delayed, but it has no until")
+    if not isinstance(record["id"], str):
+        raise InvalidInput(reason="its id is not a string")
+    pushed_at, attempts = _time(record, "pushed_at"), record["attempts"]
+    if type(attempts) is not int or not 0 <= attempts <= _MAX_ATTEMPTS:
+        raise InvalidInput(reason="its attempts is not a whole number of at least 0")
     return Item(
         value=record["value"],
         priority=record["priority"],
-        id=_id(record["id"]),
-        pushed_at=_time(record, "pushed_at"),
-        attempts=_attempts(record["attempts"]),
+        id=record["id"],
+        pushed_at=pushed_at,
+        attempts=attempts,
         state=state,
         until=until,
     )
@@ -162,14 +213,6 @@ def _check_fields(record: Any) -> None:
             raise InvalidInput(reason=f"its field {formats.preview(name)} is not one of an item's")
 
 
-def _cells(item: Item) -> tuple[str, ...]:
-    """Return the cells for :data:`COLUMNS`."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    pushed = item.pushed_at
-    age = "-" if pushed is None else formats.age((now - pushed).total_seconds())
-    return item.id, formats.or_dash(item.priority), age, f"{item.attempts:,}"
-
-
 def _value_cell(value: Any, most: int | None) -> str:
     """Return the beginning of a value, or all of it, safe for a terminal."""
     text = formats.value_text(value)
@@ -181,14 +224,8 @@ def _time_left(until: datetime.datetime | None) -> str:
     """Return in how long a lease or a delay ends, or that it has expired."""
     if until is None:
         return "-"
-    seconds = (until - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+    seconds = -formats.seconds_since(until)
     return f"in {formats.age(seconds)}" if seconds > 0 else "expired"
-
-
-def _id(given: Any) -> str:
-    if not isinstance(given, str):
-        raise InvalidInput(reason="its id is not a string")
-    return given
 
 
 def _time(record: dict[str, Any], field: str) -> datetime.datetime | None:
@@ -207,7 +244,186 @@ def _time(record: dict[str, Any], field: str) -> datetime.datetime | None:
     )
 
 
-def _attempts(given: Any) -> int:
-    if type(given) is not int or not 0 <= given <= _MAX_ATTEMPTS:
-        raise InvalidInput(reason="its attempts is not a whole number of at least 0")
-    return given
+class FileFailed(FdbQueueError):
+    """The file cannot be written."""
+
+    code = "file_failed"
+    text: ClassVar[str] = "The file {file!r} cannot be written: {reason}"
+
+    def __str__(self) -> str:
+        return self.text.format_map(self.context)
+
+
+class FileExists(FileFailed):
+    """The file already exists: --resume continues it, --force overwrites it."""
+
+    code = "file_exists"
+    text = "The file {file!r} already exists: --resume continues it, --force overwrites it"
+
+
+class NotADrain(FileFailed):
+    """The file was not written by queue_drain from such a queue; it was not changed."""
+
+    code = "not_a_drain"
+    text = "The file {file!r} was not written by queue_drain from such a queue; it was not changed"
+
+
+class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
+    """A file of items, locked while it is open.
+
+    Args:
+        path: Its path.
+        resume: Whether to continue a file that exists.
+        force: Whether to overwrite a file that exists; :meth:`cut` empties it.
+
+    Raises:
+        FileExists: It exists, and neither option is given.
+        FileFailed: It cannot be opened, or another process writes to it.
+    """
+
+    def __init__(self, path: str, *, resume: bool = False, force: bool = False) -> None:
+        self.path = path
+        self.is_overwritten = force
+        self._is_new = not (resume or force)
+        with self._translated_errors():
+            self._descriptor = _opened(path, must_be_new=self._is_new)
+        try:
+            with self._translated_errors():
+                if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                    raise ValueError("it is not a regular file; redirect standard output to it")
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.size = os.fstat(self._descriptor).st_size
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._is_new and not self.size:
+            with contextlib.suppress(OSError):  # else the same command would be refused next time
+                os.unlink(self.path)
+        os.close(self._descriptor)
+
+    @property
+    def owner(self) -> bytes:
+        """The file's name as an owner of batches: always the same on this machine."""
+        found = os.fstat(self._descriptor)
+        place = (socket.gethostname(), found.st_dev, found.st_ino, os.path.realpath(self.path))
+        return hashlib.blake2b(repr(place).encode(), digest_size=OWNER_BYTES).digest()
+
+    def cut_torn_line(self) -> None:
+        """Cut off a last line that is not whole.
+
+        Raises:
+            NotADrain: It does not begin with a drain's line.
+        """
+        with self._translated_errors():
+            whole = self._start_of_last(0)
+            start = os.pread(self._descriptor, len(_BEGINNING), 0)
+            torn = os.pread(self._descriptor, len(_BEGINNING), whole)
+            if not all(_BEGINNING.startswith(text) for text in (start, torn)):
+                raise NotADrain(file=self.path)
+            if whole:
+                _checked(next(self._lines(0)), self.path)
+            if whole < self.size:
+                self.cut(whole)
+
+    def last_ids(self, *, ranked: bool) -> Iterator[str]:
+        """Yield the ids of the last lines, at most as many as the largest batch has items.
+
+        Args:
+            ranked: Whether the items have priorities.
+
+        Raises:
+            NotADrain: One of them is not a line of a drain from such a queue.
+        """
+        with self._translated_errors():
+            for line in self._lines(self._start_of_last(MAX_ITEMS)):
+                record = _checked(line, self.path)
+                if (record["priority"] is not None) != ranked:
+                    raise NotADrain(file=self.path)
+                yield record["id"]
+
+    def count_lines(self) -> int:
+        """Return how many whole lines there are."""
+        with self._translated_errors():
+            blocks = range(0, self.size, _BLOCK_BYTES)
+            return sum(os.pread(self._descriptor, _BLOCK_BYTES, at).count(b"\n") for at in blocks)
+
+    def write(self, data: bytes) -> None:
+        """Append whole lines, and wait until the disk has them.
+
+        Raises:
+            FileFailed: They cannot be written; the file is unchanged.
+        """
+        start, rest = self.size, memoryview(data)
+        try:
+            with self._translated_errors():
+                while rest:
+                    written = os.pwrite(self._descriptor, rest, self.size)
+                    self.size += written
+                    rest = rest[written:]
+                os.fsync(self._descriptor)
+        except BaseException:
+            self.cut(start)
+            raise
+
+    def cut(self, size: int) -> None:
+        """Cut the file to a size in bytes."""
+        self.size = size
+        with self._translated_errors():
+            os.ftruncate(self._descriptor, size)
+            os.fsync(self._descriptor)
+
+    @contextlib.contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except FileExistsError as error:
+            raise FileExists(file=self.path) from error
+        except BlockingIOError as error:
+            raise FileFailed(file=self.path, reason="another process writes to it") from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise FileFailed(file=self.path, reason=reason) from error
+
+    def _start_of_last(self, count: int) -> int:
+        """Return where the last ``count`` whole lines start; for 0, where the last one ends."""
+        end = self.size
+        while end > 0:
+            begin = max(0, end - _BLOCK_BYTES)
+            block = os.pread(self._descriptor, end - begin, begin)
+            at = len(block)
+            while (at := block.rfind(b"\n", 0, at)) >= 0:
+                if not count:
+                    return begin + at + 1
+                count -= 1
+            end = begin
+        return 0
+
+    def _lines(self, start: int) -> Iterator[bytes]:
+        """Yield the lines from an offset on at which a line begins."""
+        with open(os.dup(self._descriptor), "rb") as stream:
+            stream.seek(start)
+            yield from stream
+
+
+def _opened(path: str, *, must_be_new: bool) -> int:
+    """Open a file, and make sure that it is still there after a crash."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if must_be_new else 0)
+    descriptor = os.open(path, flags, 0o666)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # some file systems cannot
+        os.fsync(folder)
+    os.close(folder)
+    return descriptor
+
+
+def _checked(line: bytes, path: str) -> dict[str, Any]:
+    """Return the record in a line, if a drain wrote it."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise NotADrain(file=path) from error
+    if not isinstance(record, dict) or tuple(record) != FIELDS or not isinstance(record["id"], str):
+        raise NotADrain(file=path)
+    return record

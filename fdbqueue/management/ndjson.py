@@ -1,10 +1,19 @@
-"""NDJSON, one JSON value per line, read as items to push into a queue."""
+"""NDJSON, one JSON value per line, read as items to push into a queue.
+
+:class:`Lines` reads lines, and at each has a mark of this place: how many bytes and lines it has
+read, and their digest. :class:`Items` makes an entry of each line, and yields it with its mark.
+:class:`~fdbqueue.service.Load` pushes the entries batch by batch, and stores the mark of the last
+one in the same transaction. To resume, the lines up to the stored mark are read and skipped; if
+their digest is another, the input is not the one that was pushed, and nothing is pushed.
+
+Ctrl-C is allowed while a line is awaited, and deferred while a batch is pushed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-import json
 import select
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
@@ -19,14 +28,14 @@ from fdbqueue.exceptions import (
     message_of,
 )
 from fdbqueue.management import item_lines
-from fdbqueue.management.exit_codes import error_text
+from fdbqueue.management.exit_codes import command_error, error_text, usage_error
 from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
-from fdbqueue.service import MAX_VALUE_BYTES, Queue, strict_json
+from fdbqueue.service import MAX_VALUE_BYTES, Queue
 from fdbqueue.service.entries import Entry
 from fdbqueue.service.tools.load import SourceMark
 
-#: A value takes at most three times its stored bytes, however it is escaped.
+#: A value takes at most three times its stored bytes, however it is escaped; an item has more.
 _LINE_BYTES_A_BYTE = 10
 _ITEM_FOUND = (
     "it is a whole item, as queue_drain and --json print it: use --items to push it as an item, "
@@ -50,9 +59,6 @@ class InputChanged(FdbQueueError):
     """The input does not begin with the lines pushed before; nothing was pushed."""
 
     code = "input_changed"
-
-    def __str__(self) -> str:
-        return "The input does not begin with the lines pushed before; nothing was pushed"
 
 
 class ItemFound(InvalidInput):
@@ -80,19 +86,20 @@ class Stream(Protocol):
 class Lines:
     """The lines of an NDJSON stream, read one by one.
 
-    A line that is too long is cut, and the rest of it is skipped. Where the next line of a pipe or
+    A line that is too long is cut, and the rest of it is skipped. If the next line of a pipe or
     a terminal takes long to come, an empty one comes first: what was read need not wait for it.
 
     Args:
+        queue: The queue, whose longest value limits a line.
         stream: The bytes, in UTF-8.
         interrupts: Allow Ctrl-C while waiting for a line.
-        max_line_bytes: The longest line.
     """
 
-    def __init__(self, stream: Stream, interrupts: DeferredInterrupts, max_line_bytes: int) -> None:
+    def __init__(self, queue: Queue, stream: Stream, interrupts: DeferredInterrupts) -> None:
         self._stream = stream
         self._interrupts = interrupts
-        self.max_line_bytes = max_line_bytes
+        longest_value = max(MAX_VALUE_BYTES, queue.options.max_value_bytes)
+        self.max_line_bytes = _LINE_BYTES_A_BYTE * longest_value
         self._is_ready = _readiness(stream)
         #: What was read of the stream, from an offset on not of a line yet.
         self._block, self._at = b"", 0
@@ -126,11 +133,11 @@ class Lines:
         while self.size_bytes < mark.size_bytes:
             last = self._read(min(_BLOCK_BYTES, mark.size_bytes - self.size_bytes), is_line=False)
             if not last:
-                raise InputChanged(bytes=self.size_bytes, pushed_bytes=mark.size_bytes)
+                raise InputChanged
         is_same = self._digest.digest() == mark.digest
         rest = b"" if not last or last.endswith(b"\n") else self._read(len(_LINE_ENDS[-1]))
         if not is_same or rest not in _LINE_ENDS:
-            raise InputChanged(lines=mark.lines)
+            raise InputChanged
 
     def mark(self, pushed: int) -> Callable[[], SourceMark]:
         """Return a function to the mark of this place, with the number of items pushed."""
@@ -147,7 +154,7 @@ class Lines:
             return self._is_ready(_PAUSE_SECONDS)
 
     def _read(self, size: int, *, is_line: bool = True) -> bytes:
-        """Return the next bytes, at most some; where a line is wanted, at most to its end."""
+        """Return the next bytes, at most some; if a line is wanted, at most to its end."""
         while True:
             found = self._block.find(b"\n", self._at, self._at + size) if is_line else -1
             end = min(self._at + size, len(self._block)) if found < 0 else found + 1
@@ -181,7 +188,7 @@ class Items:
     Args:
         queue: The queue to push them into.
         lines: The lines.
-        priority: The priority of all of them; None for the priority of each item.
+        priority: The priority of all of them; None for 0, or for that of each item's line.
         priority_field: The field of each value that holds its priority instead.
         form: ``"values"``, ``"items"`` for lines that ``queue_drain`` wrote, or None for values
             that do not look like such lines.
@@ -202,10 +209,12 @@ class Items:
     ) -> None:
         self._queue = queue
         self._lines = lines
-        self._priority = None if queue.priority_type is None else priority
         self._field = priority_field
-        if form == "items" and priority is None:
+        if priority is None and form == "items":
             self._field = "priority"
+        elif priority is None:
+            priority = 0
+        self._priority = None if queue.priority_type is None else priority
         self._form = form
         self._skipped = skipped
         self._read = pushed
@@ -220,7 +229,7 @@ class Items:
             try:
                 entry = self._entry(line)
             except InvalidInput as error:
-                if self._skipped is None or self.is_usage(error):
+                if self._skipped is None or self._is_usage(error):
                     raise
                 self._skipped(self._reason(error))
                 continue
@@ -244,15 +253,28 @@ class Items:
         self._lines.number = number  # what is wrong with the value is wrong with its line
         return found
 
-    def is_usage(self, error: BaseException | None) -> bool:
+    def _is_usage(self, error: BaseException | None) -> bool:
         """Tell whether an option is wrong or missing, and not a line."""
         if isinstance(error, PushInterrupted):
             error = error.__cause__
         is_priority = isinstance(error, InvalidPriority) and self._field is None
         return is_priority or isinstance(error, ItemFound | NotOneValue)
 
-    def explain(self, error: FdbQueueError) -> str:
-        """Return where and why a push of these items stopped, and how many were pushed."""
+    @contextlib.contextmanager
+    def explain_errors(self) -> Iterator[None]:
+        """End the command with where and why a push of these items stopped, and how many it pushed.
+
+        Raises:
+            CommandError: The push raised an error of the service.
+        """
+        try:
+            yield
+        except FdbQueueError as error:
+            if self._is_usage(error):
+                raise usage_error(self._explain(error)) from error
+            raise command_error(error, self._explain(error)) or error from error
+
+    def _explain(self, error: FdbQueueError) -> str:
         if isinstance(error, PushInterrupted) and error.__cause__ is not None:
             reason, pushed = self._reason(error.__cause__), error.context["pushed"]
         else:
@@ -264,7 +286,7 @@ class Items:
     def _parsed(self, line: bytes) -> Any:
         if len(line) > self._lines.max_line_bytes:
             raise InvalidInput(reason=f"it is longer than {self._lines.max_line_bytes} bytes")
-        return parse(line.rstrip(b"\r\n"))
+        return item_lines.parse(line.rstrip(b"\r\n"))
 
     def _entry(self, line: bytes) -> Entry:
         value = self._parsed(line)
@@ -277,7 +299,7 @@ class Items:
     def _value_and_priority(self, value: Any) -> tuple[Any, Any]:
         if self._form is None and item_lines.is_item(value):
             raise ItemFound(reason=_ITEM_FOUND)
-        priority = self._priority if self._field is None else field(value, self._field)
+        priority = self._priority if self._field is None else _field(value, self._field)
         return self._value(value), priority
 
     def _value(self, from_json: Any) -> Any:
@@ -309,30 +331,7 @@ def _readiness(stream: Stream) -> Callable[[float], bool]:
     return lambda seconds: bool(poll.poll(seconds * 1_000))
 
 
-def max_line_bytes(queue: Queue) -> int:
-    """Return the limit of a line's length for a queue."""
-    return _LINE_BYTES_A_BYTE * max(MAX_VALUE_BYTES, queue.options.max_value_bytes)
-
-
-def parse(text: str | bytes) -> Any:
-    """Return the JSON value in a text; integers are exact.
-
-    Raises:
-        InvalidInput: It is not UTF-8, or not a JSON value.
-    """
-    try:
-        return _DECODER.decode(text if isinstance(text, str) else text.decode())
-    except UnicodeDecodeError as error:
-        raise InvalidInput(reason=f"it is not UTF-8 at byte {error.start + 1}") from error
-    except json.JSONDecodeError as error:
-        raise InvalidInput(reason=f"it is not JSON: {error.msg}, column {error.colno}") from error
-    except RecursionError:
-        raise InvalidInput(reason="the JSON is nested too deeply") from None
-    except ValueError as error:
-        raise InvalidInput(reason=str(error)) from error
-
-
-def field(record: Any, path: str) -> Any:
+def _field(record: Any, path: str) -> Any:
     """Return a field of a record.
 
     Args:
@@ -358,6 +357,3 @@ def _invalid_reason(error: InvalidInput) -> str:
     if "priority" in error.context:
         return f"{reason}: {preview(error.context['priority'])}"
     return reason
-
-
-_DECODER = strict_json.decoder()

@@ -12,12 +12,12 @@ from fdbqueue.management.exit_codes import Interrupted
 
 
 class DeferredInterrupts:
-    """Ctrl-C, deferred to the blocks that allow it; a second one is never deferred.
+    """Ctrl-C, deferred to the blocks that allow it; a second one only to the end of a shielded one.
 
     Made by :func:`defer_interrupts`.
 
     Args:
-        final: The signals that are not deferred where they come second.
+        final: The signals that are not deferred if they come second.
     """
 
     def __init__(self, final: frozenset[int] = frozenset({signal.SIGINT})) -> None:
@@ -25,6 +25,8 @@ class DeferredInterrupts:
         self.is_allowed = False
         self.is_pending = False
         self._block = _AllowedBlock(self)
+        #: Whether the main thread is in a shielded block, and has been told a second time.
+        self._is_shielded = self._is_final_pending = False
         #: Whether SIGTERM came first, and not Ctrl-C.
         self.is_terminated = False
 
@@ -36,15 +38,40 @@ class DeferredInterrupts:
         """
         return self._block
 
+    @contextlib.contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Defer a second signal, not a third, to the end of a block in the main thread.
+
+        It commits something: if it were interrupted, the commit would go on, and nobody would have
+        what it took.
+
+        Raises:
+            KeyboardInterrupt: A second signal came.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._is_shielded = True
+        try:
+            yield
+        finally:
+            self._is_shielded = False
+            if self._is_final_pending:
+                self._is_final_pending = False
+                raise KeyboardInterrupt
+
     def receive(self, number: int, *_: Any) -> None:
         """Handle the signal."""
         again, self.is_pending = self.is_pending, True
         if not again:
             self.is_terminated = number == signal.SIGTERM
+        if again and number in self._final:
+            if self._is_shielded and not self._is_final_pending:
+                self._is_final_pending = True
+                return
+            raise KeyboardInterrupt  # even while the first one leaves the block that allows it
         if self.is_allowed:
             raise Interrupted
-        if again and number in self._final:
-            raise KeyboardInterrupt
 
 
 class _AllowedBlock(contextlib.AbstractContextManager[None]):
@@ -69,7 +96,7 @@ def defer_interrupts(
 ) -> Iterator[DeferredInterrupts]:
     """Defer Ctrl-C: between a commit and the line that reports it, it would lose items.
 
-    Only the main thread can, and only where Python's own handler is in place: a signal
+    Only the main thread can, and only if Python's own handler is in place: a signal
     that is ignored stays ignored, and a project's own handler is left alone.
 
     Args:

@@ -5,7 +5,7 @@ How a scrape goes
     when a process starts. From then on the service reports every operation, and every error of a
     transaction, to ``operations.OperationMetrics``, which counts and times them in this process.
 
-    A request to ``urls.py`` reaches ``views.MetricsView``. ``fdbqueue.monitors`` checks its token
+    A request to ``urls.py`` reaches ``views.MetricsView``. ``fdbqueue.access`` checks its token
     or its user. ``exposition.registry()`` collects the metrics of this process, or of all processes
     that share ``PROMETHEUS_MULTIPROC_DIR``. ``sizes.SizeCollector`` reads the sizes of the queues
     from the engine, within a deadline. A queue of a pattern is counted under the pattern

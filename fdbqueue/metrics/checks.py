@@ -8,18 +8,18 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
+from fdbqueue.access import MIN_TOKEN_CHARACTERS, MONITORS_SETTING, is_good_token
 from fdbqueue.metrics.exposition import FOLDER, is_folder
-from fdbqueue.monitors import MIN_TOKEN_CHARACTERS, SETTING, is_good_token
 
 
 def check_token(**_: Any) -> list[CheckMessage]:
     """Report a token that is too short, which is never accepted."""
-    token = getattr(settings, SETTING, None)
+    token = getattr(settings, MONITORS_SETTING, None)
     if token is None or is_good_token(token):
         return []
     return [
         Error(
-            f"{SETTING} must be a string of at least {MIN_TOKEN_CHARACTERS} characters.",
+            f"{MONITORS_SETTING} must be a string of at least {MIN_TOKEN_CHARACTERS} characters.",
             hint="Create a token with secrets.token_urlsafe(), or remove the setting.",
             id="fdbqueue_metrics.E001",
         )

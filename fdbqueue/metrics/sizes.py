@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fdbqueue import deadlines, monitors
+from fdbqueue import access, deadlines
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.metrics.operations import label_of
 from fdbqueue.service import (
@@ -28,12 +28,12 @@ from fdbqueue.service import (
     counts_of,
     ends_of,
     error_code,
+    microseconds,
+    now_us,
     oldest_of,
     pauses_of,
     run,
 )
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.items import microseconds
 
 logger = logging.getLogger(__name__)
 
@@ -83,9 +83,9 @@ class _Sizes:
 
     def read(self, catalog: Catalog) -> None:
         """Read the sizes, in transactions of some queues each."""
-        names, self._is_complete = monitors.queue_names(catalog)
+        names, self._is_complete = access.monitored_names(catalog)
         rest = map(catalog.queue, names)
-        while some := list(itertools.islice(rest, monitors.QUEUES_AT_ONCE)):
+        while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
             read = functools.partial(_read, queues=some)
             found = run(catalog.database, read, read_only=True)
             for queue, count, moment, ends, pause in zip(some, *found, strict=True):

@@ -1,9 +1,10 @@
-"""Charts as coordinates for SVG; the templates draw them.
+"""Charts as coordinates for SVG: depth, rates and priorities; the templates draw them.
 
 A drawing is as wide as its place on the page, and nothing in it is scaled but the plot, which is
 stretched: its lines have a width of their own, and its texts are beside it, at a share of its
 width, in the size of the page's other texts. Each chart has its data three times: drawn, as a
-description for screen readers, and as a table.
+description for screen readers, and as a table. The ready items of a priority queue have a bar for
+each priority, or for ranges of them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
-from fdbqueue.pages.text import grouped, mean
-from fdbqueue.service import Depth, Minute
+from fdbqueue.pages.text import grouped, mean, number
+from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, Depth, Minute, Priority
 
 #: The width of a plot in its own units, of which the drawing makes as many pixels as fit.
 PLOT_WIDTH = 1_000
@@ -38,10 +40,21 @@ SPARKLINE_WIDTH, SPARKLINE_HEIGHT = 80, 24
 _DAY_BUCKET_MINUTES = 15
 _LABEL_EVERY = {"hour": 15 * 60, "day": 6 * 3600}
 
+#: The counts of at most this many priorities are read, from the lowest on.
+MOST_PRIORITIES = 1_000
+#: The most bars of priorities.
+BARS = 20
+#: One bar alone shows nothing.
+_FEWEST_BARS = 2
+#: An integer with at most this many digits is exact as a float.
+_FLOAT_DIGITS = 15
+
+Level = tuple[Priority, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark on an axis, and its label."""
+    """A place on an axis, and its label."""
 
     at: str
     label: str
@@ -94,7 +107,7 @@ class Chart:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     lines: tuple[Line, ...]
-    marks: tuple[TooltipColumn, ...]
+    tooltips: tuple[TooltipColumn, ...]
     plot_width: int = PLOT_WIDTH
     height: int = HEIGHT
     top: int = _TOP
@@ -189,7 +202,7 @@ def depth_chart(found: Sequence[Depth], span: str) -> Chart:
         x_ticks=_time_ticks(begins, span),
         y_ticks=scale.ticks,
         lines=(_line(_("Items"), "first", values, scale, fill=True),),
-        marks=_time_marks(begins, [[grouped(value)] for value in values], [_("items")]),
+        tooltips=_time_tooltips(begins, [[grouped(value)] for value in values], [_("items")]),
     )
 
 
@@ -217,7 +230,7 @@ def rate_chart(minutes: Sequence[Minute], span: str) -> Chart:
             _line(_("Pushes"), "first", rates["pushes"], scale),
             _line(_("Pops"), "second", rates["pops"], scale),
         ),
-        marks=_time_marks(
+        tooltips=_time_tooltips(
             begins,
             [[mean(one), mean(other)] for one, other in zip(*rates.values(), strict=True)],
             [_("pushes per minute"), _("pops per minute")],
@@ -233,13 +246,13 @@ def bar_chart(
     Args:
         title: The title.
         description: The same data in words.
-        labels: For each bar its label on the axis, shown where there is room, and its tooltip.
+        labels: For each bar its label on the axis, shown if there is room, and its tooltip.
         values: The height of each bar.
     """
     scale = _Scale(max(values, default=0))
     step = PLOT_WIDTH / max(1, len(values))
     wide = min(step * 0.85, _WIDEST_BAR)
-    marks = tuple(
+    tooltips = tuple(
         TooltipColumn(
             left=_f(n * step),
             width=_f(step),
@@ -268,7 +281,7 @@ def bar_chart(
         x_ticks=x_ticks,
         y_ticks=scale.ticks,
         lines=(),
-        marks=marks,
+        tooltips=tooltips,
     )
 
 
@@ -313,7 +326,7 @@ def _line(
     return Line(name, style, _points(places), area)
 
 
-def _time_marks(
+def _time_tooltips(
     begins: Sequence[datetime.datetime], values: Sequence[Sequence[str]], units: Sequence[str]
 ) -> tuple[TooltipColumn, ...]:
     step = PLOT_WIDTH / len(begins)
@@ -330,7 +343,7 @@ def _time_marks(
 
 
 def _time_ticks(begins: Sequence[datetime.datetime], span: str) -> tuple[Tick, ...]:
-    """Return marks at the round times of the current time zone, wherever in a bucket they are."""
+    """Return ticks at the round times of the current time zone, wherever in a bucket they are."""
     step, every = PLOT_WIDTH / len(begins), _LABEL_EVERY[span]
     local = [timezone.localtime(begin) for begin in begins]
     width = (local[1] - local[0]).total_seconds() if len(local) > 1 else 60
@@ -367,3 +380,154 @@ def _short(number: float) -> str:
         if number >= size and (number / size * 10).is_integer():
             return f"{number / size:g}{letter}"
     return grouped(int(number))
+
+
+class Bucket(NamedTuple):
+    """Neighbouring priorities: the lowest and the highest in use, and the number of items.
+
+    ``tick`` is the label on the axis: the lower bound of a range.
+    """
+
+    label: str
+    tick: str
+    low: Priority
+    high: Priority
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Priorities:
+    """The chart, its buckets, and the number of items that are not in any of them.
+
+    There is no chart of a single priority: ``description`` says it. ``above`` counts items of
+    higher priorities, which were not read; ``left_out`` counts items to which a foreign writer gave
+    a priority that this queue does not accept.
+    """
+
+    chart: Chart | None
+    description: str
+    buckets: list[Bucket]
+    above: int
+    left_out: int
+
+
+def priorities_of(
+    levels: Sequence[Level], ready: int, kind: str | None, *, is_cut: bool
+) -> Priorities | None:
+    """Return the bars of a queue, None if there are none.
+
+    Args:
+        levels: The lowest priorities with their counts, up to :data:`MOST_PRIORITIES`.
+        ready: How many items are ready.
+        kind: The type of the queue's priorities.
+        is_cut: Whether there may be higher priorities than these.
+    """
+    own = [(level, count) for level, count in levels if count > 0 and _is_own(level, kind)]
+    above = max(0, ready - sum(count for _level, count in levels)) if is_cut else 0
+    left_out = sum(c for level, c in levels if c > 0 and not _is_own(level, kind))
+    if not own and not above and not left_out:
+        return None
+    own.sort()  # the tuple layer sorts every float behind every integer
+    buckets, description = bucketed(own), _description(own, above, left_out)
+    if len(buckets) < _FEWEST_BARS:
+        return Priorities(None, description, buckets, above, left_out)
+    chart = bar_chart(
+        _("Ready items by priority"),
+        description,
+        [(bucket.tick, bucket.label) for bucket in buckets],
+        [bucket.items for bucket in buckets],
+    )
+    return Priorities(chart, description, buckets, above, left_out)
+
+
+def _is_own(level: Priority, kind: str | None) -> bool:
+    """Tell whether the queue accepts a priority: foreign writers may store others."""
+    if kind == "int":
+        return isinstance(level, int) and MIN_INTEGER <= level <= MAX_INTEGER
+    return isinstance(level, float) and math.isfinite(level)
+
+
+def bucketed(levels: Sequence[Level]) -> list[Bucket]:
+    """Return a bucket for each priority, or if there are many, for each round range.
+
+    Ranges are 1, 2 or 5 times a power of ten wide; a range includes its lower bound only.
+    Empty ranges are included, so that distances on the axis are right.
+    """
+    if len(levels) <= BARS:
+        names = [number(level) for level, _count in levels]
+        return [
+            Bucket(name, name, level, level, count)
+            for name, (level, count) in zip(names, levels, strict=True)
+        ]
+    width = _width(levels[0][0], levels[-1][0])
+    first = int(levels[0][0] // width)
+    found: list[list[Level]] = [[] for _n in range(BARS)]
+    for level, count in levels:
+        found[int(level // width) - first].append((level, count))
+    while not found[-1]:
+        found.pop()
+    return [_bucket(some, first + n, width) for n, some in enumerate(found)]
+
+
+def _bucket(levels: list[Level], index: int, width: Priority) -> Bucket:
+    begin, end = index * width, (index + 1) * width  # a sum would stay at infinity
+    tick = _round(begin, width)
+    label = _("%(low)s to below %(high)s") % {"low": tick, "high": _round(end, width)}
+    if not levels:
+        return Bucket(label, tick, begin, begin, 0)
+    items = sum(count for _level, count in levels)
+    return Bucket(label, tick, levels[0][0], levels[-1][0], items)
+
+
+def _width(lowest: Priority, highest: Priority) -> Priority:
+    """Return the smallest round width that makes at most :data:`BARS` ranges."""
+    rough = highest / BARS - lowest / BARS  # the difference may be beyond a float
+    while True:
+        nice = nice_step(rough)
+        width: Priority = max(1, round(nice)) if isinstance(lowest, int) else nice
+        if highest // width - lowest // width < BARS:
+            return width
+        rough = nice * 1.01
+
+
+def _round(value: Priority, width: Priority) -> str:
+    """Return a multiple of the width with just enough digits to tell it from the next."""
+    if not value or math.isinf(value):  # a bound of a range may be beyond a float
+        return f"{value:.0f}"
+    if abs(value) < 1e6 and width >= 1e-6:
+        decimals = max(0, -math.floor(math.log10(width))) if width < 1 else 0
+        return f"{value:.{decimals}f}"
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(width)) + 1
+    if isinstance(value, int) and digits > _FLOAT_DIGITS:
+        return str(value)
+    return f"{value:.{min(max(digits, 3), _FLOAT_DIGITS + 2)}g}"
+
+
+def _description(levels: Sequence[Level], above: int, left_out: int) -> str:
+    sentences = []
+    if len(levels) == 1:
+        ((level, count),) = levels
+        sentence = ngettext(
+            "%(items)s ready item has the priority %(level)s.",
+            "%(items)s ready items, all of the priority %(level)s.",
+            count,
+        )
+        sentences.append(sentence % {"items": grouped(count), "level": number(level)})
+    elif levels:
+        sentence = _(
+            "%(items)s ready items in %(priorities)s priorities, from %(lowest)s to %(highest)s."
+        )
+        facts = {
+            "items": grouped(sum(count for _level, count in levels)),
+            "priorities": grouped(len(levels)),
+            "lowest": number(levels[0][0]),
+            "highest": number(levels[-1][0]),
+        }
+        sentences.append(sentence % facts)
+    if above:
+        sentence = _("%(items)s more items have higher priorities and are not shown.")
+        sentences.append(sentence % {"items": grouped(above)})
+    if left_out:
+        sentence = _("%(items)s more items have priorities that this queue does not accept.")
+        sentences.append(sentence % {"items": grouped(left_out)})
+    return " ".join(sentences)

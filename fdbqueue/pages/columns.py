@@ -1,11 +1,16 @@
-"""A column of a table: its heading, its cells, and how they are shown."""
+"""A column of a table, a fact in a list, a tile above a table: what it says, and how it is shown.
+
+A column is described once (:class:`Column`): its name, its heading, its value as a program has it,
+and how the pages write that. Those of queues are in :mod:`fdbqueue.pages.queue_columns`, those of
+items in :mod:`fdbqueue.pages.item_columns`.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.template.loader import render_to_string
 from django.utils.functional import Promise
@@ -22,7 +27,7 @@ STATES = (
     ("delayed", _("Delayed")),
     ("dead", _("Dead")),
 )
-#: What a cell without a value shows.
+#: What is shown of nothing.
 DASH = "\N{EN DASH}"
 
 
@@ -31,7 +36,16 @@ def link(element_id: str, address: str, text: str) -> SafeString:
     return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
 
 
-def _no_css(_value: Any) -> str:
+class Tile(NamedTuple):
+    """A figure in a row above a table; ``kind`` is ``bad`` or ``warning`` if it needs attention."""
+
+    name: str
+    label: str | Promise
+    figure: SafeString
+    kind: str = ""
+
+
+def _never(_value: Any) -> str:
     return ""
 
 
@@ -42,20 +56,25 @@ class Column(Generic[Row]):
     Attributes:
         name: Names it in addresses (``?sort=-ready``) and ids.
         heading: What its header says.
-        value: Returns the value of a row's cell.
-        template: The part of ``templates/fdbqueue/`` that shows a value; plain text if empty.
+        value: Returns what it says of a row, None for nothing.
+        written: Returns a value as the pages write it; None if that is the value itself.
+        template: The part of ``templates/fdbqueue/`` that shows what is written; plain text if
+            empty.
         is_number: Whether it is aligned to the right.
         is_minor: Whether it is left out on a narrow screen.
         css: Returns more CSS classes for a value's cell.
+        alarm: Returns of which kind the tile of a value is.
     """
 
     name: str
     heading: str | Promise
     value: Callable[[Row], Any]
+    written: Callable[[Any], Any] | None = None
     template: str = ""
     is_number: bool = False
     is_minor: bool = False
-    css: Callable[[Any], str] = _no_css
+    css: Callable[[Any], str] = _never
+    alarm: Callable[[Any], str] = _never
 
     @functools.cached_property
     def header_css(self) -> str:
@@ -65,9 +84,15 @@ class Column(Generic[Row]):
 
     def shown(self, value: Any) -> SafeString:
         """Return the markup of a value."""
-        if not self.template:
-            return conditional_escape(value)
-        return render_to_string(f"fdbqueue/{self.template}", {"value": value})
+        if value is not None and self.written is not None:
+            value = self.written(value)
+        if self.template:
+            return render_to_string(f"fdbqueue/{self.template}", {"value": value})
+        return conditional_escape(DASH if value is None else value)
+
+    def tile(self, value: Any, label: str | Promise | None = None) -> Tile:
+        """Return the tile of a value, under the heading if there is no other label."""
+        return Tile(self.name, label or self.heading, self.shown(value), self.alarm(value))
 
     def cell(self, row: Row, *, is_header: bool, label: str | None = None) -> SafeString:
         """Return the markup of a row's cell; with its label, if it may be shown as a card."""

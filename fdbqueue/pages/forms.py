@@ -1,13 +1,21 @@
-"""The query parameters of the pages; every one is checked here."""
+"""The query parameters of the pages, each of them checked; one says how often a page refreshes.
+
+To refresh itself, a page lets htmx ask for its live part every few seconds. django-htmx ships the
+script. Without it among the installed apps, or without JavaScript, a page shows the same and has a
+link to refresh it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.http import QueryDict
+from django.apps import apps
+from django.http import HttpRequest, QueryDict
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import STATES
@@ -15,6 +23,8 @@ from fdbqueue.pages.queue_columns import BY_NAME, SORTABLE
 from fdbqueue.pages.text import clip
 from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, PriorityQueue, Queue
 
+#: Tells the script that a response is the live part; a login page does not have it.
+LIVE_HEADER = "X-Fdbqueue-Live"
 #: The choices of how often a page refreshes itself, in seconds; 0 is never.
 INTERVALS = (0, 2, 5, 30)
 
@@ -112,7 +122,7 @@ class PageForm(forms.Form):
         return [self[name] for name in self.shown if self._is_text(name)][: self.most_main]
 
     def more_fields(self) -> list[forms.BoundField]:
-        """Return the fields that fold away where there is no room for them."""
+        """Return the fields that fold away if there is no room for them."""
         main = [field.name for field in self.main_fields()]
         return [self[name] for name in self.shown if name not in main]
 
@@ -140,6 +150,46 @@ class PageForm(forms.Form):
             if name not in self.shown
             for error in self[name].errors
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A choice of how often to refresh, 0 for never, and the address that sets it."""
+
+    seconds: int
+    address: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """How a page refreshes itself.
+
+    ``seconds`` is 0 if it does not; ``intervals`` is empty if it cannot.
+    """
+
+    seconds: int
+    address: str
+    intervals: tuple[Interval, ...]
+    #: When the page was made.
+    as_of: object
+
+
+def is_live_part(request: HttpRequest) -> bool:
+    """Tell whether htmx requests the live part of a page only."""
+    return request.headers.get("HX-Request") == "true"
+
+
+def refresh_of(request: HttpRequest, form: PageForm) -> Refresh:
+    """Return how the page of a request refreshes itself."""
+    is_possible = apps.is_installed("django_htmx")
+    chosen = int(form.cleaned_data.get("refresh") or 0) if is_possible and form.is_valid() else 0
+    query = request.GET.copy()
+    intervals = []
+    for seconds in INTERVALS if is_possible else ():
+        query["refresh"] = str(seconds)
+        intervals.append(Interval(seconds, "?" + query.urlencode(), seconds == chosen))
+    return Refresh(chosen, request.get_full_path(), tuple(intervals), timezone.now())
 
 
 class QueuesForm(PageForm):
@@ -270,7 +320,7 @@ class ItemsForm(PageForm):
 
 
 class ItemForm(PageForm):
-    """How to show an item, and the text to mark in its value."""
+    """How to show an item, and the text to highlight in its value."""
 
     q = forms.CharField(required=False, strip=False, max_length=_MAX_TEXT)
     show = _hidden([(name, name) for name in ("value", "text", "bytes")])

@@ -1,4 +1,4 @@
-"""The columns of a queue's items, and the facts of one item.
+"""What the pages say of an item: the columns of a queue's items, and the facts of one item.
 
 To add one, add an :class:`ItemColumn` to :data:`COLUMNS`, to :data:`FACTS`, or to both.
 """
@@ -6,9 +6,9 @@ To add one, add an :class:`ItemColumn` to :data:`COLUMNS`, to :data:`FACTS`, or 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,23 +16,19 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.pages.columns import DASH, STATES, Column, link
-from fdbqueue.pages.marks import FIRST
-from fdbqueue.pages.search import hit_preview
+from fdbqueue.pages.search import FIRST_HIT
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import (
     FoldedText,
     Moment,
-    Preview,
-    age,
-    ahead,
     folded,
     key_escaped,
     key_text,
     number,
-    preview,
     size,
     visible,
 )
+from fdbqueue.pages.values import Preview, preview
 from fdbqueue.service import Item, Queue
 
 _MAX_REASON_CHARACTERS = 1_000
@@ -61,7 +57,7 @@ class ItemRow:
     def address(self) -> str:
         """The address of its page; after a search, that of the hit in it."""
         page = self.addresses.item(self.queue.name, self.item.id)
-        return f"{page}?{urlencode({'q': self.wanted})}#{FIRST}" if self.wanted else page
+        return f"{page}?{urlencode({'q': self.wanted})}#{FIRST_HIT}" if self.wanted else page
 
 
 def _always(_queue: Queue, _state: str) -> bool:
@@ -90,27 +86,12 @@ def shown(columns: tuple[ItemColumn, ...], queue: Queue, state: str) -> list[Ite
     return [column for column in columns if column.is_shown(queue, state)]
 
 
-def _pushed(row: ItemRow) -> Moment | None:
-    at = row.item.pushed_at
-    return None if at is None else Moment(at, age(at))
-
-
-def _until(row: ItemRow) -> Moment | None:
-    at: datetime.datetime | None = row.item.until
-    return None if at is None else Moment(at, ahead(at))
-
-
-def _died(row: ItemRow) -> Moment | None:
-    at = row.item.died_at
-    return None if at is None else Moment(at, age(at))
-
-
 def _reason(row: ItemRow) -> str:
     return visible((row.item.reason or "")[:_MAX_REASON_CHARACTERS])
 
 
-def _exact_size(row: ItemRow) -> str:
-    shown = size(row.item.size_bytes)
+def _exact_size(count: int) -> str:
+    shown = size(count)
     return shown.exact if shown.words == shown.exact else f"{shown.words} ({shown.exact})"
 
 
@@ -122,10 +103,6 @@ _UNIQUE = {
     "pending": _("Kept until the item is done"),
     "ready": _("Kept until the item is popped or leased"),
 }
-
-
-def _unique(row: ItemRow) -> str | Promise:
-    return DASH if row.unique_while is None else _UNIQUE[row.unique_while]
 
 
 def _worker_text(worker: str | None) -> str:
@@ -144,9 +121,9 @@ class ShownFailure:
 
 @dataclass(frozen=True, slots=True)
 class ShownFailures:
-    """The failed attempts of an item, the latest first; they fold where they have an id.
+    """The failed attempts of an item, the latest first; they fold if they have an id.
 
-    ``worker`` is who held the last lease; empty where it gave no name.
+    ``worker`` is who held the last lease; empty if it gave no name.
     """
 
     failures: list[ShownFailure]
@@ -158,7 +135,7 @@ def _failures(row: ItemRow) -> ShownFailures:
     found = [
         ShownFailure(
             number(one.attempt),
-            Moment(one.at, age(one.at)),
+            Moment.ago(one.at),
             _worker_text(one.worker),
             visible(one.reason[:_MAX_REASON_CHARACTERS]),
         )
@@ -182,7 +159,7 @@ class ShownValue:
 
 def _value(row: ItemRow) -> ShownValue:
     value, codec = row.item.value, row.queue.codec
-    found = hit_preview(value, codec, row.wanted) or preview(value, codec)
+    found = preview(value, codec, row.wanted)
     has_more = found.clipped or found.begins_later or not found.decodable
     return ShownValue(found, row.address if has_more else "")
 
@@ -191,7 +168,8 @@ def _until_column(state: str, heading: str | Promise) -> ItemColumn:
     return ItemColumn(
         name="until",
         heading=heading,
-        value=_until,
+        value=attrgetter("item.until"),
+        written=Moment.ahead,
         template="moment.html",
         is_shown=_in_state(state),
     )
@@ -200,44 +178,55 @@ def _until_column(state: str, heading: str | Promise) -> ItemColumn:
 _PRIORITY = ItemColumn(
     name="priority",
     heading=_("Priority"),
-    value=lambda row: DASH if row.item.priority is None else number(row.item.priority),
+    value=attrgetter("item.priority"),
+    written=number,
     is_number=True,
     is_shown=lambda queue, _state: queue.priority_type is not None,
 )
-_PUSHED = ItemColumn(name="pushed", heading=_("Pushed"), value=_pushed, template="moment.html")
+_PUSHED = ItemColumn(
+    name="pushed",
+    heading=_("Pushed"),
+    value=attrgetter("item.pushed_at"),
+    written=Moment.ago,
+    template="moment.html",
+)
 _LEASED_UNTIL = _until_column("leased", _("Leased until"))
 _DELAYED_UNTIL = _until_column("delayed", _("Delayed until"))
 _WORKER = ItemColumn(
     name="worker",
     heading=_("Worker"),
-    value=lambda row: _worker_text(row.item.worker),
+    value=attrgetter("item.worker"),
+    written=_worker_text,
     template="text.html",
     is_shown=_in_state("leased"),
 )
 _DIED = ItemColumn(
     name="died",
     heading=_("Died"),
-    value=_died,
+    value=attrgetter("item.died_at"),
+    written=Moment.ago,
     template="moment.html",
     is_shown=_in_state("dead"),
 )
 _ATTEMPTS = ItemColumn(
     name="attempts",
     heading=_("Attempts"),
-    value=lambda row: number(row.item.attempts),
+    value=attrgetter("item.attempts"),
+    written=number,
     is_number=True,
     is_minor=True,
 )
 _SIZE = ItemColumn(
     name="size",
     heading=_("Size"),
-    value=lambda row: size(row.item.size_bytes),
+    value=attrgetter("item.size_bytes"),
+    written=size,
     template="size.html",
     is_number=True,
     is_minor=True,
 )
 
-_EXACT_SIZE = dataclasses.replace(_SIZE, value=_exact_size, template="")
+_EXACT_SIZE = dataclasses.replace(_SIZE, written=_exact_size, template="")
 
 #: The table of items on the page of a queue.
 COLUMNS = (
@@ -280,8 +269,13 @@ COLUMNS = (
 )
 #: The facts on the page of one item.
 FACTS = (
-    ItemColumn(name="queue", heading=_("Queue"), value=lambda row: row.queue.name),
-    ItemColumn(name="state", heading=_("State"), value=lambda row: dict(STATES)[row.item.state]),
+    ItemColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.name")),
+    ItemColumn(
+        name="state",
+        heading=_("State"),
+        value=attrgetter("item.state"),
+        written=dict(STATES).__getitem__,
+    ),
     _LEASED_UNTIL,
     _WORKER,
     _DELAYED_UNTIL,
@@ -303,21 +297,26 @@ FACTS = (
     _PUSHED,
     _ATTEMPTS,
     _EXACT_SIZE,
-    ItemColumn(name="unique", heading=_("Unique key"), value=_unique),
     ItemColumn(
-        name="id", heading=_("Item id"), value=lambda row: row.item.id, template="code.html"
+        name="unique",
+        heading=_("Unique key"),
+        value=attrgetter("unique_while"),
+        written=_UNIQUE.__getitem__,
     ),
+    ItemColumn(name="id", heading=_("Item id"), value=attrgetter("item.id"), template="code.html"),
     ItemColumn(
         name="key",
         heading=_("Key"),
-        value=lambda row: key_text(row.key),
+        value=attrgetter("key"),
+        written=key_text,
         template="code.html",
         is_place=True,
     ),
     ItemColumn(
         name="key_escaped",
         heading=_("Key for fdbcli"),
-        value=lambda row: key_escaped(row.key),
+        value=attrgetter("key"),
+        written=key_escaped,
         template="code.html",
         is_place=True,
     ),

@@ -12,13 +12,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
 from fdbqueue import deadlines
 from fdbqueue.pages.columns import cells
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_columns import ItemRow, shown
-from fdbqueue.pages.queue_rows import QueueRow
+from fdbqueue.pages.queue_columns import QueueRow
 from fdbqueue.pages.readings import Reading
-from fdbqueue.pages.search import progress
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.text import grouped
 from fdbqueue.service import Item, Queue, Scan, scan
@@ -30,7 +32,7 @@ LOOKED_AT_BYTES = 25_000_000
 _OTHER_END = {"min": "max", "max": "min"}
 
 
-class Listed(NamedTuple):
+class ListedItem(NamedTuple):
     """An item of a page.
 
     Attributes:
@@ -58,7 +60,7 @@ class ItemList:
         first: The address of the first page, None on that page.
     """
 
-    items: list[Listed]
+    items: list[ListedItem]
     is_searched: bool
     looked_at: int
     start: int
@@ -70,6 +72,22 @@ class ItemList:
     def last(self) -> int:
         """The number of the last item that was looked at."""
         return self.start + self.looked_at - 1
+
+
+class Progress(NamedTuple):
+    """How far a search has come.
+
+    Attributes:
+        hits: How many items it has found.
+        looked_at: How many items it looked at, and which.
+        following: The address that searches on; None at the end of the queue.
+        go_on: What the link there says.
+    """
+
+    hits: str
+    looked_at: str
+    following: str | None
+    go_on: str
 
 
 def read(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> ItemList:
@@ -114,14 +132,38 @@ def context(
         "rows": [cells(columns, row) for row in rows],
         "items": found,
         "searched": found.is_searched,
-        "progress": progress(len(rows), found, total),
+        "progress": _progress(len(rows), found, total),
     }
 
 
-def _total(of: QueueRow, form: ItemsForm, found: ItemList) -> str:
-    """Return how many items there are to page through; empty where nothing counts these.
+def _progress(hits: int, found: ItemList, total: str) -> Progress:
+    """Return how far a search has come, in words.
 
-    Counts that are wrong, because foreign programs keep none, are left out where that shows.
+    Args:
+        hits: How many items it has found.
+        found: What it looked at.
+        total: How many items there are to look at; empty if nothing counts these.
+    """
+    count, last = found.looked_at, found.last
+    text = ngettext("in %(count)s item looked at", "in %(count)s items looked at", count)
+    text %= {"count": grouped(count)}
+    if found.start > 1 and count:
+        place = {"looked_at": text, "first": grouped(found.start), "last": grouped(last)}
+        text = _("%(looked_at)s, from %(first)s to %(last)s") % place
+    if total and (found.following or found.start > 1):
+        text = _("%(looked_at)s of %(total)s") % {"looked_at": text, "total": total}
+    return Progress(
+        ngettext("%(count)s hit", "%(count)s hits", hits) % {"count": grouped(hits)},
+        text,
+        found.following,
+        _("Go on from item %(number)s") % {"number": grouped(last + 1)},
+    )
+
+
+def _total(of: QueueRow, form: ItemsForm, found: ItemList) -> str:
+    """Return how many items there are to page through; empty if nothing counts these.
+
+    Counts that are wrong, because foreign programs keep none, are left out if that shows.
     """
     count: int = getattr(of.counts, form.cleaned_data["state"], 0)
     bounds = form.bounds()
@@ -182,7 +224,7 @@ def _forward(form: ItemsForm, search: _Search, found: Scan, after: str | None) -
     if after is not None and found.first is not None:  # "before" would pass by ``after`` itself
         previous = form.page_address(before=found.first, start=start)
     return ItemList(
-        items=[Listed(start + passed, item) for passed, item in found.found],
+        items=[ListedItem(start + passed, item) for passed, item in found.found],
         is_searched=search.is_selective,
         looked_at=found.looked_at,
         start=start,
@@ -198,7 +240,7 @@ def _backward(form: ItemsForm, search: _Search, found: Scan) -> ItemList:
     start = max(1, behind - found.looked_at)
     last = start + found.looked_at - 1
     return ItemList(
-        items=[Listed(last - passed, item) for passed, item in reversed(found.found)],
+        items=[ListedItem(last - passed, item) for passed, item in reversed(found.found)],
         is_searched=search.is_selective,
         looked_at=found.looked_at,
         start=start,

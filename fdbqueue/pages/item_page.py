@@ -1,7 +1,7 @@
 """The page of one item: its facts, its neighbours in the same state, and its value.
 
 The value is shown as a tree with its text folded below, as its whole text, or as the bytes that are
-stored. A search leads here with its text, whose hits in the value are marked.
+stored. A search leads here with its text, whose hits in the value are highlighted.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.pages.columns import facts
 from fdbqueue.pages.forms import ItemForm
 from fdbqueue.pages.item_columns import ItemRow, shown
-from fdbqueue.pages.json_tree import tree
-from fdbqueue.pages.marks import Marker
 from fdbqueue.pages.readings import Reading
+from fdbqueue.pages.search import Highlighter
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import TEXT_CHARACTERS, WHOLE_CHARACTERS, Shown, dumped, show
-from fdbqueue.service import Item, Queue, Undecodable, run
+from fdbqueue.pages.values import TEXT_CHARACTERS, WHOLE_CHARACTERS, dumped, show, tree
+from fdbqueue.service import Item, LongText, Queue, Undecodable, run
 
 
 class Choice(NamedTuple):
@@ -119,38 +118,34 @@ def _choices(queue: Queue, item: Item, form: ItemForm) -> list[Choice]:
 
 
 def _value(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
-    """Return the value as the reader has chosen to see it, and the marks in it."""
+    """Return the value as the reader has chosen to see it, and how many hits it has."""
     item, chosen = details.item, form.cleaned_data["show"]
-    marker = Marker(form.cleaned_data["q"])
-    markup = _tree(item.value, marker) if chosen == "value" and _is_json(queue, item) else None
+    highlighter = Highlighter(form.cleaned_data["q"])
+    markup = _tree(item.value, highlighter) if chosen == "value" and _is_json(queue, item) else None
     most = WHOLE_CHARACTERS if chosen == "text" else TEXT_CHARACTERS
     if details.stored is None:
         value = show(item.value, queue.codec, most)
     else:
         value = dumped(details.stored, max(item.size_bytes, len(details.stored)))
-    text = _text(value, Marker("") if marker.count else marker)
+    is_plain = value.is_dump or highlighter.count  # the lines of a dump break hits
+    text = (Highlighter("") if is_plain else highlighter).highlighted(value.text)
     return {
         "value": value,
         "tree": markup,
         "text": text,
         "is_open": not markup or "<mark" in text,
         "wanted": form.cleaned_data["q"],
-        "marks": marker.count,
+        "hits": highlighter.count,
     }
 
 
-def _text(value: Shown, marker: Marker) -> SafeString:
-    """Return the text of a value as markup; nothing is marked in a dump, whose lines break hits."""
-    return (Marker("") if value.is_dump else marker).marked(value.text)
-
-
 def _is_json(queue: Queue, item: Item) -> bool:
-    return queue.codec.holds == "json" and not isinstance(item.value, Undecodable)
+    return queue.codec.holds == "json" and not isinstance(item.value, LongText | Undecodable)
 
 
-def _tree(value: Any, marker: Marker) -> SafeString | None:
+def _tree(value: Any, highlighter: Highlighter) -> SafeString | None:
     """Return the markup of a JSON value, None if it is nested too deeply."""
     try:
-        return tree(value, marker)
+        return tree(value, highlighter)
     except RecursionError:
         return None

@@ -6,6 +6,7 @@ have paths and addresses of the server in it: it goes to the log, and to superus
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from fdbqueue import access, conf
 from fdbqueue.exceptions import (
     ConfigurationError,
     EngineError,
+    FormatMismatch,
     OutcomeUnknown,
     QueueNotFound,
     message_of,
@@ -64,17 +66,10 @@ class Problem:
 
 
 def problem_of(error: Exception, user: Any) -> Problem | None:
-    """Return what a page says of an error, None where it is one of the program."""
-    if isinstance(error, QueueNotFound):
-        return Problem(
-            status=404,
-            title=_("Queue not found"),
-            message=_("There is no queue with this name."),
-        )
-    if isinstance(error, PermissionDenied):
-        return _forbidden()
-    if isinstance(error, TooManyFieldsSent):
-        return bad_address((_("There are too many parameters."),))
+    """Return what a page says of an error, None if it is one of the program."""
+    for kind, said in _SAID.items():
+        if isinstance(error, kind):
+            return said(error)
     if isinstance(error, ConfigurationError):
         text = _("The setting of the queues has errors. Run “manage.py check” for details.")
         return _unavailable(error, user, text)
@@ -95,6 +90,19 @@ def method_refused() -> Problem:
         status=405,
         title=_("Method not allowed"),
         message=_("This page only shows queues: it accepts GET and HEAD, and changes nothing."),
+    )
+
+
+def _mismatch(error: FormatMismatch) -> Problem:
+    text = _(
+        "The items of “%(queue)s” were written under %(written)s, but the setting here says "
+        "%(here)s, so they cannot be shown. Correct the setting, or see what "
+        "“manage.py queue_doctor %(queue)s” says."
+    )
+    return Problem(
+        status=409,
+        title=_("Written under other settings"),
+        message=text % {name: visible(str(value)) for name, value in error.context.items()},
     )
 
 
@@ -127,3 +135,14 @@ def _unavailable(error: Exception, user: Any, message: str | Promise) -> Problem
     return Problem(
         status=503, title=_("Queues unavailable"), message=message, cause=cause, can_retry=True
     )
+
+
+#: What pages say of errors that need no user to be known.
+_SAID: dict[type[Exception], Callable[[Any], Problem]] = {
+    QueueNotFound: lambda _error: Problem(
+        status=404, title=_("Queue not found"), message=_("There is no queue with this name.")
+    ),
+    FormatMismatch: _mismatch,
+    PermissionDenied: lambda _error: _forbidden(),
+    TooManyFieldsSent: lambda _error: bad_address((_("There are too many parameters."),)),
+}

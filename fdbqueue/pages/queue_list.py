@@ -7,17 +7,30 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.utils.functional import Promise
+from django.utils.html import conditional_escape
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.access import visible
-from fdbqueue.pages import attention
-from fdbqueue.pages.columns import STATES, Column, cells
+from fdbqueue.pages.columns import Tile, cells
 from fdbqueue.pages.forms import QueuesForm
-from fdbqueue.pages.queue_columns import BY_NAME, COLUMNS, TROUBLE
-from fdbqueue.pages.queue_rows import RATE_MINUTES, BeginRead, QueueRow, begin_counts, fill
+from fdbqueue.pages.queue_columns import (
+    BY_NAME,
+    COLUMNS,
+    COUNTS,
+    RATE_MINUTES,
+    RATES,
+    TOTAL,
+    TROUBLE,
+    BeginRead,
+    QueueColumn,
+    QueueRow,
+    attention,
+    begin_counts,
+    fill,
+)
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import grouped, mean
-from fdbqueue.pages.tiles import Tile
+from fdbqueue.pages.text import grouped
 from fdbqueue.service import Catalog, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
@@ -26,7 +39,7 @@ QUEUES_PER_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class QueueList:
     """One page of the list, and what there is to choose from.
 
     Attributes:
@@ -47,35 +60,35 @@ class Listed:
 class Header(NamedTuple):
     """The header of a column: the address that sorts by it, and the order it is in now."""
 
-    column: Column[QueueRow]
+    column: QueueColumn
     address: str
     order: str
 
 
-def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) -> Listed:
+def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) -> QueueList:
     """Read one page of the list, all in one transaction.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
-
-    Raises:
-        PermissionDenied: There are queues, and the reader may see none.
     """
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
     names, following = visible(catalog, may_view, after=after, limit=LOOKED_AT)
     rows = [QueueRow(catalog.queue(name)) for name in names if wanted in name.casefold()]
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
-    sort_reads = BY_NAME[form.column].reads_to_sort
+    order = BY_NAME[form.column]
+    sort_reads = order.reads_to_sort
 
     def read(tr: Any) -> list[QueueRow]:
         fill(tr, [(begin, rows) for begin in sort_reads])
-        shown = _sorted(rows, form)[first : first + QUEUES_PER_PAGE]
+        shown = order.sorted(rows, is_descending=form.is_descending)[
+            first : first + QUEUES_PER_PAGE
+        ]
         fill(tr, _reads(rows, shown, sort_reads))
         return shown
 
     shown = run(catalog.database, read, read_only=True)
     examined = rows if form.column == TROUBLE.name else shown
-    return Listed(shown, rows, examined, first + 1, following)
+    return QueueList(shown, rows, examined, first + 1, following)
 
 
 def _reads(
@@ -88,7 +101,7 @@ def _reads(
     ]
 
 
-def context(form: QueuesForm, found: Listed, addresses: Addresses) -> dict[str, Any]:
+def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[str, Any]:
     """Return what the template shows of a page of the list."""
     page, after = form.cleaned_data["page"], form.cleaned_data["after"] or None
     last, count = found.first + len(found.rows) - 1, len(found.found)
@@ -97,7 +110,7 @@ def context(form: QueuesForm, found: Listed, addresses: Addresses) -> dict[str, 
     labels = [str(column.heading) for column in COLUMNS]  # translated once
     return {
         "tiles": _totals(found),
-        "attention": attention.attention(found.examined, lambda row, tab: _at(addresses, row, tab)),
+        "attention": attention(found.examined, lambda row, tab: _at(addresses, row, tab)),
         "examined": grouped(len(found.examined)),
         "is_examined": len(found.examined) == count,
         "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
@@ -122,43 +135,27 @@ def _at(addresses: Addresses, row: QueueRow, state: str) -> str:
     return address if state == "ready" else f"{address}?{urlencode({'state': state})}"
 
 
-def _totals(found: Listed) -> list[Tile]:
-    """Return the figures of all queues together; rates where those of all were read."""
+def _totals(found: QueueList) -> list[Tile]:
+    """Return the figures of all queues together; rates if those of all were read."""
     rows = found.found
-    sums = {name: sum(getattr(row.counts, name) for row in rows) for name, _label in STATES}
     tiles = [
-        Tile("queues", _("Queues"), grouped(len(rows))),
-        Tile("total", _("Items"), grouped(sum(sums.values()))),
-        *(
-            Tile(name, label, grouped(sums[name]), _kind(name, sums[name]))
-            for name, label in STATES
-        ),
+        Tile("queues", _("Queues"), conditional_escape(grouped(len(rows)))),
+        _sum(TOTAL, rows, _("Items")),
+        *(_sum(column, rows) for column in COUNTS.values()),
     ]
     if len(found.rows) == len(rows):
-        for name, label in (("pushes", _("Pushes/min")), ("pops", _("Pops/min"))):
-            tiles.append(Tile(name, label, mean(sum(getattr(row, name) for row in rows))))
+        tiles += [_sum(column, rows) for column in RATES]
     return tiles
 
 
-def _kind(state: str, count: int) -> str:
-    return "bad" if state == "dead" and count > 0 else ""
+def _sum(column: QueueColumn, rows: list[QueueRow], label: str | Promise | None = None) -> Tile:
+    return column.tile(sum(map(column.value, rows)), label)
 
 
-def _header(form: QueuesForm, column: Column[QueueRow]) -> Header:
-    if BY_NAME[column.name].sort_key is None:
+def _header(form: QueuesForm, column: QueueColumn) -> Header:
+    if not column.is_sortable:
         return Header(column, "", "")
     order = ""
     if form.column == column.name:
         order = "descending" if form.is_descending else "ascending"
     return Header(column, form.sorted_by(column.name), order)
-
-
-def _sorted(rows: list[QueueRow], form: QueuesForm) -> list[QueueRow]:
-    """Sort by a column; those without a value last, equals by their names."""
-    sort_key = BY_NAME[form.column].sort_key
-    assert sort_key is not None  # the form takes no other column
-    keys = {id(row): sort_key(row) for row in rows}
-    known = [row for row in rows if keys[id(row)] is not None]
-    unknown = [row for row in rows if keys[id(row)] is None]
-    known.sort(key=lambda row: keys[id(row)], reverse=form.is_descending)
-    return known + unknown

@@ -1,7 +1,11 @@
-"""The page of a queue: its settings, figures, charts and items, read in one transaction."""
+"""The page of a queue: settings, figures, charts, reasons of its dead letters, and items.
+
+All of it is read in one transaction.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,36 +13,50 @@ from typing import Any, NamedTuple
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.pages import attention, item_list
+from fdbqueue.pages import item_list
 from fdbqueue.pages.charts import (
+    MOST_PRIORITIES,
+    Bucket,
     Chart,
+    Level,
+    Priorities,
     Sparkline,
     depth_chart,
+    priorities_of,
     rate_chart,
     rate_sparkline,
     sparkline,
 )
-from fdbqueue.pages.durations import duration
+from fdbqueue.pages.columns import Tile
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
-from fdbqueue.pages.priority_chart import LEVELS, Bucket, Level, Priorities, priorities_of
-from fdbqueue.pages.queue_columns import FIGURES
-from fdbqueue.pages.queue_rows import QueueRow, begin_ends, begin_pauses, fill
+from fdbqueue.pages.queue_columns import FIGURES, QueueRow, begin_ends, begin_pauses, fill
 from fdbqueue.pages.readings import ITEMS, Reading, Setting
-from fdbqueue.pages.reasons import SHOWN, Reasons, reasons_of
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import Moment, age, grouped, number, size, subspace, visible
-from fdbqueue.pages.tiles import Tile
+from fdbqueue.pages.text import (
+    FoldedText,
+    Moment,
+    clip,
+    duration,
+    folded,
+    grouped,
+    number,
+    size,
+    subspace,
+    visible,
+)
 from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, run
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
+#: The page shows this many reasons of dead letters, the most frequent.
+MOST_REASONS = 20
 
 
 class Tab(NamedTuple):
     """The items of one state: how many there are, and the address that shows them.
 
-    ``items`` is empty where they are not counted.
+    ``items`` is empty if they are not counted.
     """
 
     name: str
@@ -71,11 +89,44 @@ class Blockade(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason, how many items died of it, and the commands that redrive and remove these.
+
+    The commands are empty if the reason has characters that cannot be typed, and the one that
+    removes if more than the items is kept of them; the address, which shows these items alone, if
+    the page cannot do that.
+    """
+
+    text: str
+    folded: FoldedText
+    items: str
+    command: str
+    purge: str
+    address: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """The most frequent reasons; how many dead letters are not among them, and what counts these.
+
+    ``chosen`` is the reason whose dead letters alone are listed, empty for none;
+    ``everything`` is the address that lists those of all. ``others`` is empty if all are shown.
+    """
+
+    groups: list[Reason]
+    chosen: str
+    everything: str
+    others: str
+    recount: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueueDetails:
     """What was read of a queue: its figures, its charts, and one page of its items.
 
     There are no charts of a period in which the queue was empty and nothing happened, and none of
-    the rates where nothing was pushed or popped.
+    the rates if nothing was pushed or popped.
     """
 
     row: QueueRow
@@ -102,7 +153,7 @@ def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> 
     fill(tr, [(begin, [row]) for begin in dict.fromkeys(reads)])
     levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
     is_dead = form.cleaned_data["state"] == "dead"
-    reasons = queue.dead_by_reason(limit=SHOWN, tr=tr) if is_dead else []
+    reasons = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
     history = depths(row.counts, row.minutes)
     return QueueDetails(
         row=row,
@@ -139,18 +190,36 @@ def _was_busy(row: QueueRow) -> bool:
 def _reasons(
     queue: Queue, form: ItemsForm, reading: Reading, found: Sequence[DeadReason], dead: int
 ) -> Reasons | None:
-    chooses = reading.reason_field
-    addresses = [form.items_address(**{chooses: one.reason}) if chooses else "" for one in found]
-    chosen = form.cleaned_data[chooses] if chooses else ""
-    everything = form.items_address(**{chooses: None}) if chooses else ""
-    return reasons_of(
-        queue.name,
-        found,
-        dead,
-        addresses,
-        chosen=chosen,
-        everything=everything,
-        can_purge=reading.task is None,
+    """Return what the page shows of the reasons of dead letters, None if nothing is dead."""
+    if dead <= 0 and not found:
+        return None
+    field = reading.reason_field
+    others = dead - sum(one.count for one in found)
+    return Reasons(
+        [_reason(queue, form, reading, one, n) for n, one in enumerate(found, start=1)],
+        clip(form.cleaned_data[field])[0] if field else "",
+        form.items_address(**{field: None}) if field else "",
+        grouped(others) if others > 0 else "",
+        f"python manage.py queue_recount {shlex.quote(queue.name)}",
+    )
+
+
+def _reason(
+    queue: Queue, form: ItemsForm, reading: Reading, found: DeadReason, position: int
+) -> Reason:
+    field, text = reading.reason_field, visible(found.reason)
+    can_type = found.reason.isprintable()
+    which = f"{shlex.quote(queue.name)} --reason={shlex.quote(found.reason)}"
+    can_choose = field and found.reason and can_type
+    can_purge = can_type and reading.task is None
+    return Reason(
+        text,
+        folded(text, f"group-{position}"),
+        grouped(found.count),
+        f"python manage.py queue_redrive {which}" if can_type else "",
+        f"python manage.py queue_purge {which}" if can_purge else "",
+        form.items_address(**{field: found.reason}) if can_choose else "",
+        bool(field and found.reason) and form.cleaned_data[field] == found.reason,
     )
 
 
@@ -158,7 +227,7 @@ def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
     """Return the lowest priorities in use, and whether there may be more of them."""
     if not queue.priority_type:
         return [], False
-    return queue.overview.lowest_levels(tr, LEVELS)
+    return queue.overview.lowest_levels(tr, MOST_PRIORITIES)
 
 
 def settings(queue: Queue, reading: Reading = ITEMS) -> list[Setting]:
@@ -206,7 +275,7 @@ def context(
 
 
 def _shown_pause(queue: Queue, pause: Pause) -> ShownPause:
-    since = Moment(pause.since, age(pause.since))
+    since = Moment.ago(pause.since)
     return ShownPause(since, visible(pause.reason), f"python manage.py queue_resume {queue.name}")
 
 
@@ -218,8 +287,8 @@ _ENDS = {
 
 
 def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
-    """Return what blocks a queue, and what helps; None where nothing does."""
-    if not ends.undecodable:
+    """Return what blocks a queue, and what helps; None if nothing does."""
+    if not ends.undecodable_ids:
         return None
     ids = " ".join(dict.fromkeys(ends.undecodable_ids))
     return Blockade(
@@ -232,19 +301,7 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
 def _tiles(row: QueueRow, reading: Reading) -> list[Tile]:
     """Return the figures of a queue; those of states are called what the tabs are."""
     labels = dict(reading.tabs)
-    kinds = {
-        "dead": "bad" if row.counts.dead > 0 else "",
-        "oldest": "warning" if attention.is_overdue(row) else "",
-    }
-    return [
-        Tile(
-            column.name,
-            labels.get(column.name, column.heading),
-            column.shown(column.value(row)),
-            kinds.get(column.name, ""),
-        )
-        for column in FIGURES
-    ]
+    return [column.tile(column.value(row), labels.get(column.name)) for column in FIGURES]
 
 
 def _tabs(form: ItemsForm, row: QueueRow, reading: Reading) -> list[Tab]:

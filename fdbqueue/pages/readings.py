@@ -1,8 +1,10 @@
 """What the items of a queue are to readers: items, or what another app says that they are.
 
-An app that gives the items of some queues a meaning registers what finds the :class:`Reading` of
-these (:func:`fdbqueue.pages.registry.register`). All other queues have :data:`ITEMS`. This package
-knows none of these apps.
+An app that gives the items of some queues a meaning names in its ``AppConfig`` what finds the
+:class:`Reading` of these: ``fdbqueue_reading`` is the dotted path of a function. It is called with
+the name of a queue, for each page of it, and returns its reading, None for a queue that is not the
+app's; so it must not read anything of the queue. All other queues have :data:`ITEMS`. This package
+knows none of these apps, and imports what they name only when a page is shown.
 """
 
 from __future__ import annotations
@@ -11,20 +13,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from django.apps import apps
 from django.http import QueryDict
 from django.utils.functional import Promise
+from django.utils.module_loading import import_string
 
 from fdbqueue.pages.columns import STATES
 from fdbqueue.pages.forms import ItemsForm, items_form
 from fdbqueue.pages.item_columns import COLUMNS, FACTS, ItemColumn
-from fdbqueue.pages.registry import finders
 from fdbqueue.pages.search import contains, died_of, reason_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, Scan
 
 
 class Setting(NamedTuple):
-    """How a queue is set up; ``is_code`` where the value is written for programs."""
+    """How a queue is set up; ``is_code`` if the value is written for programs."""
 
     label: str | Promise
     value: str | Promise
@@ -58,17 +61,17 @@ class Reading:
         settings: Returns how the queue is set up; None for its options.
         has_priorities: Whether the page shows how many items have which priority.
         reason_field: The field of the form that chooses the dead letters of one reason; empty
-            where there is none.
-        matching: Returns what tells whether an item is one that the form asks for, None where
+            if there is none.
+        matching: Returns what tells whether an item is one that the form asks for, None if
             all are.
         scans: What finds the items of a tab that is no state, in place of
             :func:`~fdbqueue.service.scan`: called with the queue, what tells whether an item
             matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after``, ``is_backward`` and
             ``is_late``.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
-            item; what it returns returns that. None where columns show nothing else.
+            item; what it returns returns that. None if columns show nothing else.
         task: Reads what the page of one task shows, by its id, and returns the template's context,
-            None where there is no such task. None where items are not tasks.
+            None if there is no such task. None if items are not tasks.
         task_template: The template of that page.
     """
 
@@ -93,8 +96,9 @@ ITEMS = Reading()
 
 def reading_of(queue: Queue) -> Reading:
     """Return the reading of a queue."""
-    for find in finders():
-        reading: Reading | None = find(queue.name)
+    for app in apps.get_app_configs():
+        path = getattr(app, "fdbqueue_reading", None)
+        reading: Reading | None = import_string(path)(queue.name) if path else None
         if reading is not None:
             return reading
     return ITEMS

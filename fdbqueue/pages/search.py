@@ -1,53 +1,26 @@
-"""Search the values and the reasons of items for a text, and tell how far a search has come."""
+"""Searches: which items have a text in their value or reason, and where the pages highlight it.
+
+A search ignores case, and looks in what the pages show: see :func:`fdbqueue.pages.text.visible`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
-from fdbqueue.pages.marks import places
-from fdbqueue.pages.text import PREVIEW_CHARACTERS, Preview, grouped, visible
-from fdbqueue.service import Codec, Item, Undecodable, group_named
+from fdbqueue.pages.text import visible
+from fdbqueue.service import Codec, Item, LongText, Undecodable, group_named
+
+#: The id of the first highlight of a page, where its address leads.
+FIRST_HIT = "hit"
+#: At most this many hits of a page are highlighted.
+MOST_HITS = 1_000
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
-#: A preview has this much of the value before a hit.
-_BEFORE_HIT = 30
-
-
-class LookedAt(Protocol):
-    """Which items a search looked at, and the address that searches on."""
-
-    @property
-    def start(self) -> int:
-        """The number of the first item."""
-
-    @property
-    def looked_at(self) -> int:
-        """How many items."""
-
-    @property
-    def following(self) -> str | None:
-        """The address that searches on; None at the end of the queue."""
-
-
-class Progress(NamedTuple):
-    """How far a search has come.
-
-    Attributes:
-        hits: How many items it has found.
-        looked_at: How many items it looked at, and which.
-        following: The address that searches on; None at the end of the queue.
-        go_on: What the link there says.
-    """
-
-    hits: str
-    looked_at: str
-    following: str | None
-    go_on: str
 
 
 def contains(wanted: str, codec: Codec) -> Callable[[Item], bool]:
@@ -75,49 +48,6 @@ def text_of(value: Any, codec: Codec) -> str:
     return _visible(_text(value, codec))
 
 
-def hit_preview(value: Any, codec: Codec, wanted: str) -> Preview | None:
-    """Return what is around the first hit in a value, None where there is none."""
-    text, folded = text_of(value, codec), _visible(wanted).casefold()
-    found = next(places(text, folded), None) if folded else None
-    if found is None:
-        return None
-    begin, end = found
-    first = max(0, begin - _BEFORE_HIT)
-    last = max(end, first + PREVIEW_CHARACTERS)
-    return Preview(
-        text[first:begin],
-        clipped=last < len(text),
-        decodable=not isinstance(value, Undecodable),
-        hit=text[begin:end],
-        rest=text[end:last],
-        begins_later=first > 0,
-    )
-
-
-def progress(hits: int, found: LookedAt, total: str) -> Progress:
-    """Return how far a search has come, in words.
-
-    Args:
-        hits: How many items it has found.
-        found: What it looked at.
-        total: How many items there are to look at; empty where nothing counts these.
-    """
-    count, last = found.looked_at, found.start + found.looked_at - 1
-    text = ngettext("in %(count)s item looked at", "in %(count)s items looked at", count)
-    text %= {"count": grouped(count)}
-    if found.start > 1 and count:
-        place = {"looked_at": text, "first": grouped(found.start), "last": grouped(last)}
-        text = _("%(looked_at)s, from %(first)s to %(last)s") % place
-    if total and (found.following or found.start > 1):
-        text = _("%(looked_at)s of %(total)s") % {"looked_at": text, "total": total}
-    return Progress(
-        ngettext("%(count)s hit", "%(count)s hits", hits) % {"count": grouped(hits)},
-        text,
-        found.following,
-        _("Go on from item %(number)s") % {"number": grouped(last + 1)},
-    )
-
-
 def _visible(text: str) -> str:
     """Return what :func:`visible` does, fast for megabytes that are not printable."""
     if text.isprintable():
@@ -130,7 +60,57 @@ def _text(value: Any, codec: Codec) -> str:
         value = value.raw
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, LongText):
+        return value
     try:
         return _ENCODE(value) if codec.holds == "json" else repr(value)
     except RecursionError:
         return ""
+
+
+class Highlighter:
+    """Highlights a text wherever it is in others, and counts the hits.
+
+    Args:
+        wanted: The text; with an empty one nothing is highlighted.
+    """
+
+    def __init__(self, wanted: str) -> None:
+        self.count = 0
+        self._wanted = visible(wanted).casefold()
+
+    def highlighted(self, text: str) -> SafeString:
+        """Return a text as markup, with its hits highlighted; the first of all has an id."""
+        if not self._wanted or self.count >= MOST_HITS:
+            return format_html("{}", text)
+        parts, end = [], 0
+        for begin, stop in places(text, self._wanted):
+            if begin < end:  # one character that folds to several, which the text has twice
+                continue
+            parts.append(format_html("{}{}", text[end:begin], self._hit(text[begin:stop])))
+            end = stop
+            if self.count >= MOST_HITS:
+                break
+        return format_html("{}{}", format_html_join("", "{}", ((p,) for p in parts)), text[end:])
+
+    def _hit(self, hit: str) -> SafeString:
+        self.count += 1
+        if self.count > 1:
+            return format_html("<mark>{}</mark>", hit)
+        return format_html('<mark id="{}">{}</mark>', FIRST_HIT, hit)
+
+
+def places(text: str, folded: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text has another, which is not empty and case-folded, from left to right."""
+    inside = text.casefold()
+    origin = None if len(inside) == len(text) else _origins(text)
+    begin = inside.find(folded)
+    while begin >= 0:
+        stop = begin + len(folded)
+        yield (begin, stop) if origin is None else (origin[begin], origin[stop - 1] + 1)
+        begin = inside.find(folded, stop)
+
+
+def _origins(text: str) -> list[int]:
+    """Return of which character of a text each character of its folded form is."""
+    return [n for n, character in enumerate(text) for _ in character.casefold()]

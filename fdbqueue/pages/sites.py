@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+import django
 from django.conf import settings
-from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
 
@@ -26,34 +27,41 @@ class Addresses:
     """The addresses of the pages in their site.
 
     Args:
-        names: The names of the URLs of the list, of a queue, of an item, of a task, and of what
-            finds an item by its id.
+        url_name: Returns the name of a page's URL: of ``queues``, ``queue``, ``item``, ``task``,
+            or of ``find``, which finds an item by its id.
         current_app: The instance namespace.
     """
 
-    def __init__(self, names: tuple[str, str, str, str, str], current_app: str) -> None:
-        self._queues, self._queue, self._item, self._task, self._find = names
+    def __init__(self, url_name: Callable[[str], str], current_app: str) -> None:
+        self._url_name = url_name
         self._current_app = current_app
 
     def queues(self) -> str:
         """Return the address of the list."""
-        return reverse(self._queues, current_app=self._current_app)
+        return self._of("queues")
 
     def queue(self, name: str) -> str:
         """Return the address of a queue's page."""
-        return reverse(self._queue, args=[name], current_app=self._current_app)
+        return self._of("queue", name)
 
     def item(self, name: str, item_id: str) -> str:
         """Return the address of an item's page."""
-        return reverse(self._item, args=[name, item_id], current_app=self._current_app)
+        return self._of("item", name, item_id)
 
     def task(self, name: str, task_id: str) -> str:
         """Return the address of the page of a task in a queue."""
-        return reverse(self._task, args=[name, task_id], current_app=self._current_app)
+        return self._of("task", name, task_id)
+
+    def log_out(self) -> str:
+        """Return the address where users of the plain pages log out."""
+        return reverse("fdbqueue:log-out", current_app=self._current_app)
 
     def find(self, name: str) -> str:
         """Return the address that leads to an item of a queue by its id."""
-        return reverse(self._find, args=[name], current_app=self._current_app)
+        return self._of("find", name)
+
+    def _of(self, page: str, *args: str) -> str:
+        return reverse(self._url_name(page), args=args, current_app=self._current_app)
 
 
 class PlainSite:
@@ -72,27 +80,23 @@ class PlainSite:
         user = getattr(request, "user", None)
         if user is None or user.is_authenticated:
             return None
-        return redirect_to_login(request.get_full_path())
+        address = access.login_address(request.get_full_path())
+        return None if address is None else HttpResponseRedirect(address)
 
     def addresses(self, request: HttpRequest) -> Addresses:
         """Return the addresses in the namespace that the request came through."""
         match = request.resolver_match
         namespace = match.namespace if match is not None else ""
-        names = (
-            "fdbqueue:queues",
-            "fdbqueue:queue",
-            "fdbqueue:item",
-            "fdbqueue:task",
-            "fdbqueue:find",
-        )
-        return Addresses(names, namespace)
+        return Addresses(lambda page: f"fdbqueue:{page}", namespace)
 
     def context(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the frame needs: who is logged in, and where they log out."""
         user = getattr(request, "user", None)
         if user is None or not user.is_authenticated:
             return {}
-        return {"user_name": visible(str(user)[:_MAX_USER_NAME]), "logout": logout_address()}
+        own = self.addresses(request).log_out() if hasattr(request, "session") else ""
+        logout = logout_address() or own
+        return {"user_name": visible(str(user)[:_MAX_USER_NAME]), "logout": logout}
 
 
 class AdminSite(PlainSite):
@@ -119,28 +123,30 @@ class AdminSite(PlainSite):
 
     def addresses(self, request: HttpRequest) -> Addresses:  # noqa: ARG002  # the site's
         """Return the addresses in the admin site."""
-        names = (
-            "admin:fdbqueue_queuename_changelist",
-            "admin:fdbqueue_queuename_queue",
-            "admin:fdbqueue_queuename_item",
-            "admin:fdbqueue_queuename_task",
-            "admin:fdbqueue_queuename_find",
-        )
-        return Addresses(names, self._site.name)
+        return Addresses(lambda page: f"admin:{admin_url_name(page)}", self._site.name)
 
     def context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return what the admin's own templates need."""
-        return {**self._site.each_context(request), "opts": self._model_admin.opts}
+        """Return what the admin's own templates need, and how it marks breadcrumbs up."""
+        return {
+            **self._site.each_context(request),
+            "opts": self._model_admin.opts,
+            "has_list_of_breadcrumbs": django.VERSION >= (6, 1),
+        }
+
+
+def admin_url_name(page: str) -> str:
+    """Return the name of a page's URL, as the admin names those of its models."""
+    return f"fdbqueue_queuename_{'changelist' if page == 'queues' else page}"
 
 
 def logout_address() -> str:
-    """Return where a user logs out, empty where the project has no such address.
+    """Return where a project logs users out, empty if it has no such address.
 
-    That is the setting ``LOGOUT_URL``, an address or the name of a URL, where the project has it;
-    else the URL named ``logout``, or that of the admin. An address on another host is none: the
-    form there would give it this project's CSRF token.
+    That is the setting ``LOGOUT_URL``, an address or the name of a URL, if the project has it;
+    else the URL named ``logout``. An address on another host is none: the form there would give it
+    this project's CSRF token. The admin's is none, because it logs out nobody but staff.
     """
-    for place in (getattr(settings, "LOGOUT_URL", None), "logout", "admin:logout"):
+    for place in (getattr(settings, "LOGOUT_URL", None), "logout"):
         with contextlib.suppress(NoReverseMatch):
             address = resolve_url(place) if place else ""
             if address and not urlsplit(address).netloc:

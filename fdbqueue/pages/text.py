@@ -1,40 +1,32 @@
-"""Values, keys, numbers and times as text that is safe to show.
+"""Texts, numbers, sizes, times, durations and keys as readers see them.
 
-Values come from anyone who may push, so they are not trusted. Their text consists of printable
-characters: control characters, direction marks and lone surrogates are shown as JSON escapes, so
-that they can neither hide nor reorder the text beside them. The templates escape it for HTML.
-No text is longer than a stated number of characters.
+What is in a queue comes from anyone who may push, so it is not trusted. Its text consists of
+printable characters (:func:`visible`): control characters, direction marks and lone surrogates are
+shown as JSON escapes, so that they can neither hide nor reorder the text beside them. The templates
+escape it for HTML. How a value as a whole is shown is in :mod:`fdbqueue.pages.values`.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.utils.formats import number_format
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from fdbqueue.service import Codec, Queue, Undecodable, tuples
+from fdbqueue.service import Queue, tuples
 
-#: A preview is clipped here.
+#: The beginning of a text is this long.
 PREVIEW_CHARACTERS = 100
-#: JSON that would be longer than this once indented is not indented: deep nesting turns a
-#: value of 100 kB into hundreds of megabytes of spaces.
-INDENTED_CHARACTERS = 400_000
 
-#: No text on an item's page is longer than this,
-TEXT_CHARACTERS = 500_000
-#: unless the reader asks for the whole value; then it is this, more than most values have.
-WHOLE_CHARACTERS = 5_000_000
-#: At most this many bytes are dumped: as many as FoundationDB stores under one key.
-DUMPED_BYTES = 100_000
 
 _KILOBYTE = 1_000
-_HEX_COLUMNS = 16
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+#: Two days are written as 48 h, so that a unit begins where its number says something.
+_HOURS_UP_TO = 2 * _DAY
 #: Signs that quote, end a command, or escape in fdbcli.
 _FDBCLI_SIGNS = b'";\\'
 #: Room for every 64-bit integer and every float; a foreign writer's may have 600 digits.
@@ -43,9 +35,6 @@ _NUMBER_CHARACTERS = 30
 #: of indented JSON, the ideographic space, the joiners of Persian, Hindi and emoji.
 _KEPT = frozenset("\n\u3000\u200c\u200d")
 
-_JSON = json.JSONEncoder(ensure_ascii=False)
-_INDENTED = json.JSONEncoder(ensure_ascii=False, indent=2)
-
 
 class Moment(NamedTuple):
     """A moment, and how long ago or in how long that is, in words."""
@@ -53,30 +42,24 @@ class Moment(NamedTuple):
     at: datetime.datetime
     words: str
 
+    @classmethod
+    def ago(cls, at: datetime.datetime) -> Moment:
+        """Return a moment with how long ago it was."""
+        return cls(at, age(at))
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """The beginning of a value, in one line, or what is around a hit in it.
+    @classmethod
+    def ahead(cls, at: datetime.datetime) -> Moment:
+        """Return the moment at which a lease or a delay ends, with how long it is until then."""
+        return cls(at, ahead(at))
 
-    Attributes:
-        text: The beginning, or what is before the hit.
-        clipped: Whether the value goes on after what is shown.
-        decodable: Whether the codec can read the value.
-        hit: What a search has found; empty where there was none.
-        rest: What is after the hit.
-        begins_later: Whether the value has more before what is shown.
-    """
-
-    text: str
-    clipped: bool
-    decodable: bool
-    hit: str = ""
-    rest: str = ""
-    begins_later: bool = False
+    @classmethod
+    def short(cls, at: datetime.datetime) -> Moment:
+        """Return a moment with how long ago it was, in one unit."""
+        return cls(at, short_age(at))
 
 
 class FoldedText(NamedTuple):
-    """A text whose beginning is shown; ``whole`` is empty where that is all of it."""
+    """A text whose beginning is shown; ``whole`` is empty if that is all of it."""
 
     beginning: str
     whole: str
@@ -88,76 +71,6 @@ class Size(NamedTuple):
 
     words: str
     exact: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A value: its text, what kind of text that is, and why it cannot be decoded.
-
-    ``cut`` says how much of the value the text shows; it is empty where that is all of it.
-    """
-
-    text: str
-    form: str
-    problem: str = ""
-    is_dump: bool = False
-    cut: str = ""
-
-
-def preview(value: Any, codec: Codec) -> Preview:
-    """Return the beginning of a value; the rest of it costs nothing."""
-    if isinstance(value, Undecodable):
-        return Preview(*clip(repr(value.raw[: PREVIEW_CHARACTERS + 1])), decodable=False)
-    return Preview(*clip(_beginning(value, codec)), decodable=True)
-
-
-def show(value: Any, codec: Codec, most: int = TEXT_CHARACTERS) -> Shown:
-    """Return a value: JSON, a dump of bytes, or what Python writes for others.
-
-    Args:
-        value: The value.
-        codec: The codec of its queue.
-        most: The most characters of a text.
-    """
-    if isinstance(value, Undecodable):
-        return dumped(value.raw, problem=visible(value.reason))
-    if isinstance(value, bytes):
-        return dumped(value)
-    try:
-        if codec.holds == "json":
-            return _texted(_indented(value), _("JSON"), most)
-        return _texted(repr(value), _("Python"), most)
-    except RecursionError:
-        return Shown("", _("JSON"), _("This value is nested too deeply to show."))
-
-
-def dumped(data: bytes, size: int | None = None, problem: str = "") -> Shown:
-    """Return the beginning of bytes in hexadecimal.
-
-    Args:
-        data: The bytes, or the first of them.
-        size: How many there are; None for those of ``data``.
-        problem: Why they cannot be decoded.
-    """
-    cut = ""
-    size = len(data) if size is None else size
-    shown = min(len(data), DUMPED_BYTES)
-    if size > shown:
-        cut = _("Showing the first %(shown)s of %(all)s bytes.") % {
-            "shown": grouped(shown),
-            "all": grouped(size),
-        }
-    return Shown(hex_dump(data[:DUMPED_BYTES]), _("hexadecimal"), problem, is_dump=True, cut=cut)
-
-
-def _texted(text: str, form: str, most: int) -> Shown:
-    cut = ""
-    if len(text) > most:
-        cut = _("Showing the first %(shown)s of %(all)s characters.") % {
-            "shown": grouped(most),
-            "all": grouped(len(text)),
-        }
-    return Shown(visible(text[:most]), form, cut=cut)
 
 
 def grouped(value: int) -> str:
@@ -203,7 +116,7 @@ def clip(text: str) -> tuple[str, bool]:
 
 
 def folded(text: str, element_id: str) -> FoldedText:
-    """Return a visible text, folded where it is long or has several lines.
+    """Return a visible text, folded if it is long or has several lines.
 
     Args:
         text: The text.
@@ -215,15 +128,9 @@ def folded(text: str, element_id: str) -> FoldedText:
     return FoldedText(f"{line[:PREVIEW_CHARACTERS]}…", text, element_id)
 
 
-def hex_dump(data: bytes) -> str:
-    """Return lines of an offset, 16 bytes in hexadecimal, and the same in ASCII."""
-    starts = range(0, len(data), _HEX_COLUMNS)
-    return "\n".join(_hex_line(start, data[start : start + _HEX_COLUMNS]) for start in starts)
-
-
 def age(moment: datetime.datetime) -> str:
     """Return how long ago a moment was, in words."""
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = _now()
     seconds = (now - moment).total_seconds()
     if seconds <= -60:  # the clock of the client that pushed it is ahead
         return _("in the future")
@@ -234,13 +141,30 @@ def age(moment: datetime.datetime) -> str:
 
 def ahead(moment: datetime.datetime) -> str:
     """Return how long it is until a moment at which a lease or a delay ends, in words."""
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = _now()
     seconds = (moment - now).total_seconds()
     if seconds <= 0:
         return _("expired; returns at the next pop or lease")
     if seconds < 60:
         return _("in less than a minute")
     return _("in %(time)s") % {"time": timesince(now, moment, depth=1)}
+
+
+def short_age(moment: datetime.datetime) -> str:
+    """Return how long ago a moment was, in one unit."""
+    return duration((_now() - moment).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    """Return how long something takes, in one unit; less than nothing is nothing."""
+    seconds = max(0.0, seconds)
+    if seconds < _MINUTE:
+        return _("%(count)s s") % {"count": int(seconds)}
+    if seconds < _HOUR:
+        return _("%(count)s min") % {"count": int(seconds // _MINUTE)}
+    if seconds < _HOURS_UP_TO:
+        return _("%(count)s h") % {"count": int(seconds // _HOUR)}
+    return _("%(count)s d") % {"count": number_format(int(seconds // _DAY), force_grouping=True)}
 
 
 def subspace(queue: Queue) -> str:
@@ -262,43 +186,9 @@ def key_escaped(key: bytes) -> str:
     return "".join(plain)
 
 
-def _beginning(value: Any, codec: Codec) -> str:
-    if isinstance(value, bytes):
-        return repr(value[: PREVIEW_CHARACTERS + 1])
-    if codec.holds != "json":
-        return _python(value)
-    text = ""
-    for chunk in _JSON.iterencode(value):
-        text += chunk
-        if len(text) > PREVIEW_CHARACTERS:
-            break
-    return text
-
-
-def _python(value: Any) -> str:
-    try:
-        return repr(value)
-    except RecursionError:
-        return "(…)"
-
-
-def _indented(value: Any) -> str:
-    chunks, size = [], 0
-    try:
-        for chunk in _INDENTED.iterencode(value):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > INDENTED_CHARACTERS:
-                return _JSON.encode(value)
-    except RecursionError:
-        return _JSON.encode(value)
-    return "".join(chunks)
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
 
 
 def _escape(character: str) -> str:
     return json.dumps(character)[1:-1]
-
-
-def _hex_line(start: int, data: bytes) -> str:
-    text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
-    return f"{start:08x}  {data.hex(' '):<{3 * _HEX_COLUMNS - 1}}  |{text}|"

@@ -1,6 +1,7 @@
 """Queues over FoundationDB transactions; needs neither Django nor FoundationDB's client.
 
-This is the face of the service: all others import from here.
+This is the face of the service: what the rest of the package imports from below it is listed in
+``BELOW_THE_FACE`` of ``tests/repository/test_layers.py``.
 
 For applications
     Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``, ``SeveralQueues``) and the ``Catalog``
@@ -24,27 +25,48 @@ Where to find, and to change:
 - a pop, a lease, an ack: :mod:`consume`, whose page tells how a pop goes
 - operations of several threads in one transaction: :mod:`combiner`, and :mod:`writes` for pushes,
   acks, nacks and extends
-- retries, and the outcome of a commit: :mod:`transactions` and :mod:`receipts`
+- retries, receipts, and the outcome of a commit: :mod:`transactions`
 - idempotency keys: :mod:`idempotency`; unique keys: :mod:`uniques`
 - many items at a time: :mod:`bulk`; workers, streams and other tools: :mod:`tools`
-- what reads without changing: :mod:`browse` and :mod:`overview`
+- what reads without changing: :mod:`browse`
 - several queues as one: :mod:`several`, over :mod:`consume.several`
-- how a queue is put together: :mod:`assembly`, :mod:`runner`; by its name: :mod:`catalog`
+- how a queue is put together: :mod:`assembly`; by its name: :mod:`catalog`
 """
 
 from __future__ import annotations
 
 from fdbqueue.service.aio import arun
-from fdbqueue.service.browse import ITEM_STATES
+from fdbqueue.service.browse import (
+    ITEM_STATES,
+    Depth,
+    Ends,
+    counts_of,
+    depths,
+    ends_of,
+    histories_of,
+    mismatches_of,
+    oldest_of,
+    pauses_of,
+)
 from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
-from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
+from fdbqueue.service.catalog import KINDS, NAME, PATTERN, Catalog, QueueSpec
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.codecs import CODECS, Codec, Stored
-from fdbqueue.service.consume.pausing import Pause
-from fdbqueue.service.consume.requests import Contended
-from fdbqueue.service.idempotency import IdempotencyKey
+from fdbqueue.service.codecs import (
+    CODECS,
+    LONG_BYTES,
+    Codec,
+    LongText,
+    Stored,
+    long_values_unparsed,
+    strict_json,
+)
+from fdbqueue.service.consume.round import Contended
+from fdbqueue.service.consume.state import Pause
+from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
+from fdbqueue.service.idempotency import MAX_KEPT_SECONDS, IdempotencyKey
 from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.items import (
+    NOT_GIVEN,
     DeadReason,
     Duration,
     Failure,
@@ -54,25 +76,16 @@ from fdbqueue.service.items import (
     Priority,
     Push,
     Undecodable,
+    microseconds,
 )
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.options import QueueOptions
-from fdbqueue.service.overview import (
-    Depth,
-    Ends,
-    counts_of,
-    depths,
-    ends_of,
-    histories_of,
-    oldest_of,
-    pauses_of,
-)
-from fdbqueue.service.priorities import MAX_INTEGER, MIN_INTEGER
+from fdbqueue.service.push import Prepared
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
+from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.reader import ENDS, End
-from fdbqueue.service.storage.reasons import group_named
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.scan import Scan, scan
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
@@ -87,14 +100,19 @@ __all__ = [
     "HISTORY_MINUTES",
     "ITEM_STATES",
     "KINDS",
+    "LONG_BYTES",
     "MAX_INTEGER",
     "MAX_ITEMS",
+    "MAX_KEPT_SECONDS",
     "MAX_SECONDS",
     "MAX_UNIQUE_BYTES",
     "MAX_VALUE_BYTES",
     "MAX_WORKER_CHARACTERS",
     "MIN_INTEGER",
+    "NAME",
+    "NOT_GIVEN",
     "OWNER_BYTES",
+    "PATTERN",
     "UNIQUE_WHILE",
     "Batch",
     "Batcher",
@@ -113,12 +131,14 @@ __all__ = [
     "IdempotencyKey",
     "Item",
     "Load",
+    "LongText",
     "Minute",
     "Mover",
     "Observer",
     "Operation",
     "Page",
     "Pause",
+    "Prepared",
     "Priority",
     "PriorityQueue",
     "Push",
@@ -137,10 +157,14 @@ __all__ = [
     "error_code",
     "group_named",
     "histories_of",
+    "long_values_unparsed",
+    "microseconds",
+    "mismatches_of",
     "now_us",
     "oldest_of",
     "pauses_of",
     "run",
     "scan",
+    "strict_json",
     "transactional",
 ]

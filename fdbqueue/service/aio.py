@@ -2,8 +2,9 @@
 
 Transactions run in threads of a pool that all event loops of the process share
 (:mod:`fdbqueue.service.threads`); waiting for items takes none. No verb takes ``tr`` here. A
-transaction is read step by step, and its function runs again after a conflict: write it
-without ``async``, and await it with :func:`arun`.
+transaction is read step by step, and its function runs again after a conflict: write it without
+``async``, and await it with :func:`arun`. So each signature is written out: a type checker can
+forward the parameters of a verb, but cannot leave one out.
 
 A task may be cancelled at any moment: its client has gone, its time is over. Then
 
@@ -16,8 +17,8 @@ A task may be cancelled at any moment: its client has gone, its time is over. Th
   taken what was behind them;
 - under an idempotency key they stay taken: the same call returns them.
 
-``CancelledError`` has an attribute ``outcome_known``: True where nothing was changed, False
-where a change was made or may have been, or items could not be requeued: what was popped is then
+``CancelledError`` has an attribute ``outcome_known``: True if nothing was changed, False
+if a change was made or may have been, or items could not be requeued: what was popped is then
 logged by its ids, and what was leased returns when its lease expires. As with every pop, an item
 is gone when the process dies right after the commit: for work that must survive that, lease.
 """
@@ -35,8 +36,8 @@ from typing import Any, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.pausing import Pause
-from fdbqueue.service.consume.requests import TakeRequest
+from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import (
     NOT_GIVEN,
@@ -128,7 +129,7 @@ class AsyncVerbs:
         """Put many into the queue, as :meth:`push_many` does.
 
         Cancelled, it stops before the next transaction: the cause of ``CancelledError`` is a
-        ``PushInterrupted`` that says how many are in, where any are.
+        ``PushInterrupted`` that says how many are in, if any are.
 
         Args:
             items: The values, or pairs. They are read in another thread, as they are needed:
@@ -187,11 +188,11 @@ class AsyncVerbs:
         Waiting for items takes no thread. A task cancelled while it waits ends at once. One
         cancelled while items are taken requeues them first, unless the call has an idempotency
         key: then the same call returns them. More than 500, or 1,000,000 bytes, are requeued
-        in several transactions. Where that fails, those that are not back are logged by their
+        in several transactions. If that fails, those that are not back are logged by their
         ids, and ``CancelledError.outcome_known`` is False.
         """
         self._check(count, end)
-        return await self._take(self._consumer.pop_request(end, count, once, for_a_task=True), wait)
+        return await self._take(self._consumer.pop_request(end, count, once), wait)
 
     # Lease
 
@@ -240,7 +241,7 @@ class AsyncVerbs:
 
         Waiting for items takes no thread. A task cancelled while it waits ends at once. One
         cancelled while items are leased requeues them first, with no attempt counted, unless
-        the call has an idempotency key: then the same call returns them. Where that fails,
+        the call has an idempotency key: then the same call returns them. If that fails,
         they return when their leases expire.
         """
         self._check(count, end)
@@ -490,12 +491,12 @@ async def take_in_thread(
     queue: str,
     requeue: Callable[[Any], None] | None,
 ) -> tuple[list[Item], ...]:
-    """Take items in a thread; requeue them where the task was cancelled meanwhile.
+    """Take items in a thread; requeue them if the task was cancelled meanwhile.
 
     Args:
         take: Takes them.
         queue: The queue's name, for the log.
-        requeue: Requeues them; None where they are to stay taken.
+        requeue: Requeues them; None if they are to stay taken.
     """
     ended = await end_of(take)
     if ended.cancelled is None:
@@ -551,6 +552,6 @@ async def arun(database: Database, function: Callable[[Transaction], T]) -> T:
 
     Raises:
         OutcomeUnknown: It is not known whether the commit took effect.
-        FDBError: The engine's own, where trying again would not help.
+        FDBError: The engine's own, if trying again would not help.
     """
     return await in_thread(run, database, function)

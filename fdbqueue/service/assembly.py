@@ -11,20 +11,20 @@ from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.leases import Leases
-from fdbqueue.service.consume.pausing import Pausing
-from fdbqueue.service.consume.process_group import ProcessGroup, shared_group
-from fdbqueue.service.consume.requeue import Requeuer
-from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.entries import Encoder
+from fdbqueue.service.consume.poppers import ProcessGroup, shared_group
+from fdbqueue.service.consume.round import Taker
+from fdbqueue.service.consume.state import Pausing
+from fdbqueue.service.entries import Encoder, Priorities
 from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.options import QueueOptions
-from fdbqueue.service.priorities import Priorities
 from fdbqueue.service.push import Pusher
-from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import Counters
+from fdbqueue.service.storage.format import Format
 from fdbqueue.service.storage.item_keys import ItemKeys
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import TableKeys
+from fdbqueue.service.transactions import unlimited
+from fdbqueue.service.writes import Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def assemble(
     database: Database,
     keys: ItemKeys,
     name: str,
+    kind: str,
     codec: Codec,
     priorities: Priorities,
     options: QueueOptions,
@@ -74,12 +75,14 @@ def assemble(
         database: Anything with ``create_transaction()``.
         keys: The keys of its items.
         name: Its name, for errors.
+        kind: ``"fifo"`` or ``"priority"``.
         codec: Its codec.
         priorities: Its type of priorities.
         options: Its options.
     """
     tables = TableKeys(keys.subspace.key())
-    store = ItemStore(keys, tables, codec, name)
+    facts = {"kind": kind, **options.shown(kind, deciding=True)}
+    store = ItemStore(keys, tables, codec, Format(unlimited(database), tables, name, facts), name)
     responses = SavedResponses(store)
     leases = Leases(store, options.max_attempts)
     taker = Taker(
@@ -93,9 +96,8 @@ def assemble(
         shared_by,
         stamped=options.in_commit_order,
     )
-    runner = Runner(database, store, group.writes)
+    runner = Runner(database, name, group.writes)
     encoder = Encoder(name, codec, priorities, keys.size_bytes, options.max_value_bytes)
-    requeuer = Requeuer(database, store, leases)
     return QueueParts(
         runner=runner,
         store=store,
@@ -111,7 +113,7 @@ def assemble(
         browser=Browser(store, taker, priorities),
         taker=taker,
         group=group,
-        consumer=Consumer(runner, taker, leases, group, requeuer),
+        consumer=Consumer(runner, taker, group),
         acks=Acks(runner, store, leases, responses),
         dead_letters=DeadLetters(runner, store),
         pausing=Pausing(runner, store),

@@ -10,18 +10,18 @@ import functools
 import heapq
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
 
-from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.engines.protocols import Database, SnapshotTransaction, Transaction
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, QueueNotFound
-from fdbqueue.service import receipts, tuples
-from fdbqueue.service.consume.turns import Turns
+from fdbqueue.service import transactions, tuples
+from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.several import SeveralQueues, checked_names
-from fdbqueue.service.storage.groups import Group, groups
+from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, fits_of
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.transactions import run
 
@@ -35,11 +35,22 @@ _TEXT = b"\x02"
 
 #: So many names are looked for in one transaction, or looked through for one that is like another.
 _NAMES_AT_ONCE = 1_000
+#: How many gaps between known names are halved in one round, in the order of their keys.
+_GAPS_AT_ONCE = 64
+#: How many bytes after the common prefix of two keys are halved.
+_HALVED_BYTES = 8
+#: A range of keys, its last key excluded.
+KeyRange = tuple[bytes, bytes]
 
 #: So many queue objects are kept.
 _MAX_OPENED = 1_000
 #: The most lists of names, and their turns, that are kept.
 _MAX_SEVERAL = 200
+#: All names are read again after twenty times the time that it took.
+_KEPT_TIMES = 20
+
+#: Names of several queues, whether they take turns, and whose turns these are.
+_Several = tuple[tuple[str, ...], bool, str]
 
 
 #: The kinds of queues by the names that settings give them.
@@ -54,7 +65,7 @@ class QueueSpec:
     Args:
         name: The queue's name, or a pattern with ``*``.
         kind: One of :data:`KINDS`.
-        subspace: The tuple of its subspace where that is not under the catalog's prefix.
+        subspace: The tuple of its subspace if that is not under the catalog's prefix.
         owner: The app that alone pushes and takes its items; None for the project.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
 
@@ -111,7 +122,7 @@ class Catalog:
     ) -> None:
         self.database = database
         with contextlib.suppress(TypeError):  # of a class without weak references
-            receipts.keep_at(database, Subspace((*prefix, "receipt")))
+            transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
         self._subspace = self._prefix["queue"]
         specs = list(specs)
@@ -121,9 +132,11 @@ class Catalog:
         #: Listed only once something is stored there, as those of patterns are.
         self._owned = {spec.name for spec in specs if spec.owner is not None}
         self._opened: dict[str, Queue] = {}
-        self._several: dict[tuple[tuple[str, ...], bool], SeveralQueues] = {}
+        self._several: dict[tuple[_Several, bool], SeveralQueues] = {}
         #: Shared with the catalogs of :meth:`over`.
-        self._turns: dict[tuple[tuple[str, ...], bool], Turns] = {}
+        self._turns: dict[_Several, Turns] = {}
+        #: When they were read, how long that took, and the names.
+        self._kept_names: tuple[float, float, list[str]] = float("-inf"), 0.0, []
 
     def reach(self) -> None:
         """Read one key where the queues are, for nothing but to hear from the engine.
@@ -139,7 +152,7 @@ class Catalog:
         catalog = copy.copy(self)
         catalog.database = database
         with contextlib.suppress(TypeError):  # of a class without weak references
-            receipts.keep_at(database, receipts.place_of(self.database))
+            transactions.keep_receipts_at(database, transactions.receipts_of(self.database))
         catalog._opened = {}  # noqa: SLF001  # of this class
         catalog._several = {}  # noqa: SLF001  # as above
         return catalog
@@ -162,7 +175,7 @@ class Catalog:
         return found
 
     def closest_name(self, name: Any) -> str | None:
-        """Return the plain name that is most like a wrong one, None where none is.
+        """Return the plain name that is most like a wrong one, None if none is.
 
         Nothing is read: names that fit a pattern, of which there may be millions, are not looked
         through, and of plain names no more than a thousand.
@@ -172,7 +185,9 @@ class Catalog:
         names = self.plain_names()[:_NAMES_AT_ONCE]
         return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
-    def several(self, names: Iterable[str], *, fair: bool = False) -> SeveralQueues:
+    def several(
+        self, names: Iterable[str], *, fair: bool = False, with_owned: bool = True
+    ) -> SeveralQueues:
         """Return several queues, to take from the first that has items.
 
         Returns the same object for the same arguments, until 200 others have been asked for.
@@ -182,38 +197,91 @@ class Catalog:
                 named twice, or by a pattern too, counts at its first place.
             fair: Whether to take from the queues in turn: each call begins behind the queue that
                 gave last in this process.
+            with_owned: Whether patterns stand for the queues, too, that another app has.
 
         Raises:
             QueueNotFound: No spec has one of the names; or no name that it allows fits a pattern.
             InvalidInput: They are not 1 to 1,000 names.
         """
-        key = checked_names(names), bool(fair)
-        found = self._several.get(key)
+        several = checked_names(names), bool(fair), ""
+        found = self._several.get((several, with_owned))
         if found is None:
-            for name in key[0]:
-                self._check_name(name)
-            for kept in (self._several, self._turns):
-                if len(kept) >= _MAX_SEVERAL:
-                    kept.clear()
-            turns = self._turns.setdefault(key, Turns(fair=key[1]))
-            found = self._several.setdefault(key, SeveralQueues(self, key[0], turns))
+            for name in several[0]:
+                self._check_name(name, with_owned=with_owned)
+            if len(self._several) >= _MAX_SEVERAL:
+                self._several.clear()
+            made = SeveralQueues(self, several[0], self._turns_of(several))
+            if not with_owned:
+                made = made.limited_to(lambda name: self.owner(name) is None)
+            found = self._several.setdefault((several, with_owned), made)
         return found
 
-    def fitting(self, pattern: str, tr: Transaction | None = None) -> Iterator[str]:
-        """Yield the names that fit a pattern and exist, sorted, as :meth:`each_name` does.
+    def several_for(
+        self, user: str, names: Iterable[str], allows: Callable[[str], bool], *, fair: bool = False
+    ) -> SeveralQueues:
+        """Return several queues, of which a user learns only those that a function allows.
 
-        Those are included under which nothing but saved responses is stored.
+        A pattern stands for the allowed queues alone. Neither a result, nor an error, nor what is
+        read tells whether it fits others, or could: all names are gone through, and the function
+        is asked about each before any pattern is.
 
         Args:
-            pattern: The pattern.
+            user: Whose turns those of ``fair`` are.
+            names: As for :meth:`several`; those that are no patterns are not asked about.
+            allows: Tells whether the user may take from the queue with a name.
+            fair: As for :meth:`several`.
+
+        Raises:
+            QueueNotFound: No spec has one of the names that are no patterns.
+            InvalidInput: They are not 1 to 1,000 names, or one is not a pattern.
+        """
+        several = checked_names(names), bool(fair), user
+        for name in several[0]:
+            if "*" in name:
+                _check_pattern(name)
+            else:
+                self.spec(name)
+        made = SeveralQueues(self, several[0], self._turns_of(several))
+        return made.limited_to(allows, in_secret=True)
+
+    def _turns_of(self, several: _Several) -> Turns:
+        if len(self._turns) >= _MAX_SEVERAL:
+            self._turns.clear()
+        return self._turns.setdefault(several, Turns(fair=several[1]))
+
+    def fitting(self, patterns: Sequence[str], tr: Transaction | None = None) -> Fitting:
+        """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits.
+
+        Every name is gone through once, whatever the number of patterns. Those are included under
+        which nothing but saved responses is stored.
+
+        Args:
+            patterns: The patterns.
             tr: The transaction to read in, without depending on it; None for others.
         """
-        start = pattern.partition("*")[0]
-        for name in self._names_after(start[:-1], with_responses=True, tr=tr):
-            if fnmatch.fnmatchcase(name, pattern):
-                yield name
-            elif name > start and not name.startswith(start):
+        fits = fits_of(patterns)
+        begun = ""
+        for start in sorted({pattern.partition("*")[0] for pattern in patterns}):
+            if begun and start.startswith(begun):
+                continue
+            for name in self._names(start=start, with_responses=True, tr=tr):
+                if found := fits(name):
+                    yield name, found
+            if not start:
                 return
+            begun = start
+
+    def kept_names(self, seconds: float) -> list[str]:
+        """Return the names of the queues, sorted, as they were within the last seconds.
+
+        They are kept for twenty times as long as it took to read them, if that is longer.
+        """
+        read_at, took, names = self._kept_names
+        begun = time.monotonic()
+        if begun - read_at > max(seconds, _KEPT_TIMES * took):
+            names = self.names()
+            self._kept_names = begun, time.monotonic() - begun, names
+        return names
 
     def calls_key(self, name: bytes) -> bytes:
         """Return a key on which calls of one name conflict. Nothing is stored there."""
@@ -238,7 +306,9 @@ class Catalog:
         names = self.each_name(after=after, with_responses=with_responses)
         return list(itertools.islice(names, limit))
 
-    def each_name(self, *, after: str = "", with_responses: bool = False) -> Iterator[str]:
+    def each_name(
+        self, *, after: str = "", with_responses: bool = False, tr: Transaction | None = None
+    ) -> Iterator[str]:
         """Yield the names of the queues, sorted, and read them as they are asked for.
 
         These are the plain names, and those that fit a pattern, or that another app has, and have
@@ -249,14 +319,25 @@ class Catalog:
         Args:
             after: Only names that sort after this one.
             with_responses: As for :meth:`names`.
+            tr: As for :meth:`fitting`.
         """
-        return self._names_after(after, with_responses=with_responses, tr=None)
+        return self._names(after=after, with_responses=with_responses, tr=tr)
 
-    def _names_after(
-        self, after: str, *, with_responses: bool, tr: Transaction | None
+    def _names(
+        self,
+        *,
+        after: str = "",
+        start: str = "",
+        with_responses: bool,
+        tr: Transaction | None,
     ) -> Iterator[str]:
-        named = sorted(name for name in self._named if name > after and name not in self._owned)
-        merged = heapq.merge(named, self._existing(after, with_responses, tr))
+        """Yield the names that sort after one and begin with a text."""
+        named = sorted(
+            name
+            for name in self._named
+            if name > after and name.startswith(start) and name not in self._owned
+        )
+        merged = heapq.merge(named, self._existing(after, start, with_responses, tr))
         yield from (name for name, _ in itertools.groupby(merged))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
@@ -278,13 +359,13 @@ class Catalog:
         raise QueueNotFound(name=name)
 
     def owner(self, name: str) -> str | None:
-        """Return the app that alone pushes to a queue and takes from it, None where none does."""
+        """Return the app that alone pushes to a queue and takes from it, None if none does."""
         try:
             return self.spec(name).owner if self.has_owned else None
         except QueueNotFound:
             return None
 
-    def _check_name(self, name: str) -> None:
+    def _check_name(self, name: str, *, with_owned: bool) -> None:
         """Check that there may be a queue with a name, or one that fits a pattern.
 
         Raises:
@@ -294,23 +375,30 @@ class Catalog:
         if "*" not in name:
             self.spec(name)
             return
-        if not PATTERN.fullmatch(name):
-            raise InvalidInput(name=name, reason="it is not a pattern of names")
-        plain = any(fnmatch.fnmatchcase(each, name) for each in self._named)
-        if not plain and not any(_share_a_name(name, spec.name) for spec in self._patterns):
+        _check_pattern(name)
+        fits = fits_of([name])
+        specs = (*self._named.values(), *self._patterns)
+        if not any(
+            _share_a_name(name, spec.name) if spec.is_pattern else fits(spec.name)
+            for spec in specs
+            if with_owned or spec.owner is None
+        ):
             raise QueueNotFound(name=name)
 
     def _existing(
-        self, after: str, with_responses: bool, tr: Transaction | None = None
+        self, after: str, start: str, with_responses: bool, tr: Transaction | None
     ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns and not self._owned:
             return
         begin, end = self._subspace.range().start, self._subspace.range().stop
+        if start:
+            begin = self._subspace.key() + _TEXT + start.encode()
+            end = begin + b"\xff"  # names are ASCII
         if NAME.fullmatch(after):
-            begin = self._group_of(self._subspace[after].key())[1]
+            begin = max(begin, self._range_of(self._subspace[after].key())[1])
         while begin < end:
-            read = functools.partial(_groups, begin=begin, end=end, group_of=self._group_of)
+            read = functools.partial(_some_ranges, begin=begin, end=end, range_of=self._range_of)
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
@@ -320,18 +408,21 @@ class Catalog:
                         yield name
             begin = found[-1][1] if len(found) == _NAMES_AT_ONCE else end
 
-    def _group_of(self, key: bytes) -> Group:
+    def _range_of(self, key: bytes) -> KeyRange:
         """Return the range of the keys with the same name, or of one that has none.
 
-        The responses of calls with an idempotency key are a group of their own: a pop leaves
-        one, too, where nothing was ever pushed.
+        The responses of calls with an idempotency key are a range of their own, because a pop
+        leaves one, too, where nothing was ever pushed; so is the format, which a clear leaves.
         """
         try:
             first: bytes = self._subspace[_name_in(key[len(self._subspace.key()) :])].key()
         except ValueError:
             return key, key + b"\x00"
-        responses = TableKeys(first).all_responses
-        return responses if responses[0] <= key < responses[1] else (first, first + b"\xff\xff")
+        tables = TableKeys(first)
+        for alone in (tables.formats(), tables.all_responses):
+            if alone[0] <= key < alone[1]:
+                return alone
+        return first, first + b"\xff\xff"
 
     def _may_exist(self, name: Any) -> bool:
         return (
@@ -342,6 +433,11 @@ class Catalog:
                 or any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
             )
         )
+
+
+def _check_pattern(name: str) -> None:
+    if not PATTERN.fullmatch(name):
+        raise InvalidInput(name=name, reason="it is not a pattern of names")
 
 
 def _share_a_name(one: str, other: str) -> bool:
@@ -379,7 +475,84 @@ def _name_in(rest: bytes) -> Any:
     return tuples.unpack(rest)[0]
 
 
-def _groups(
-    tr: Transaction, begin: bytes, end: bytes, group_of: Callable[[bytes], Group]
-) -> list[Group]:
-    return list(itertools.islice(groups(tr.snapshot, begin, end, group_of), _NAMES_AT_ONCE))
+def _some_ranges(
+    tr: Transaction, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]
+) -> list[KeyRange]:
+    return list(itertools.islice(ranges_of(tr.snapshot, begin, end, range_of), _NAMES_AT_ONCE))
+
+
+class _Gap(NamedTuple):
+    """A range of keys that may hold more ranges; its last key is excluded."""
+
+    begin: bytes
+    end: bytes
+
+
+def ranges_of(
+    tr: SnapshotTransaction, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]
+) -> Iterator[KeyRange]:
+    """Yield the ranges that the keys between two belong to, in order.
+
+    FoundationDB cannot list prefixes: each costs a read that skips to the next, and one after the
+    other that is a round trip for each. Here the gaps between the known ranges are halved, and all
+    reads of a round are sent before the first is awaited.
+
+    Args:
+        tr: The transaction, or its snapshot.
+        begin: Where to start.
+        end: Where to stop, this key excluded.
+        range_of: Returns the range that a key belongs to.
+    """
+    gaps = [_Gap(begin, end)]
+    known: list[KeyRange] = []
+    while gaps:
+        halved, gaps = gaps[:_GAPS_AT_ONCE], gaps[_GAPS_AT_ONCE:]
+        found, rest = _look(tr, halved, range_of)
+        gaps = rest + gaps
+        known = sorted({*known, *found})
+        reached = gaps[0].begin if gaps else end
+        while known and known[0][0] < reached:
+            yield known.pop(0)
+
+
+def _look(
+    tr: SnapshotTransaction, gaps: list[_Gap], range_of: Callable[[bytes], KeyRange]
+) -> tuple[list[KeyRange], list[_Gap]]:
+    """Read from the middle of each gap in both directions; return the ranges and the new gaps."""
+    reads = []
+    for gap in gaps:
+        middle = _middle(gap)
+        below = tr.get_range(gap.begin, middle, limit=1, reverse=True)
+        above = tr.get_range(middle, gap.end, limit=1)
+        reads.append((gap, below, above))
+    found: list[KeyRange] = []
+    rest: list[_Gap] = []
+    for gap, below, above in reads:
+        lower, upper = (_range(rows, range_of) for rows in (below, above))
+        found += [one for one in (lower, upper) if one is not None]
+        if lower is not None and gap.begin < lower[0]:
+            rest.append(_Gap(gap.begin, lower[0]))
+        if upper is not None and upper[1] < gap.end:
+            rest.append(_Gap(upper[1], gap.end))
+    return found, rest
+
+
+def _range(rows: Any, range_of: Callable[[bytes], KeyRange]) -> KeyRange | None:
+    for row in rows:
+        return range_of(bytes(row.key))
+    return None
+
+
+def _middle(gap: _Gap) -> bytes:
+    """Return a key in the middle of a gap, or its beginning when no key is in between."""
+    shared = next(
+        (n for n, (a, b) in enumerate(zip(gap.begin, gap.end, strict=False)) if a != b),
+        min(len(gap.begin), len(gap.end)),
+    )
+    low, high = (_number(key[shared : shared + _HALVED_BYTES]) for key in gap)
+    middle = gap.begin[:shared] + ((low + high) // 2).to_bytes(_HALVED_BYTES, "big")
+    return middle if gap.begin < middle < gap.end else gap.begin
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(key.ljust(_HALVED_BYTES, b"\0"), "big")

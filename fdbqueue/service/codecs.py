@@ -21,13 +21,17 @@ from __future__ import annotations
 
 import abc
 import base64
+import contextlib
+import contextvars
 import json
+import math
 import struct
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import fdb.tuple
 
-from fdbqueue.service import strict_json, tuple_json, tuples
+from fdbqueue.service import tuples
 
 #: The types of keys, and of what holds nothing else.
 _STRING = frozenset({str})
@@ -41,10 +45,36 @@ LATEST_PUSH = 250_000_000_000_000_000
 _MOST_ATTEMPTS = 2**31
 
 
+#: What is stored in more bytes than this is left as it is by :func:`long_values_unparsed`.
+LONG_BYTES = 1_000_000
+_leaves_long = contextvars.ContextVar("leaves_long", default=False)
+
+
+class LongText(str):
+    """The text of a long JSON value that was not parsed, in place of the value."""
+
+    __slots__ = ()
+
+
+@contextlib.contextmanager
+def long_values_unparsed() -> Iterator[None]:
+    """Leave long values as they are stored, for who only shows them in this thread.
+
+    A value of 5 MB can be a million objects, which take 100 MB and a second. JSON becomes a
+    :class:`LongText`, and what other codecs would make objects of, bytes. What cannot be decoded
+    is not noticed then.
+    """
+    token = _leaves_long.set(True)
+    try:
+        yield
+    finally:
+        _leaves_long.reset(token)
+
+
 class Stored(NamedTuple):
     """A decoded value and the metadata stored with it.
 
-    ``pushed_at`` is in microseconds since the Unix epoch, None where it is not kept.
+    ``pushed_at`` is in microseconds since the Unix epoch, None if it is not kept.
     """
 
     value: Any
@@ -75,8 +105,18 @@ class Codec(abc.ABC):
     def decode(self, data: bytes) -> Stored:
         """Return what :meth:`encode` was given, as far as it was kept."""
 
+    def decode_to_show(self, data: bytes) -> Stored:
+        """Return what :meth:`decode` does, or within :func:`long_values_unparsed` what it says."""
+        if len(data) > LONG_BYTES and _leaves_long.get():
+            return self.unparsed(data)
+        return self.decode(data)
+
+    def unparsed(self, data: bytes) -> Stored:
+        """Return the bytes in place of the value, and the metadata."""
+        return Stored(data, self.pushed_at(data))
+
     def with_attempts(self, data: bytes, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
-        """Return what was stored with other attempts; the same where no metadata is kept.
+        """Return what was stored with other attempts; the same if no metadata is kept.
 
         Raises:
             ValueError: It cannot be done; then the attempts are stored in a row of their own.
@@ -113,7 +153,7 @@ class JsonCodec(Codec):
         self._encode = json.JSONEncoder(
             ensure_ascii=False, allow_nan=False, separators=(",", ":")
         ).encode
-        self._decode = strict_json.decoder().decode
+        self._decode = strict_json().decode
 
     def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
         """Return the packed tuple of the JSON text and the metadata.
@@ -137,6 +177,15 @@ class JsonCodec(Codec):
         except RecursionError:
             raise ValueError("the JSON is nested too deeply") from None
         return Stored(value, pushed_at, attempts)
+
+    def unparsed(self, data: bytes) -> Stored:
+        """Return the text in place of the value, and the metadata.
+
+        Raises:
+            ValueError: The bytes are no tuple that begins with a text.
+        """
+        text, pushed_at, attempts = _fast(data) or _elements(data)
+        return Stored(LongText(text), pushed_at, attempts)
 
     def with_attempts(self, data: bytes, attempts: int) -> bytes:
         """Return the packed tuple with other attempts.
@@ -188,7 +237,7 @@ class BytesCodec(Codec):
             TypeError: It is not a string.
             ValueError: It is not base64.
         """
-        return tuple_json.from_base64(value)
+        return tuples.from_base64(value)
 
 
 class TupleCodec(Codec):
@@ -226,7 +275,7 @@ class TupleCodec(Codec):
 
     def to_json(self, value: Any) -> Any:
         """Return the value with arrays for tuples, and objects for what JSON lacks."""
-        return tuple_json.to_json(value)
+        return tuples.to_json(value)
 
     def from_json(self, value: Any) -> Any:
         """Return the value with tuples for arrays, and what objects stand for.
@@ -234,7 +283,7 @@ class TupleCodec(Codec):
         Raises:
             TypeError, ValueError: An object has not what its form needs, such as base64.
         """
-        return tuple_json.from_json(value)
+        return tuples.from_json(value)
 
 
 #: The codecs that a queue may name.
@@ -345,3 +394,32 @@ def _check_keys(value: dict[Any, Any]) -> None:
     for key in value:
         if not isinstance(key, str):
             raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
+
+
+def strict_json(
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> json.JSONDecoder:
+    """Return a decoder of JSON that refuses the extensions of ``json``.
+
+    These are NaN, infinities, and numbers beyond the range of a float.
+
+    Integers are exact, up to Python's limit of digits. The decoder raises ``ValueError``, and
+    ``RecursionError`` when the text is nested too deeply.
+
+    Args:
+        object_pairs_hook: Makes an object from its members, as for ``json``.
+    """
+    return json.JSONDecoder(
+        parse_constant=_refuse, parse_float=_finite, object_pairs_hook=object_pairs_hook
+    )
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:50]} is beyond the range of a float")
+    return value

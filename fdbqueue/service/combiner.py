@@ -1,8 +1,8 @@
 """Combine the operations of a process's threads: one transaction does the work of many.
 
 An operation that finds no other at work is done by its own thread, in a *turn*: a lock that the
-working thread holds. There are as many turns as transactions may be in flight: one where they
-would conflict (takes at one end), three where they do not (pushes, acks). An operation that finds
+working thread holds. There are as many turns as transactions may be in flight: one if they
+would conflict (takes at one end), three if they do not (pushes, acks). An operation that finds
 no turn free, a batch in flight or others in line, or comes just after a batch of several, joins
 the *line*, and its thread sleeps on the operation's own gate. While anything is in line, *helper*
 threads of the process use the free turns and do the line's work in batches. A batch claims
@@ -15,8 +15,15 @@ exception, and each thread that joins the line makes sure itself that there is a
 handler may even use the queue itself, in the middle of a call of its thread: it does that alone,
 beside the turns.
 
-An operation (:mod:`fdbqueue.service.operations`) is in line, or claimed by one batch, until it is
-done or its thread has gone.
+An operation is in line, or claimed by one batch, until it is done or its thread has gone. It is
+in one of these states, which change under the mutex:
+
+- WAITING: nothing was done for it. Its thread may leave, and then nothing will be.
+- IN_FLIGHT: a transaction has taken it up. A thread that leaves now learns that its outcome is
+  unknown; what the transaction did for it is undone once that is known, if it can be.
+- DONE: it has its result or its error. If the thread is interrupted before it returns the
+  result, a helper undoes the operation, if it can be undone.
+- LEFT: its thread has gone.
 
 After a fork the child begins with an empty line. A helper is a daemon: at the end of the
 process its batch is the database's to finish or not, as any commit is. It ends by itself when
@@ -25,6 +32,8 @@ it has had nothing to do for a second.
 
 from __future__ import annotations
 
+import copy
+import enum
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -32,8 +41,7 @@ from typing import Any, Protocol
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
-from fdbqueue.locks import RLock
-from fdbqueue.service.operations import OperationState, SharedOperation, own_copy
+from fdbqueue.locks import RLock, start_thread
 
 #: How long an idle helper stays.
 _IDLE_SECONDS = 1.0
@@ -41,6 +49,52 @@ _IDLE_SECONDS = 1.0
 _CROWDED_SECONDS = 0.002
 #: How often a thread that cannot have a helper looks whether its operation was done for it.
 _LOOK_SECONDS = 0.01
+
+
+class OperationState(enum.IntEnum):
+    """The state of an operation."""
+
+    WAITING = 0
+    IN_FLIGHT = 1
+    DONE = 2
+    LEFT = 3
+
+
+class SharedOperation:
+    """An operation of one thread, and its result.
+
+    Attributes:
+        state: Whether it waits, is in flight, is done, or its thread has left.
+        result: What it returns.
+        error: What it raises, None if it returns.
+        database: Where its own thread does it; its transactions may have a time limit.
+        gate: Opened when it is done; None unless it was in line.
+        batch: The batch that has claimed it, None for none.
+        left_in: Its state when its thread left.
+    """
+
+    # Of the class, because a signal may come before restart() has begun.
+    state = left_in = OperationState.WAITING
+    result: Any = None
+    error: BaseException | None = None
+    gate: threading.Lock | None = None
+    batch: Any = None
+    database: Any = None
+
+    def restart(self, database: Any) -> None:
+        """Start, or start again, on a database."""
+        self.state = self.left_in = OperationState.WAITING
+        self.result = self.error = self.gate = self.batch = None
+        self.database = database
+
+    def conclude(self, result: Any) -> None:
+        """Note the result; an error says whether anything was done, unless it does already."""
+        if not isinstance(result, BaseException):
+            self.result = result
+            return
+        self.error = result
+        if not hasattr(result, "outcome_known"):
+            vars(result)["outcome_known"] = True  # also if the class forbids attributes
 
 
 class Work(Protocol):
@@ -86,7 +140,7 @@ class Combiner:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew in a forked process, where no thread waits."""
+        """Start again in a forked process, where no thread waits."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
         self.mutex = RLock()
         self._turns = [_Turn() for _ in range(self._most)]
@@ -103,11 +157,11 @@ class Combiner:
     def submit(self, operation: SharedOperation, database: Database) -> Any:
         """Do an operation, together with those of other threads; return its result.
 
-        Whatever is raised has an attribute ``outcome_known``: True where nothing was done.
+        Whatever is raised has an attribute ``outcome_known``: True if nothing was done.
 
         Args:
             operation: The operation.
-            database: Where to do it. Its ``time_limit()``, where it has one, is how many
+            database: Where to do it. Its ``time_limit()``, if it has one, is how many
                 seconds the operation may wait in line.
 
         Raises:
@@ -116,7 +170,10 @@ class Combiner:
         """
         try:
             operation.restart(database)
-            if not self._does_alone(operation):
+            turn = threading.Lock()
+            with turn:
+                is_done = self._may_work(turn) and self._work.alone(operation)
+            if not is_done:
                 self._wait_in_line(operation)
         except BaseException as error:
             vars(error)["outcome_known"] = self._leave(operation)
@@ -129,18 +186,15 @@ class Combiner:
         finally:
             del own  # an error that its own frames refer to keeps all of them
 
-    def _does_alone(self, operation: SharedOperation) -> bool:
-        """Do an operation in its own thread, unless others wait or work."""
-        own = threading.Lock()
-        with own:
-            with self.mutex:
-                is_first = not (self.line or self._batches or self.orphans)
-                is_first = is_first and time.monotonic() >= self._crowded_until
-                if not (is_first and self._begin_turn(own)):
-                    me = threading.get_ident()
-                    if not any(turn.worker == me and turn.lock.locked() for turn in self._turns):
-                        return False  # else: a signal handler in the middle of a call
-            return self._work.alone(operation)
+    def _may_work(self, own: threading.Lock) -> bool:
+        """Tell whether a thread may do its operation itself: no others wait or work."""
+        with self.mutex:
+            is_first = not (self.line or self._batches or self.orphans)
+            is_first = is_first and time.monotonic() >= self._crowded_until
+            if is_first and self._begin_turn(own):
+                return True
+            me = threading.get_ident()  # perhaps a signal handler in the middle of a call
+            return any(turn.worker == me and turn.lock.locked() for turn in self._turns)
 
     def _begin_turn(self, own: threading.Lock) -> bool:
         """Take a free turn, and tell whether there is one; called under the mutex.
@@ -218,7 +272,7 @@ class Combiner:
             if self._helpers == self._most:
                 return True  # they look again before they are idle
         try:
-            threading.Thread(target=self._help, name="fdbqueue-helper", daemon=True).start()
+            start_thread(threading.Thread(target=self._help, name="fdbqueue-helper", daemon=True))
         except RuntimeError:  # the process is ending, or has as many threads as it may
             return self._helpers > 0
         return True
@@ -255,7 +309,7 @@ class Combiner:
                     return
 
     def _work_as_helper(self, operation: SharedOperation) -> None:
-        """Do the line's work until an operation is done, where no thread can be started."""
+        """Do the line's work until an operation is done, if no thread can be started."""
         while operation.state < OperationState.DONE:
             self._do_batch()
             if operation.gate is not None and operation.gate.acquire(timeout=_LOOK_SECONDS):
@@ -328,10 +382,13 @@ class CombinedBatch:
                 operation.state = OperationState.IN_FLIGHT
             return found
 
-    def let_go(self) -> None:
-        """Note that a transaction has failed for certain: its operations wait again."""
+    def let_go(self, operations: Iterable[Any] | None = None) -> None:
+        """Note that operations wait again.
+
+        All of them if the transaction has failed for certain, or those that it has no room for.
+        """
         with self._mutex:
-            for operation in self.members:
+            for operation in self.members if operations is None else operations:
                 if operation.state is OperationState.IN_FLIGHT:
                     operation.state = OperationState.WAITING
 
@@ -369,7 +426,7 @@ class CombinedBatch:
             taken_up = [one for one in members if one.state is OperationState.IN_FLIGHT]
         if taken_up and not is_known and not isinstance(error, OutcomeUnknown):
             error = OutcomeUnknown(reason=repr(error)[:200])
-        self.finish([(operation, own_copy(error)) for operation in taken_up or members])
+        self.finish([(operation, _own_copy(error)) for operation in taken_up or members])
 
     def disclaim(self) -> None:
         """Return the operations that are not done to the front of the line."""
@@ -380,3 +437,13 @@ class CombinedBatch:
             self.members = {}
             if rest:
                 self._combiner.line = {**rest, **behind}
+
+
+def _own_copy(error: BaseException) -> BaseException:
+    """Return a copy of an error: each thread that raises it adds its own traceback."""
+    try:
+        own = copy.copy(error)
+    except Exception:  # noqa: BLE001  # an error whose class wants other arguments
+        return error
+    vars(own)["outcome_known"] = getattr(error, "outcome_known", False)
+    return own

@@ -1,8 +1,14 @@
-"""Check and encode values: what is pushed becomes entries, which only need to be written."""
+"""Check and encode what is pushed: it becomes entries, which only need to be written.
+
+The FDB tuple layer sorts every integer before every float, whatever their values: 2 comes
+before 0.31. So all priorities of a queue have one type, and numbers that fit are converted.
+"""
 
 from __future__ import annotations
 
 import datetime
+import math
+import numbers
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,10 +23,18 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service.clock import duration, in_seconds, now_us
 from fdbqueue.service.codecs import LATEST_PUSH, Codec
-from fdbqueue.service.items import LAST_MOMENT, Duration, Item, Priority, Push, microseconds
-from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_SET
-from fdbqueue.service.priorities import Priorities
+from fdbqueue.service.items import NOT_GIVEN, Duration, Item, Priority, Push, microseconds
+from fdbqueue.service.limits import (
+    BATCH_BYTES,
+    MAX_RETURNED_BYTES,
+    MAX_SECONDS,
+    MAX_SENT_BYTES,
+    SENT_BY_SET,
+)
 from fdbqueue.service.storage.item_keys import random_suffix
+
+MIN_INTEGER = -(2**63)
+MAX_INTEGER = 2**63 - 1
 
 MAX_BATCH_ITEMS = 5_000
 #: A slow source's items are pushed once the first of them has waited this long.
@@ -30,12 +44,118 @@ MAX_BATCH_SECONDS = 1.0
 _KEYS_SENT = 4 * SENT_BY_SET
 
 
+class NoPriorities:
+    """Refuse priorities, for a FIFO queue.
+
+    Args:
+        queue: The queue's name, for errors.
+    """
+
+    name: str | None = None
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+
+    def of_push(self, given: Any) -> Priority | None:
+        """Return the priority of a push.
+
+        Raises:
+            InvalidPriority: A priority is given.
+        """
+        return None if given is NOT_GIVEN else self.bound(given)
+
+    def bound(self, given: Any) -> Priority | None:
+        """Return a bound of a range of priorities.
+
+        Raises:
+            InvalidPriority: A priority is given.
+        """
+        if given is not None:
+            raise InvalidPriority(
+                queue=self._queue, priority=given, reason="a FIFO queue has no priorities"
+            )
+        return None
+
+
+class PriorityType:
+    """Convert the priorities of one queue to ``int`` or ``float``.
+
+    Args:
+        name: ``"int"`` or ``"float"``, or the type itself.
+        queue: The queue's name, for errors.
+    """
+
+    def __init__(self, name: str | type, queue: str) -> None:
+        self.name: str = name.__name__ if isinstance(name, type) else name
+        self._queue = queue
+
+    def of_push(self, given: Any) -> Priority:
+        """Return the priority of a push in the queue's type: 0 when none is given.
+
+        Raises:
+            InvalidPriority: It does not fit the type, as for :meth:`coerce`.
+        """
+        return self.coerce(0 if given is NOT_GIVEN else given)
+
+    def bound(self, given: Any) -> Priority | None:
+        """Return a bound of a range of priorities in the queue's type, None for no bound.
+
+        Raises:
+            InvalidPriority: It does not fit the type, as for :meth:`coerce`.
+        """
+        return None if given is None else self.coerce(given)
+
+    def coerce(self, priority: Any) -> Priority:
+        """Return the priority in the queue's type.
+
+        Raises:
+            InvalidPriority: It is a boolean or not a number, not finite, an integer beyond 64
+                bits, a fraction in an int queue, or an integer that no float equals.
+        """
+        if type(priority) is int:
+            return self._from_integer(priority)
+        if type(priority) is float and self.name == "float" and math.isfinite(priority):
+            return priority + 0.0  # the tuple layer sorts -0.0 before 0.0
+        if isinstance(priority, bool) or not isinstance(priority, numbers.Real):
+            raise self._invalid(priority, "it is not a number")
+        if isinstance(priority, numbers.Rational) and priority.denominator == 1:
+            return self._from_integer(int(priority.numerator))
+        try:
+            value = float(priority)
+        except OverflowError:
+            raise self._invalid(priority, "it is beyond 64 bits") from None
+        if not math.isfinite(value):
+            raise self._invalid(priority, "it is not finite")
+        if self.name == "float":
+            return value + 0.0  # the tuple layer sorts -0.0 before 0.0
+        if not value.is_integer():
+            raise self._invalid(priority, "it is a fraction, and the queue's type is int")
+        return int(self._from_integer(int(value)))
+
+    def _from_integer(self, value: int) -> Priority:
+        if not MIN_INTEGER <= value <= MAX_INTEGER:
+            raise self._invalid(value, "it is beyond 64 bits")
+        if self.name == "int":
+            return value
+        if int(float(value)) != value:
+            raise self._invalid(value, "no float equals it, and the queue's type is float")
+        return float(value)
+
+    def _invalid(self, priority: Any, reason: str) -> InvalidPriority:
+        return InvalidPriority(
+            queue=self._queue, priority=priority, priority_type=self.name, reason=reason
+        )
+
+
+Priorities = NoPriorities | PriorityType
+
+
 class Entry(NamedTuple):
     """An item ready to be pushed.
 
-    ``random`` is drawn once for each call, and ends with the mark of the unique key. ``until`` is
-    when a delayed item comes to its place, None for one that is ready at once. ``mark`` is empty
-    where there is no unique key. ``attempts`` are those that a moved item brings; they are in
+    ``random`` is drawn once for each call, and ends with the tag of the unique key. ``until`` is
+    when a delayed item comes to its place, None for one that is ready at once. ``tag`` is empty
+    if there is no unique key. ``attempts`` are those that a moved item brings; they are in
     ``value`` too, if the codec keeps metadata.
     """
 
@@ -44,7 +164,7 @@ class Entry(NamedTuple):
     random: bytes
     pushed_at: int
     until: int | None = None
-    mark: bytes = b""
+    tag: bytes = b""
     attempts: int = 0
 
 
@@ -81,14 +201,14 @@ class Encoder:
         """
         return self._entry(value, self._given(priority), None)
 
-    def of_push(self, push: Push, mark: bytes = b"") -> Entry:
-        """Return what to write for a push, given the mark of its unique key.
+    def of_push(self, push: Push, tag: bytes = b"") -> Entry:
+        """Return what to write for a push, given the tag of its unique key.
 
         Raises:
             InvalidInput: The queue does not take it.
         """
         until = self.until(push.delay, push.not_before)
-        return self._entry(push.value, self.priorities.of_push(push.priority), until, mark)
+        return self._entry(push.value, self.priorities.of_push(push.priority), until, tag)
 
     def of_many(
         self, items: Iterable[Any], delay: Duration | None, not_before: datetime.datetime | None
@@ -133,7 +253,7 @@ class Encoder:
             entry.priority,
             None if push.delay is None else in_seconds(push.delay),
             push.not_before and microseconds(push.not_before),
-            *([entry.mark] if entry.mark else []),
+            *([entry.tag] if entry.tag else []),
         )
 
     def _of_pair(self, pair: tuple[Any, Any], until: int | None) -> Entry:
@@ -143,7 +263,7 @@ class Encoder:
         return self._entry(value, self._given(priority), until)
 
     def _given(self, priority: Any) -> Priority | None:
-        """Return a priority that has to be given, where the queue has priorities.
+        """Return a priority that has to be given, if the queue has priorities.
 
         Raises:
             InvalidPriority: It is missing, or does not fit.
@@ -153,11 +273,11 @@ class Encoder:
         return self.priorities.bound(priority)
 
     def _entry(
-        self, value: Any, priority: Priority | None, until: int | None, mark: bytes = b""
+        self, value: Any, priority: Priority | None, until: int | None, tag: bytes = b""
     ) -> Entry:
         pushed_at = now_us()
         data = self._encoded(value, pushed_at, 0)
-        return Entry(data, priority, random_suffix() + mark, pushed_at, until, mark)
+        return Entry(data, priority, random_suffix() + tag, pushed_at, until, tag)
 
     def _encoded(self, value: Any, pushed_at: int, attempts: int) -> bytes:
         try:
@@ -190,8 +310,9 @@ class Encoder:
                 queue=self._queue, not_before=not_before, allowed="a datetime with its time zone"
             )
         until, now = microseconds(not_before), now_us()
-        if until > LAST_MOMENT:
-            raise InvalidInput(queue=self._queue, not_before=not_before, allowed="up to year 9999")
+        if until - now > MAX_SECONDS * 1_000_000:
+            allowed = f"at most {MAX_SECONDS} seconds ahead"
+            raise InvalidInput(queue=self._queue, not_before=not_before, allowed=allowed)
         return until if until > now else None
 
     # Sizes
@@ -201,7 +322,7 @@ class Encoder:
         size = len(entries) * _KEYS_SENT * self._key_bytes
         for entry in entries:
             size += len(entry.value)
-            if entry.mark:  # longer keys, and the row of the unique key
+            if entry.tag:  # longer keys, and the row of the unique key
                 size += _KEYS_SENT * self._key_bytes
         return size
 

@@ -44,6 +44,8 @@ _STAMP_BYTES = 10
 _HEADER = struct.Struct(f">{_STAMP_BYTES}s16sQ")
 #: Where the values start in the response of a call that took items.
 _LENGTH = struct.Struct(">I")
+#: In place of such a response: the call has ended leases, and waits for items.
+_ACKNOWLEDGED = b""
 #: One call in 100 removes expired responses: at most 200, and at most 400,000 bytes of keys.
 _SWEPT_BY_ONE_IN, _SWEPT_AT_ONCE, _MAX_SWEPT_BYTES = 100, 200, 400_000
 _KEYS_SENT = SENT_BY_READ + 2 * SENT_BY_CLEAR
@@ -94,14 +96,17 @@ class Call:
     """A call under a key: the name of its saved response, and a digest of its arguments.
 
     ``replayed`` belongs to this call; other calls may use its :class:`IdempotencyKey` too.
+    ``has_acknowledged`` says that the call was made before, and has ended leases, but has no
+    response yet: it goes on to lease.
     """
 
     once: IdempotencyKey
     name: bytes
     digest: bytes
     replayed: bool = False
+    has_acknowledged: bool = False
 
-    def mark(self, *, replayed: bool) -> None:
+    def note_replayed(self, replayed: bool) -> None:
         """Note whether the call returns a saved response; a retry may change that."""
         self.replayed = self.once.replayed = replayed
 
@@ -144,7 +149,7 @@ class SavedResponses:
         Raises:
             IdempotencyKeyReused: The response is that of a different call.
         """
-        call.mark(replayed=False)
+        call.note_replayed(False)
         data = b"".join([row.value for row in rows])
         if len(data) < _HEADER.size:
             return None
@@ -153,7 +158,7 @@ class SavedResponses:
             return None
         if digest != call.digest:
             raise IdempotencyKeyReused(queue=self._store.queue)
-        call.mark(replayed=True)
+        call.note_replayed(True)
         return data[_HEADER.size :], stamp
 
     def save(self, tr: Transaction, call: Call, payload: bytes, *, stamped: bool = False) -> None:
@@ -165,7 +170,7 @@ class SavedResponses:
             payload: Its response.
             stamped: Whether to save the commit's versionstamp with it.
         """
-        call.mark(replayed=False)
+        call.note_replayed(False)
         self._remove_old(tr, call)
         until = now_us() + int(call.once.kept_seconds * 1_000_000)
         data = _HEADER.pack(bytes(_STAMP_BYTES), call.digest, until) + payload
@@ -209,7 +214,11 @@ class SavedResponses:
             CorruptItem: The queue's codec can no longer read an item.
         """
         found = self.recall(rows, call)
+        call.has_acknowledged = found is not None and found[0] == _ACKNOWLEDGED
         if found is None:
+            return None
+        if call.has_acknowledged:
+            call.note_replayed(False)
             return None
         payload = found[0]
         (at,) = _LENGTH.unpack_from(payload)
@@ -218,6 +227,13 @@ class SavedResponses:
             items.append(self._item(place, payload[at : at + size], *facts))
             at += size
         return items
+
+    def save_acknowledged(self, tr: Transaction, call: Call) -> None:
+        """Save, until the call has its response, that it has ended leases and took nothing yet.
+
+        So a call that ends while it waits for items can be made again.
+        """
+        self.save(tr, call, _ACKNOWLEDGED)
 
     def save_items(
         self, tr: Transaction, call: Call, loaded: Sequence[Loaded], items: Sequence[Item]

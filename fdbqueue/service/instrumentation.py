@@ -7,13 +7,15 @@ caller's transaction are not reported, because the caller commits them.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -48,30 +50,33 @@ class Observer:
         """
 
 
-_observers: tuple[Observer, ...] = ()
-_change_lock = threading.Lock()
+#: Those of this process. Replaced as a whole, so it is read without a lock.
+observers: tuple[Observer, ...] = ()
+_change_lock = threading.RLock()  # a signal handler may fork in the thread that holds it
+os.register_at_fork(
+    before=_change_lock.acquire,
+    after_in_parent=_change_lock.release,
+    after_in_child=_change_lock.release,
+)
 
 
 def add(observer: Observer) -> None:
     """Add an observer in this process; adding it again changes nothing."""
-    global _observers  # noqa: PLW0603  # read without a lock
+    global observers  # noqa: PLW0603  # read without a lock
     with _change_lock:
-        _observers = (*(one for one in _observers if one is not observer), observer)
+        observers = (*(one for one in observers if one is not observer), observer)
 
 
 def remove(observer: Observer) -> None:
     """Remove an observer."""
-    global _observers  # noqa: PLW0603  # read without a lock
+    global observers  # noqa: PLW0603  # read without a lock
     with _change_lock:
-        _observers = tuple(one for one in _observers if one is not observer)
+        observers = tuple(one for one in observers if one is not observer)
 
 
-def is_observed() -> bool:
-    """Tell whether there are any observers."""
-    return bool(_observers)
-
-
-def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
+def observed(
+    verb: str, queue: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
     """Call a function that operates on a queue, and report it to the observers.
 
     Args:
@@ -80,12 +85,14 @@ def observed(verb: str, queue: str, function: Callable[[], T]) -> T:
         function: Its result says how many items: the length of a list, without items that a push
             has found; a number itself; the first member of a tuple by the same rule; one for
             anything else.
+        args: What to call it with.
+        kwargs: The same, by name.
     """
-    if not _observers:
-        return function()
+    if not observers:
+        return function(*args, **kwargs)
     began = time.perf_counter()
     try:
-        result = function()
+        result = function(*args, **kwargs)
     except BaseException as error:
         report(Operation(verb, queue, time.perf_counter() - began, 0, error))
         raise
@@ -104,7 +111,7 @@ def report(done: Operation) -> None:
 
 
 def _notify(call: Callable[[Observer], None]) -> None:
-    for observer in _observers:
+    for observer in observers:
         try:
             call(observer)
         except Exception:

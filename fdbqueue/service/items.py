@@ -37,7 +37,7 @@ class Failure:
     Attributes:
         at: When that was, in UTC, by the clock of the client that gave the lease up or, after
             it had expired, requeued the item.
-        worker: The name that the worker gave with its lease; None where it gave none.
+        worker: The name that the worker gave with its lease; None if it gave none.
         reason: Why.
         attempt: Which attempt it was, the first being 1.
     """
@@ -83,10 +83,10 @@ class Item:
         queue: The name of its queue.
         died_at: When it became dead, in UTC, by the clock of the client that did that; None in
             other states.
-        worker: The name of the worker that holds its lease; None where it gave none, and in
+        worker: The name of the worker that holds its lease; None if it gave none, and in
             other states.
         failures: The last three failed attempts at it, the latest last. Read by
-            ``Queue.get``, and for dead items by ``Queue.page``; empty where another verb
+            ``Queue.get``, and for dead items by ``Queue.page``; empty if another verb
             returned the item.
     """
 
@@ -184,5 +184,5 @@ def moment(microseconds: int) -> datetime.datetime:
 
 
 def first(items: list[Item]) -> Item | None:
-    """Return the first item, None where there is none."""
+    """Return the first item, None if there is none."""
     return items[0] if items else None

@@ -17,6 +17,8 @@ MAX_VALUE_BYTES = 100_000
 MAX_RETURNED_BYTES = 5_000_000
 #: The most bytes that one transaction sends, keys and conflict ranges included.
 MAX_SENT_BYTES = 9_000_000
+#: The most bytes that a lease sends to acknowledge others in its transaction.
+MAX_ENDS_BYTES = 8_000_000
 #: The most bytes of each transaction, when a long piece of work takes several.
 BATCH_BYTES = 1_000_000
 #: The most items that one operation returns or changes.

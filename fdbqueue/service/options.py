@@ -58,7 +58,7 @@ class Range:
         return is_number and self.least <= value <= self.most  # type: ignore[operator]  # it is a number
 
 
-#: What each option may be. The codec may also be an object, where no setting names it.
+#: What each option may be. The codec may also be an object, if no setting names it.
 ALLOWED: Mapping[str, Choice | Range] = {
     "codec": Choice(tuple(CODECS), gettext_noop("Codec")),
     "priority_type": Choice(("int", "float"), gettext_noop("Priority type")),
@@ -70,6 +70,8 @@ ALLOWED: Mapping[str, Choice | Range] = {
 }
 #: Options that one kind of queue alone has.
 _OF_ONE_KIND = {"priority_type": "priority"}
+#: Options that decide how a queue's bytes are read and ordered: all its processes need the same.
+_DECIDING = frozenset({"codec", "priority_type", "order"})
 #: Options that have another name now.
 RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
 
@@ -119,9 +121,14 @@ class QueueOptions:
             raise ConfigurationError(queue=queue, allowed=str(ALLOWED[name]), **{name: value})
         return cls(**given)
 
-    def shown(self, kind: str) -> dict[str, Any]:
-        """Return the options that a kind of queue has, by name, as a setting would say them."""
-        names = names_for(kind)
+    def shown(self, kind: str, *, deciding: bool = False) -> dict[str, Any]:
+        """Return the options that a kind of queue has, by name, as a setting would say them.
+
+        Args:
+            kind: The kind of queue.
+            deciding: Whether to return those alone that decide how its bytes are read and ordered.
+        """
+        names = names_for(kind) & _DECIDING if deciding else names_for(kind)
         return {name: _named(getattr(self, name)) for name in ALLOWED if name in names}
 
     @property
@@ -167,7 +174,7 @@ def unknown(given: Mapping[str, Any], names: frozenset[str]) -> Iterator[tuple[s
 def _named(value: Any) -> Any:
     """Return the name of an option that is given as an object or a type, else the option."""
     if isinstance(value, Codec):
-        return value.name
+        return getattr(value, "name", type(value).__name__)
     return value.__name__ if isinstance(value, type) else value
 
 

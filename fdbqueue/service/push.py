@@ -1,10 +1,10 @@
 """Push items: one, several in one transaction, or any number split into transactions.
 
 How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encodes the values.
-:class:`Pusher` submits them to the queue's :class:`~fdbqueue.service.writes.SharedWrites` (made
-in :mod:`fdbqueue.service.consume.process_group`), where they share transactions with those of
-other threads. Under an idempotency key it runs a transaction of its own, which looks for the
-saved response first. Either way the transaction reads where the queue ends (in the recipes' order
+:class:`PushWrite` is the one operation that pushes them. It goes to the combiner of the queue's
+writes (:mod:`fdbqueue.service.writes`), and may share its transaction with those of other
+threads. Under an idempotency key it has a transaction of its own, which looks for the saved
+response first. Either way the transaction reads where the queue ends (in the recipes' order
 alone, by a snapshot read), and writes the items and the counts. Pushes never conflict.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, KeyTooLarge, OutcomeUnknown, PushInterrupted
@@ -24,21 +24,21 @@ from fdbqueue.service.idempotency import (
     IdempotencyKey,
     Placed,
     SavedResponses,
+    make_call,
     packed_places,
     unpacked_places,
 )
 from fdbqueue.service.items import Duration, Item, Push, moment
 from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
-from fdbqueue.service.runner import Runner
-from fdbqueue.service.storage.counts import HIGHEST, CountChange, high_of
+from fdbqueue.service.storage.counts import HIGHEST, high_of
 from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run, run_stamped
-from fdbqueue.service.uniques import UniqueKeys, mark_of
-from fdbqueue.service.writes import SharedTransaction, Write
+from fdbqueue.service.uniques import UniqueKeys, tag_of
+from fdbqueue.service.writes import Runner, SharedTransaction, Write
 
 #: What the keys of the queue's tables have more than those of its items.
 _TABLE_BYTES = 16
@@ -52,51 +52,144 @@ BesidePlaces = Callable[[Transaction, list[Placed]], None]
 Prepared = Callable[[Transaction | None], list[Item]]
 
 
-class _Pushed(NamedTuple):
-    """Where items were written, now or by an earlier call: then ``stamp`` is that commit's."""
-
-    placed: list[Placed]
-    stamp: bytes | None
-
-
-def _is_new(pushed: _Pushed) -> bool:
-    return pushed.stamp is None
-
-
 def _nothing() -> None:
     """Do nothing."""
 
 
-class _PushWrite(Write):
-    """The push of some items, which may share its transaction."""
+class PushWrite(Write):
+    """The push of some items, which may share its transaction.
 
-    __slots__ = ("_beside", "_entries", "_placed", "_pusher", "_pushes")
+    Attributes:
+        placed: Where the items were written, by the last attempt or by an earlier call; in place
+            of one whose unique key an item has, that item's place.
+    """
+
+    __slots__ = ("_beside", "_entries", "_pusher", "_pushes", "placed")
 
     def __init__(
         self,
         pusher: Pusher,
         pushes: Sequence[Push],
         entries: list[Entry],
-        size_bytes: int,
-        beside: BesidePlaces | None,
+        size_bytes: int = 0,
+        beside: BesidePlaces | None = None,
     ) -> None:
-        super().__init__(size_bytes)
-        self._beside = beside
+        super().__init__(pusher.store, size_bytes)
         self._pusher = pusher
         self._pushes = pushes
         self._entries = entries
-        self._placed: list[Placed] = []
+        self._beside = beside
+        self.placed: list[Placed] = []
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._pusher.begin_reads(shared, self._entries)
+        """Ask which items have the unique keys, and where the queue ends for each priority.
+
+        The latter in the recipes' order only, and by snapshot reads, so that pushes never conflict
+        but for those of one unique key.
+        """
+        snapshot = shared.tr.snapshot
+        high = None
+        for entry in self._entries:
+            if entry.tag:
+                self._pusher.uniques.begin(shared, entry.tag)
+            priority = entry.priority
+            if not self._pusher.in_commit_order and priority not in shared.tails:
+                if high is None:
+                    high = snapshot[self.store.tables.high]
+                begin, stop = self.store.keys.level(priority)
+                tail = snapshot.get_range(begin, stop, limit=1, reverse=True)
+                shared.tails[priority] = high, tail
 
     def apply(self, shared: SharedTransaction) -> None:
-        self._placed = self._pusher.apply(shared, self._entries)
+        """Write the items behind what is there.
+
+        Raises:
+            KeyTooLarge: The subspace's prefix leaves no room for a key.
+            CorruptItem: What is at the tail is no item.
+            InvalidInput: What is at the tail was pushed in commit order, and this is not.
+        """
+        uniques = self._pusher.uniques if shared.uniques else None
+        new = self._entries if uniques is None else uniques.new(shared, self._entries)
+        placed = [  # all of them, before anything is written
+            Placed(self._place(shared, entry), entry.pushed_at, entry.until) for entry in new
+        ]
+        if new and shared.format_rows is not None:
+            shared.adopt()
+        for entry, (place, *_) in zip(new, placed, strict=True):
+            self._write(shared, entry, place)
+        shared.count_change.pushes += len(new)
+        if uniques is not None:
+            placed = uniques.merged(shared, self._entries, placed)
+        self.placed = placed
         if self._beside is not None:
-            self._beside(shared.tr, self._placed)
+            self._beside(shared.tr, placed)
+
+    def _place(self, shared: SharedTransaction, entry: Entry) -> Place:
+        keys = self.store.keys
+        chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
+        if self._pusher.in_commit_order:
+            place = keys.place_in_commit_order(entry.priority, chunks, entry.tag)
+        else:
+            index = shared.following.get(entry.priority)
+            if index is None:
+                index = self._behind(*shared.tails[entry.priority])
+            shared.following[entry.priority] = index + 1
+            place = keys.place(entry.priority, index, entry.random, chunks)
+        if len(place.data) > self._pusher.max_place_bytes:
+            size = len(keys.key(place.data)) + _TABLE_BYTES
+            raise KeyTooLarge(queue=self.store.queue, size_bytes=size, limit_bytes=MAX_KEY_BYTES)
+        return place
+
+    def _behind(self, high: Any, tail: Iterable[Any]) -> int:
+        """Return the next index above all that are ready or hidden."""
+        following: int | None = self.store.keys.first_index
+        for row in tail:  # first, because it comes last: then only one wait blocks
+            sequence = self.store.reader.sequence(self.store.keys.place_of(row.key))
+            following = sequence + 1 if isinstance(sequence, int) else None
+        above = high_of(high) + 1
+        if following is None or above > HIGHEST:
+            reason = "it has held items in commit order: push with order='commit', or clear it"
+            raise InvalidInput(queue=self.store.queue, reason=reason)
+        return max(above, following)
+
+    def _write(self, shared: SharedTransaction, entry: Entry, place: Place) -> None:
+        store, tr = self.store, shared.tr
+        value = store.write_chunks(tr, place, entry.value)
+        keeps_metadata = store.codec.keeps_metadata
+        pushed_at = entry.pushed_at if keeps_metadata else None
+        if entry.until is None:
+            place.set(tr, store.keys.key(b""), value)
+            if entry.attempts and not keeps_metadata:
+                store.write_attempts(tr, place, entry.attempts)
+            shared.count_change.enter(tr, place, entry.priority, pushed_at)
+        else:
+            row = Row(place.data, value)
+            hidden = Hidden(State.DELAYED, row, entry.until, entry.attempts, pushed_at)
+            store.hide(tr, shared.count_change, hidden, place=place)
 
     def result_from(self, stamp: bytes) -> list[Item]:
-        return self._pusher.items(self._pushes, self._entries, self._placed, stamp)
+        """Return the items that were pushed or found."""
+        keys, keeps_metadata = self.store.keys, self.store.codec.keeps_metadata
+        items = []
+        for push, entry, placed in zip(self._pushes, self._entries, self.placed, strict=True):
+            place, pushed_at, until, existing = placed
+            is_known = place.stamp_at is None or stamp
+            item_id = keys.item_id(place.stamped(stamp)) if is_known else ""
+            if existing is not None:
+                items.append(self._pusher.uniques.existing_item(placed, existing, item_id))
+                continue
+            item = Item(
+                value=push.value,
+                priority=entry.priority,
+                id=item_id,
+                pushed_at=moment(pushed_at or 0) if keeps_metadata else None,
+                size_bytes=len(entry.value),
+                state="ready" if until is None else "delayed",
+                until=None if until is None else moment(until),
+                queue=self.store.queue,
+            )
+            items.append(item)
+        return items
 
 
 class Pusher:
@@ -120,15 +213,13 @@ class Pusher:
         in_commit_order: bool,
     ) -> None:
         self._runner = runner
-        self._store = store
         self._responses = responses
-        self._keys = store.keys
-        self._codec = store.codec
         self._queue = store.queue
-        self._uniques = UniqueKeys(store)
-        self._in_commit_order = in_commit_order
+        self.store = store
+        self.uniques = UniqueKeys(store)
+        self.in_commit_order = in_commit_order
         #: The longest place whose keys FoundationDB takes.
-        self._max_place_bytes = MAX_KEY_BYTES - _TABLE_BYTES - len(store.keys.key(b""))
+        self.max_place_bytes = MAX_KEY_BYTES - _TABLE_BYTES - len(store.keys.key(b""))
         self.encoder = encoder
 
     # Some items in one transaction
@@ -161,9 +252,9 @@ class Pusher:
         return self._prepared("push_batch", pushes, entries, once)
 
     def _entry(self, push: Push) -> Entry:
-        if push.unique is None:
-            return self.encoder.of_push(push)
-        return self.encoder.of_push(push, mark_of(self._queue, push.unique, push.unique_while))
+        unique = push.unique
+        tag = b"" if unique is None else tag_of(self._queue, unique, push.unique_while)
+        return self.encoder.of_push(push, tag)
 
     def _prepared(
         self,
@@ -173,70 +264,38 @@ class Pusher:
         once: IdempotencyKey | str | None,
         beside: BesidePlaces | None = None,
     ) -> Prepared:
+        write = PushWrite(self, pushes, entries, self.encoder.sent_bytes(entries), beside)
         if once is None:
-            size = self.encoder.sent_bytes(entries)
-            return lambda tr: self._runner.share(
-                "push", tr, _PushWrite(self, pushes, entries, size, beside)
-            )
-        described = map(self.encoder.facts, pushes, entries)
-        call = self._responses.call(once, verb, *described)
-        assert call is not None
-        return functools.partial(self._push_once, pushes, entries, call)
+            return functools.partial(self._runner.share, "push", write)
+        call = make_call(self._queue, once, verb, *map(self.encoder.facts, pushes, entries))
+        return functools.partial(self._push_once, write, call)
 
-    def _push_once(
-        self, pushes: Sequence[Push], entries: list[Entry], call: Call, tr: Transaction | None
-    ) -> list[Item]:
-        """Write entries in one transaction unless the call was made before; return the items."""
-        if tr is not None:
-            pushed = self._put_once(tr, entries, call)
-            return self.items(pushes, entries, pushed.placed, pushed.stamp or b"")
+    def _push_once(self, write: PushWrite, call: Call, tr: Transaction | None) -> list[Item]:
+        """Push in one transaction unless the call was made before; return the items."""
+
+        def put(tr: Transaction) -> bytes | None:
+            """Return the stamp of the commit that pushed them before, None if there is none."""
+            found = self._responses.recall(self._responses.begin_recall(tr, call), call)
+            if found is not None:
+                write.placed = unpacked_places(found[0])
+                return found[1]
+            write.apply_alone(tr)
+            places = packed_places(write.placed)
+            self._responses.save(tr, call, places, stamped=self.in_commit_order)
+            return None
 
         def push() -> list[Item]:
-            pushed, stamp = run_stamped(
+            earlier, stamp = run_stamped(
                 self._runner.database,
-                functools.partial(self._put_once, entries=entries, call=call),
-                wrote=_is_new,
-                stamped=self._in_commit_order,
+                put,
+                wrote=lambda earlier: earlier is None,
+                stamped=self.in_commit_order,
             )
-            return self.items(pushes, entries, pushed.placed, pushed.stamp or stamp)
+            return write.result_from(earlier or stamp)
 
+        if tr is not None:
+            return write.result_from(put(tr) or b"")
         return instrumentation.observed("push", self._queue, push)
-
-    def _put_once(self, tr: Transaction, entries: list[Entry], call: Call) -> _Pushed:
-        """Write entries, unless the call was made before."""
-        found = self._responses.recall(self._responses.begin_recall(tr, call), call)
-        if found is not None:
-            return _Pushed(unpacked_places(found[0]), found[1])
-        placed = self.put(tr, entries)
-        self._uniques.check_saved(entries, placed)
-        self._responses.save(tr, call, packed_places(placed), stamped=self._in_commit_order)
-        return _Pushed(placed, None)
-
-    def items(
-        self, pushes: Sequence[Push], entries: list[Entry], places: list[Placed], stamp: bytes
-    ) -> list[Item]:
-        """Return the items that were pushed, given the commit's versionstamp."""
-        return [
-            self._item(push, entry, placed, stamp)
-            for push, entry, placed in zip(pushes, entries, places, strict=True)
-        ]
-
-    def _item(self, push: Push, entry: Entry, placed: Placed, stamp: bytes) -> Item:
-        place, pushed_at, until, existing = placed
-        is_known = place.stamp_at is None or stamp
-        item_id = self._keys.item_id(place.stamped(stamp)) if is_known else ""
-        if existing is not None:
-            return self._uniques.existing_item(placed, existing, item_id)
-        return Item(
-            value=push.value,
-            priority=entry.priority,
-            id=item_id,
-            pushed_at=moment(pushed_at or 0) if self._codec.keeps_metadata else None,
-            size_bytes=len(entry.value),
-            state="ready" if until is None else "delayed",
-            until=None if until is None else moment(until),
-            queue=self._queue,
-        )
 
     # Any number of items
 
@@ -258,7 +317,7 @@ class Pusher:
         """Write any number of entries in as many transactions as that takes.
 
         Args:
-            entries: The entries; None where those before it are not to wait for more.
+            entries: The entries; None if those before it are not to wait for more.
             beside: Writes something else in each transaction.
 
         Returns:
@@ -272,8 +331,9 @@ class Pusher:
         try:
             for batch in self.encoder.split(entries):
                 begun = batch
-                put = functools.partial(self._put_batch, batch, beside)
-                pushed += instrumentation.observed("push_many", self._queue, put)
+                pushed += instrumentation.observed(
+                    "push_many", self._queue, self._put_batch, batch, beside
+                )
                 begun = []
         except BaseException as error:
             unknown = 0 if getattr(error, "outcome_known", False) else len(begun)
@@ -288,7 +348,7 @@ class Pusher:
     def _put_batch(self, entries: list[Entry], beside: Beside | None) -> int:
         """Write entries in a transaction of its own, and return how many."""
         put = functools.partial(self._put_beside, entries=entries, beside=beside)
-        run(self._runner.database, put, wrote=lambda _: True)()
+        run(self._runner.database, put, wrote=True)()
         return len(entries)
 
     def _put_beside(
@@ -299,102 +359,8 @@ class Pusher:
         self.put(tr, entries)
         return committed
 
-    # In a transaction
-
     def put(self, tr: Transaction, entries: list[Entry]) -> list[Placed]:
-        """Write entries behind what is there, and return their places.
-
-        Raises:
-            KeyTooLarge: The subspace's prefix leaves no room for a key.
-            CorruptItem: What is at the tail is no item.
-            InvalidInput: What is at the tail was pushed in commit order, and this is not.
-        """
-        shared = SharedTransaction(tr, self._store)
-        self.begin_reads(shared, entries)
-        placed = self.apply(shared, entries)
-        shared.count_change.write(tr)
-        return placed
-
-    def begin_reads(self, shared: SharedTransaction, entries: list[Entry]) -> None:
-        """Ask which items have the unique keys, and where the queue ends for each priority.
-
-        The latter in the recipes' order only, and by snapshot reads, so that pushes never conflict
-        but for those of one unique key.
-        """
-        snapshot = shared.tr.snapshot
-        high = None
-        for entry in entries:
-            if entry.mark:
-                self._uniques.begin(shared, entry.mark)
-            priority = entry.priority
-            if not self._in_commit_order and priority not in shared.tails:
-                if high is None:
-                    high = snapshot[self._store.tables.high]
-                begin, stop = self._keys.level(priority)
-                tail = snapshot.get_range(begin, stop, limit=1, reverse=True)
-                shared.tails[priority] = high, tail
-
-    def apply(self, shared: SharedTransaction, entries: list[Entry]) -> list[Placed]:
-        """Write entries behind what is there, and return their places; as :meth:`put` says.
-
-        In place of an entry whose unique key an item has, that item's place is returned.
-        """
-        new = self._uniques.new(shared, entries) if shared.uniques else entries
-        places = [self._place(shared, entry) for entry in new]
-        for entry, place in zip(new, places, strict=True):
-            self._write(shared.tr, shared.count_change, entry, place)
-        shared.count_change.pushes += len(new)
-        placed = [
-            Placed(place, entry.pushed_at, entry.until)
-            for entry, place in zip(new, places, strict=True)
-        ]
-        return self._uniques.merged(shared, entries, placed) if shared.uniques else placed
-
-    def _place(self, shared: SharedTransaction, entry: Entry) -> Place:
-        chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
-        if self._in_commit_order:
-            place = self._keys.place_in_commit_order(entry.priority, chunks, entry.mark)
-        else:
-            index = shared.following.get(entry.priority)
-            if index is None:
-                index = self._behind(*shared.tails[entry.priority])
-            shared.following[entry.priority] = index + 1
-            place = self._keys.place(entry.priority, index, entry.random, chunks)
-        if len(place.data) > self._max_place_bytes:
-            size = len(self._keys.key(place.data)) + _TABLE_BYTES
-            raise KeyTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_KEY_BYTES)
-        return place
-
-    def _behind(self, high: Any, tail: Iterable[Any]) -> int:
-        """Return the next index above all that are ready or hidden."""
-        following = self._keys.first_index
-        for row in tail:  # first, because it comes last: then only one wait blocks
-            sequence = self._store.reader.sequence(self._keys.place_of(row.key))
-            if not isinstance(sequence, int):
-                raise self._refusal()
-            following = sequence + 1
-        above = high_of(high) + 1
-        if above > HIGHEST:
-            raise self._refusal()
-        return max(above, following)
-
-    def _refusal(self) -> InvalidInput:
-        return InvalidInput(
-            queue=self._queue,
-            reason="it has held items in commit order: push with order='commit', or clear it",
-        )
-
-    def _write(
-        self, tr: Transaction, count_change: CountChange, entry: Entry, place: Place
-    ) -> None:
-        value = self._store.write_chunks(tr, place, entry.value)
-        pushed_at = entry.pushed_at if self._codec.keeps_metadata else None
-        if entry.until is None:
-            place.set(tr, self._keys.key(b""), value)
-            if entry.attempts and not self._codec.keeps_metadata:
-                self._store.write_attempts(tr, place, entry.attempts)
-            count_change.enter(tr, place, entry.priority, pushed_at)
-        else:
-            row = Row(place.data, value)
-            hidden = Hidden(State.DELAYED, row, entry.until, entry.attempts, pushed_at)
-            self._store.hide(tr, count_change, hidden, place=place)
+        """Write entries as :class:`PushWrite` does, and return their places."""
+        write = PushWrite(self, (), entries)
+        write.apply_alone(tr)
+        return write.placed

@@ -19,13 +19,14 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
 from fdbqueue.service.aio import AsyncVerbs
 from fdbqueue.service.assembly import QueueParts, assemble
-from fdbqueue.service.bulk.batches import Batch, Batches
-from fdbqueue.service.bulk.move import check_move, move
+from fdbqueue.service.browse import Overview
+from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
 from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.consume.pausing import Pause
+from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.consume.waiting import deadline_after
+from fdbqueue.service.entries import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import (
     NOT_GIVEN,
@@ -40,8 +41,6 @@ from fdbqueue.service.items import (
 )
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
-from fdbqueue.service.overview import Overview
-from fdbqueue.service.priorities import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
@@ -70,14 +69,16 @@ class Queue(AsyncVerbs):
     - ``seconds`` of a lease: a number or a ``timedelta``, up to ten years. By the clocks of the
       clients, so keep it long against their skew.
     - ``worker``: who leases, a text of 1 to 200 printable characters. :attr:`Item.worker` shows
-      it while the lease is held, :attr:`Item.failures` afterwards. Under a key it may differ.
+      it while the lease is held, :attr:`Item.failures` afterwards. It belongs to the call.
     - ``delay``, ``not_before``: for how long (as ``seconds``), or until when (with its time zone),
       to hide items. Then the next pop or lease puts them at the places that the push gave them.
       Under a key, 5 and ``timedelta(seconds=5)`` are the same call.
 
     And errors: ``InvalidInput``, for arguments, means that nothing was changed. ``OutcomeUnknown``:
     it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
-    cannot be decoded; all stay where they are.
+    cannot be decoded; all stay where they are. ``FormatMismatch``: the queue was written under
+    another kind, codec, priority type or order; nothing was changed. Whatever writes or decodes
+    items may raise it.
 
     Attributes:
         database: Where it is.
@@ -111,7 +112,7 @@ class Queue(AsyncVerbs):
         self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
         self.parts: QueueParts = assemble(
-            database, keys, self.name, self.codec, self._priorities, self.options
+            database, keys, self.name, self.kind, self.codec, self._priorities, self.options
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -199,7 +200,8 @@ class Queue(AsyncVerbs):
 
         Args:
             pushes: The values, each with what belongs to it; at most 5,000,000 bytes together
-                once encoded, and about 9,000,000 with their keys.
+                once encoded, and about 9,000,000 with their keys. An item that is found by its
+                unique key counts in place of its value.
 
         Raises:
             InvalidInput: The queue does not take one of them, ``context["index"]``.
@@ -232,7 +234,8 @@ class Queue(AsyncVerbs):
 
     def pop(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the item at the min end, as :meth:`pop_min` does."""
-        return first(self.pop_many(1, end="min", wait=wait, tr=tr))
+        request = self._consumer.pop_request("min", 1, None)
+        return first(self._consumer.take(request, wait, tr))
 
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item, None when the queue is empty.
@@ -241,14 +244,16 @@ class Queue(AsyncVerbs):
         was the first when it was taken, at some moment of this call. Threads of a process share
         transactions; processes that meet at one end take items for each other.
         """
-        return first(self.pop_many(1, end="min", wait=wait, tr=tr))
+        request = self._consumer.pop_request("min", 1, None)
+        return first(self._consumer.take(request, wait, tr))
 
     def pop_max(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the last item: the latest pushed of the highest priority.
 
         The other end of the order of :meth:`pop_min`, with the same promises.
         """
-        return first(self.pop_many(1, end="max", wait=wait, tr=tr))
+        request = self._consumer.pop_request("max", 1, None)
+        return first(self._consumer.take(request, wait, tr))
 
     def pop_many(
         self,
@@ -284,9 +289,8 @@ class Queue(AsyncVerbs):
         tr: Transaction | None = None,
     ) -> Item | None:
         """Lease the item at the min end, as :meth:`lease_min` does."""
-        return first(
-            self.lease_many(1, end="min", seconds=seconds, wait=wait, worker=worker, tr=tr)
-        )
+        request = self._consumer.lease_request("min", 1, seconds, None, worker=worker)
+        return first(self._consumer.take(request, wait, tr))
 
     def lease_min(
         self,
@@ -305,9 +309,8 @@ class Queue(AsyncVerbs):
             The item, its :attr:`Item.lease` being what :meth:`ack` takes; None when the
             queue is empty.
         """
-        return first(
-            self.lease_many(1, end="min", seconds=seconds, wait=wait, worker=worker, tr=tr)
-        )
+        request = self._consumer.lease_request("min", 1, seconds, None, worker=worker)
+        return first(self._consumer.take(request, wait, tr))
 
     def lease_max(
         self,
@@ -318,9 +321,8 @@ class Queue(AsyncVerbs):
         tr: Transaction | None = None,
     ) -> Item | None:
         """Lease the last item: the other end of the order of :meth:`lease_min`."""
-        return first(
-            self.lease_many(1, end="max", seconds=seconds, wait=wait, worker=worker, tr=tr)
-        )
+        request = self._consumer.lease_request("max", 1, seconds, None, worker=worker)
+        return first(self._consumer.take(request, wait, tr))
 
     def lease_many(
         self,
@@ -342,10 +344,16 @@ class Queue(AsyncVerbs):
 
         Args:
             ack: Up to 1,000 leased items, or their tokens, that are done: they are removed for
-                good in the transaction that leases, also where there is nothing to lease.
+                good in the transaction that leases. If there is nothing to lease, they are removed
+                before the call waits. What ends the wait by an error then has ``outcome_known``
+                False and ``acknowledged`` True, and the same call under its key goes on to lease.
 
         Raises:
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
+            BatchTooLarge: ``ack`` is more than one transaction can remove, which is
+                ``context["most"]``; nothing was removed or leased.
+            OutcomeUnknown: With ``acknowledged`` True: they were removed, and an error came before
+                anything was leased.
         """
         self._check(count, end)
         request = self._consumer.lease_request(end, count, seconds, once, ack, worker)
@@ -903,6 +911,16 @@ class Queue(AsyncVerbs):
         """
         recount(self.database, self._store)
         return self.counts()
+
+    def adopt_settings(self) -> None:
+        """Store that the items are written under the settings that this queue object has.
+
+        For a queue whose kind, codec, priority type or order was changed on purpose, or that was
+        first pushed to under wrong settings: :class:`FormatMismatch` is raised no more here, but
+        wherever the former settings are. No item is changed. Stop all processes with other settings
+        first: one that has pushed before goes on under them.
+        """
+        run(self.database, self._store.format.replace, wrote=lambda _: True)
 
     def sweep(self) -> int:
         """Remove the saved responses of calls under a key that expired an hour ago; count them.

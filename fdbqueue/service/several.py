@@ -8,26 +8,29 @@ from __future__ import annotations
 import fnmatch
 import functools
 import itertools
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service.aio import take_in_thread
+from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds
 from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.requests import TakeRequest
-from fdbqueue.service.consume.several import SeveralTake, first_with_items
-from fdbqueue.service.consume.turns import Consumers, Turns
+from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.several import Consumers, SeveralTake, Turns, first_with_items
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import Call, IdempotencyKey, make_call
-from fdbqueue.service.items import Duration, Item, first
+from fdbqueue.service.items import Duration, Held, Item, first
 from fdbqueue.service.limits import MAX_ITEMS
-from fdbqueue.service.overview import counts_of
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: The most names that are given, and the most queues that they stand for.
 MAX_QUEUES = 1_000
@@ -35,6 +38,10 @@ MAX_QUEUES = 1_000
 _KEPT_SECONDS = 5.0
 #: The most names that a message shows.
 _SHOWN_NAMES = 5
+
+
+#: Names, each with the patterns that it fits.
+Fitting = Iterator[tuple[str, list[str]]]
 
 
 class Directory(Protocol):
@@ -45,11 +52,31 @@ class Directory(Protocol):
     def queue(self, name: str) -> Queue:
         """Return the queue with a name."""
 
-    def fitting(self, pattern: str, tr: Transaction | None = None) -> Iterator[str]:
-        """Yield the names that fit a pattern and exist, sorted."""
+    def fitting(self, patterns: Sequence[str], tr: Transaction | None = None) -> Fitting:
+        """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits."""
+
+    def kept_names(self, seconds: float) -> Iterable[str]:
+        """Return the names that exist, as they were within the last seconds."""
+
+    def each_name(
+        self, *, after: str = "", with_responses: bool = False, tr: Transaction | None = None
+    ) -> Iterator[str]:
+        """Yield the names that exist."""
 
     def calls_key(self, name: bytes) -> bytes:
         """Return a key on which calls of one name conflict. Nothing is stored there."""
+
+
+def _of_its_queue(
+    verb: Callable[Concatenate[Queue, Item, P], T],
+) -> Callable[Concatenate[SeveralQueues, Item, P], T]:
+    """Return a verb that calls one on the queue that its item was taken from."""
+
+    @functools.wraps(verb)
+    def call(self: SeveralQueues, item: Item, /, *args: P.args, **options: P.kwargs) -> T:
+        return verb(self.queue_of(item), item, *args, **options)
+
+    return call
 
 
 class SeveralQueues:
@@ -60,7 +87,7 @@ class SeveralQueues:
 
     Without ``fair`` the queues are looked at in the order of the names. With it, each call begins
     behind the queue that gave last in this process. Strict: the queues before the one that gave had
-    nothing to take; where several clients take at once, that was so when the call looked at them,
+    nothing to take; if several clients take at once, that was so when the call looked at them,
     a moment before it took. A paused queue has nothing to take.
 
     Queues that fit a pattern are looked at in the order of their names. They are kept for five
@@ -69,7 +96,7 @@ class SeveralQueues:
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
     ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the saved response
     is looked for in all the queues, and saved in the one that gave; that there were no items is
-    saved in the first queue, and nowhere where patterns have found no queue at all. The same call
+    saved in the first queue, and nowhere if patterns have found no queue at all. The same call
     has the same names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing
     is taken from any queue then.
 
@@ -112,7 +139,7 @@ class SeveralQueues:
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item | None:
-        """Take an item from the first queue that has one, None where none has."""
+        """Take an item from the first queue that has one, None if none has."""
         return first(self.pop_many(1, end=end, wait=wait, once=once, tr=tr))
 
     def pop_many(
@@ -128,7 +155,7 @@ class SeveralQueues:
         """Take items from the first queue that has any, as :meth:`Queue.pop_many` does from one.
 
         Returns:
-            The items, all of one queue; empty where all queues are.
+            The items, all of one queue; empty if all queues are.
         """
         return self._pop(count, end, once).take(wait, tr, waits_while)
 
@@ -151,7 +178,7 @@ class SeveralQueues:
         once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
         """Take items, as :meth:`pop_many` does; cancelled, as :meth:`Queue.apop_many`."""
-        return await self._await(self._pop(count, end, once, for_a_task=True), wait, once)
+        return await self._await(self._pop(count, end, once), wait, once)
 
     # Lease
 
@@ -165,7 +192,7 @@ class SeveralQueues:
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item | None:
-        """Lease an item of the first queue that has one, None where none has."""
+        """Lease an item of the first queue that has one, None if none has."""
         return first(
             self.lease_many(1, end=end, seconds=seconds, wait=wait, worker=worker, once=once, tr=tr)
         )
@@ -185,7 +212,7 @@ class SeveralQueues:
         """Lease items of the first queue that has any, as :meth:`Queue.lease_many` does of one.
 
         Returns:
-            The items, all of one queue; empty where all queues are.
+            The items, all of one queue; empty if all queues are.
         """
         return self._lease(count, end, seconds, worker, once).take(wait, tr, waits_while)
 
@@ -229,29 +256,29 @@ class SeveralQueues:
             raise InvalidInput(queues=self.name, reason="an item of one of the queues is needed")
         return self._directory.queue(item.queue)
 
-    def ack(self, item: Item, **options: Any) -> None:
-        """Remove a leased item for good, as :meth:`Queue.ack` does."""
-        self.queue_of(item).ack(item, **options)
+    ack = _of_its_queue(Queue.ack)
+    """Remove a leased item for good, as :meth:`Queue.ack` does."""
+    aack = _of_its_queue(Queue.aack)
+    """Remove a leased item for good, as :meth:`Queue.ack` does."""
+    nack = _of_its_queue(Queue.nack)
+    """Give a leased item up, as :meth:`Queue.nack` does."""
+    anack = _of_its_queue(Queue.anack)
+    """Give a leased item up, as :meth:`Queue.nack` does."""
+    extend = _of_its_queue(Queue.extend)
+    """Extend a lease to end that many seconds from now, as :meth:`Queue.extend` does."""
+    aextend = _of_its_queue(Queue.aextend)
+    """Extend a lease to end that many seconds from now, as :meth:`Queue.extend` does."""
 
-    async def aack(self, item: Item, **options: Any) -> None:
-        """Remove a leased item for good, as :meth:`Queue.ack` does."""
-        await self.queue_of(item).aack(item, **options)
-
-    def nack(self, item: Item, **options: Any) -> None:
-        """Give a leased item up, as :meth:`Queue.nack` does."""
-        self.queue_of(item).nack(item, **options)
-
-    async def anack(self, item: Item, **options: Any) -> None:
-        """Give a leased item up, as :meth:`Queue.nack` does."""
-        await self.queue_of(item).anack(item, **options)
-
-    def extend(self, item: Item, seconds: Duration = 60, **options: Any) -> Item:
-        """Extend a lease to end that many seconds from now, as :meth:`Queue.extend` does."""
-        return self.queue_of(item).extend(item, seconds, **options)
-
-    async def aextend(self, item: Item, seconds: Duration = 60, **options: Any) -> Item:
-        """Extend a lease to end that many seconds from now, as :meth:`Queue.extend` does."""
-        return await self.queue_of(item).aextend(item, seconds, **options)
+    def extend_many(self, items: Iterable[Item], seconds: Duration = 60) -> Held:
+        """Extend leases, those of each queue in one transaction, as :meth:`Queue.extend_many`."""
+        given = list(items)
+        of_queues: dict[str, list[Item]] = {}
+        for item in given:
+            of_queues.setdefault(self.queue_of(item).name, []).append(item)
+        lost: list[str] = []
+        for some in of_queues.values():
+            lost += self.queue_of(some[0]).extend_many(some, seconds).lost
+        return Held(len(given) - len(lost), lost)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
         """Move the item that an error names to the dead letters; tell whether it was there."""
@@ -286,28 +313,29 @@ class SeveralQueues:
 
         return run(self.database, read, read_only=True) if tr is None else read(tr)
 
-    def limited_to(self, allows: Callable[[str], bool]) -> SeveralQueues:
+    def limited_to(
+        self, allows: Callable[[str], bool], *, in_secret: bool = False
+    ) -> SeveralQueues:
         """Return the same, with those queues alone that a function allows by their names.
 
         It is asked about the queues that fit a pattern, whenever they are looked up. The names that
         are no patterns stay.
+
+        Args:
+            allows: Tells whether a queue with this name may be taken from.
+            in_secret: Whether it is asked about every queue there is before patterns are looked
+                at, so that no time tells which of those exist that it does not allow.
         """
-        return SeveralQueues(_Limited(self._directory, allows), self.names, self._turns)
+        directory = _AllowedOnly(self._directory, allows, in_secret=in_secret)
+        return SeveralQueues(directory, self.names, self._turns)
 
     # What the takes share
 
-    def _pop(
-        self,
-        count: int,
-        end: End,
-        once: IdempotencyKey | str | None,
-        *,
-        for_a_task: bool = False,
-    ) -> SeveralTake:
+    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> SeveralTake:
         self._check(count, end)
 
         def request(consumer: Consumer) -> TakeRequest:
-            return consumer.pop_request(end, count, None, for_a_task=for_a_task)
+            return consumer.pop_request(end, count, None)
 
         return self._take("pop", end, request, self._call(once, "pop", end, count))
 
@@ -325,7 +353,8 @@ class SeveralQueues:
         def request(consumer: Consumer) -> TakeRequest:
             return consumer.lease_request(end, count, seconds, None, worker=worker)
 
-        call = self._call(once, "lease", end, count, in_seconds(seconds))
+        who = () if worker is None else (worker,)
+        call = self._call(once, "lease", end, count, in_seconds(seconds), *who)
         return self._take("lease", end, request, call)
 
     def _take(
@@ -350,13 +379,14 @@ class SeveralQueues:
     def _call(self, once: IdempotencyKey | str | None, verb: str, *facts: Any) -> Call | None:
         if once is None:
             return None
-        return make_call(self.name, once, f"{verb} from", *self.names, *facts)
+        fair = (True,) if self._turns.fair else ()
+        return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair)
 
     def _queues(self, tr: Transaction | None = None, *, call: Call | None = None) -> Consumers:
         """Return the queues; those that fit a pattern as of the last five seconds.
 
         For a call with an idempotency key, as the transaction sees them: then the response is found
-        wherever it was saved. Two such calls conflict even where they see different queues.
+        wherever it was saved. Two such calls conflict even if they see different queues.
         """
         if not self._has_patterns:
             return self._kept
@@ -377,32 +407,67 @@ class SeveralQueues:
         Raises:
             InvalidInput: They are more than 1,000.
         """
-        found: dict[str, None] = {}
-        for name in self.names:
-            for one in self._directory.fitting(name, tr) if "*" in name else (name,):
-                found[one] = None
-                if len(found) > MAX_QUEUES:
-                    raise InvalidInput(queues=self.name, allowed=f"at most {MAX_QUEUES} queues")
-        return found
+        fitting: dict[str, list[str]] = {name: [] for name in self.names if "*" in name}
+        found = set(self.names) - set(fitting)
+        for name, patterns in self._directory.fitting(tuple(fitting), tr):
+            for pattern in patterns:
+                fitting[pattern].append(name)
+            found.add(name)
+            if len(found) > MAX_QUEUES:
+                raise InvalidInput(queues=self.name, allowed=f"at most {MAX_QUEUES} queues")
+        named = (fitting.get(name, (name,)) for name in self.names)
+        return dict.fromkeys(itertools.chain.from_iterable(named))
 
     def _found(self, names: Iterable[str], stale_at: float) -> Consumers:
         consumers = tuple([self._directory.queue(name).parts.consumer for name in names])
         return Consumers(consumers, tuple([one.group.watch for one in consumers]), stale_at)
 
 
-class _Limited:
+class _AllowedOnly:
     """A directory in which patterns find only what a function allows."""
 
-    def __init__(self, directory: Directory, allows: Callable[[str], bool]) -> None:
+    def __init__(
+        self, directory: Directory, allows: Callable[[str], bool], *, in_secret: bool
+    ) -> None:
         self.database = directory.database
         self.queue = directory.queue
         self.calls_key = directory.calls_key
         self._directory = directory
         self._allows = allows
+        self._in_secret = in_secret
 
-    def fitting(self, pattern: str, tr: Transaction | None = None) -> Iterator[str]:
-        """Yield the names that fit a pattern, exist and are allowed, sorted."""
-        return filter(self._allows, self._directory.fitting(pattern, tr))
+    def kept_names(self, seconds: float) -> Iterable[str]:
+        """Return the names that exist and are allowed, as they were within the last seconds."""
+        return filter(self._allows, self._directory.kept_names(seconds))
+
+    def each_name(
+        self, *, after: str = "", with_responses: bool = False, tr: Transaction | None = None
+    ) -> Iterator[str]:
+        """Yield the names that exist and are allowed."""
+        names = self._directory.each_name(after=after, with_responses=with_responses, tr=tr)
+        return filter(self._allows, names)
+
+    def fitting(self, patterns: Sequence[str], tr: Transaction | None = None) -> Fitting:
+        """Yield the names that exist, are allowed and fit a pattern, each with these patterns."""
+        if not self._in_secret:
+            yield from (
+                one for one in self._directory.fitting(patterns, tr) if self._allows(one[0])
+            )
+            return
+        fits = fits_of(patterns)
+        for name in (
+            self.kept_names(_KEPT_SECONDS)
+            if tr is None
+            else self.each_name(with_responses=True, tr=tr)
+        ):
+            if found := fits(name):
+                yield name, found
+
+
+def fits_of(patterns: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return a function that returns which of the patterns a name fits."""
+    tests = [(one, re.compile(fnmatch.translate(one)).match) for one in patterns]
+    return lambda name: [one for one, matches in tests if matches(name)]
 
 
 def checked_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-class Ended(Generic[T]):
+class EndedCall(Generic[T]):
     """A call that has ended or was never begun, and whether its task was cancelled meanwhile.
 
     Attributes:
@@ -70,7 +70,7 @@ async def end_of(
     *,
     always: bool = False,
     on_cancel: Callable[[], None] = lambda: None,
-) -> Ended[T]:
+) -> EndedCall[T]:
     """Make a call in a thread, and return once it has ended, however often the task is cancelled.
 
     Args:
@@ -88,8 +88,8 @@ async def end_of(
             cancelled = cancelled or error
             on_cancel()
             if not always and job.cancel():
-                return Ended(None, cancelled)
-    return Ended(future, cancelled)
+                return EndedCall(None, cancelled)
+    return EndedCall(future, cancelled)
 
 
 async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -116,7 +116,7 @@ async def read_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P
     return ended.result()
 
 
-def stopped(ended: Ended[Any], *, outcome_known: bool) -> asyncio.CancelledError:
+def stopped(ended: EndedCall[Any], *, outcome_known: bool) -> asyncio.CancelledError:
     """Return the error to raise in a task that was cancelled."""
     error = ended.cancelled
     assert error is not None

@@ -4,8 +4,8 @@ How a call of :func:`run` goes. Only its own thread acts for it.
 
 1. **An attempt** runs the function in a transaction. Until its commit begins, nothing has
    happened.
-2. **Where it wrote something**, it also writes a receipt (:mod:`fdbqueue.service.receipts`): its
-   number, in a slot that only this call uses meanwhile. The attempt depends on the slot. Before
+2. **If it wrote something**, it also writes a receipt: one key, the slot that only this call uses
+   meanwhile, with a number that no other attempt has. The attempt depends on the slot. Before
    the commit begins, the attempt is noted as unsettled.
 3. **The commit ends.** It returned: the attempt took effect, and its result is the call's. The
    engine says that it was refused (a conflict, a limit): nothing happened, the attempt is
@@ -31,8 +31,9 @@ How a call of :func:`run` goes. Only its own thread acts for it.
    where an attempt was unsettled, or where the error had it already (from a call within). If
    the attribute is missing, the error came outside the ``try`` of ``run`` (for example from a
    signal), so the outcome cannot be told.
-   The slot is released where nothing is unsettled. Otherwise it is not used again: what is
-   still under way can overwrite no other call's receipt.
+   The slot is released where nothing is unsettled, and before a result is returned, so that an
+   interrupt of that is told as one of the commit. Otherwise it is not used again: what is still
+   under way can overwrite no other call's receipt.
 
 What is left behind by
 
@@ -43,28 +44,59 @@ What is left behind by
   is swept;
 - *a pause* (a suspended process, a cluster that was away): 4 goes on afterwards, by the
   database's versions and without any clock;
+- *a signal handler that makes a call in the middle of one*: two calls. On a cluster the handler's
+  runs in a thread of its own (:func:`_alone_in_its_thread`); the embedded engine commits it first;
 - *a fork in the function*: two processes that make a call each. The child has slots of its own.
+
+A slot is used again by its thread's next operation, and by other threads after that: there
+are as many as a process ever had operations under way at once, and one more for each call whose
+outcome stayed unknown. Those of processes that have ended stay until they are swept.
 """
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import inspect
+import itertools
 import logging
+import os
+import random
+import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import fdb.tuple
+from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown
+from fdbqueue.locks import start_thread
 from fdbqueue.service import instrumentation
-from fdbqueue.service.receipts import MIN_SWEPT_VERSIONS, Receipt
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 logger = logging.getLogger(__name__)
 
+#: Where the receipts of a database are kept unless a ``Catalog`` says otherwise.
+DEFAULT_SUBSPACE = Subspace(("fdbqueue", "receipt"))
+
+#: The least age of what may be swept: its owner may yet want to know.
+MIN_SWEPT_SECONDS = 600
+
+_STAMP_BYTES = 10
+_NUMBER_BYTES = 8
+#: Versions advance by about a million a second, and by a hundred million when a cluster recovers.
+VERSIONS_PER_SECOND = 1_000_000
+#: A receipt that is younger by the database's versions is not swept.
+MIN_SWEPT_VERSIONS = MIN_SWEPT_SECONDS * VERSIONS_PER_SECOND
+
+#: For how long a caller that retries after conflicts itself pauses: it doubles, up to the second.
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
 #: Retries that took longer are worth a line in the log.
 _LONG_SECONDS = 1.0
 
@@ -84,6 +116,105 @@ _CHECKS = frozenset(range(2000, 3000)) - {2015, 2017}
 _WRITTEN = b"\xff\xff/transaction/write_conflict_range/"
 
 
+_places: weakref.WeakKeyDictionary[Any, Subspace] = weakref.WeakKeyDictionary()
+_numbers = itertools.count(1)
+
+
+class StoredReceipt(NamedTuple):
+    """What a slot holds: which attempt wrote it, and its commit's versionstamp."""
+
+    number: int
+    stamp: bytes
+
+
+def keep_receipts_at(database: Database, subspace: Subspace) -> None:
+    """Keep the receipts of operations on a database in a subspace."""
+    _places[database] = subspace
+
+
+def receipts_of(database: Database) -> Subspace:
+    """Return the subspace in which a database's receipts are kept."""
+    try:
+        return _places.get(database, DEFAULT_SUBSPACE)
+    except TypeError:  # an engine's database of a class without weak references
+        return DEFAULT_SUBSPACE
+
+
+class _Slots:
+    """The free receipt slots of this process.
+
+    A slot is the packed tuple of the client's name and a number: the end of its key.
+    """
+
+    __slots__ = ("_client", "_numbers", "free")
+
+    def __init__(self) -> None:
+        self._client = os.urandom(16)
+        self.free: deque[bytes] = deque()
+        self._numbers = itertools.count()
+
+    def new(self) -> bytes:
+        return fdb.tuple.pack((self._client, next(self._numbers)))
+
+
+_slots = _Slots()
+
+
+def _forget_slots() -> None:
+    global _slots  # noqa: PLW0603  # a forked process is another client
+    _slots = _Slots()
+
+
+os.register_at_fork(after_in_child=_forget_slots)
+
+
+class Receipt:
+    """One slot, for the attempts of one call.
+
+    Attributes:
+        slots: Those of its process, which a process that was forked from it does not use.
+    """
+
+    __slots__ = ("_key", "_slot", "slots")
+
+    def __init__(self, database: Database) -> None:
+        self.slots = _slots
+        try:
+            self._slot = self.slots.free.pop()
+        except IndexError:
+            self._slot = self.slots.new()
+        self._key: bytes = receipts_of(database).key() + self._slot
+
+    def write(self, tr: Transaction) -> int:
+        """Let a transaction leave a receipt, and return its number."""
+        number = next(_numbers)
+        tr.add_read_conflict_key(self._key)
+        tr.set_versionstamped_value(
+            self._key, bytes(_STAMP_BYTES) + number.to_bytes(_NUMBER_BYTES, "big") + bytes(4)
+        )
+        return number
+
+    def read(self, tr: Transaction) -> StoredReceipt | None:
+        """Return what the slot holds; the transaction then depends on it."""
+        value = tr[self._key]
+        return _found(bytes(value)) if value.present() else None
+
+    def release(self) -> None:
+        """Let another call have the slot."""
+        self.slots.free.append(self._slot)
+
+
+def _found(value: bytes) -> StoredReceipt | None:
+    if len(value) != _STAMP_BYTES + _NUMBER_BYTES:
+        return None
+    return StoredReceipt(int.from_bytes(value[_STAMP_BYTES:], "big"), value[:_STAMP_BYTES])
+
+
+def receipt_version(value: bytes) -> int:
+    """Return the version of the commit that wrote a receipt, from the stored value."""
+    return int.from_bytes(value[:8], "big")
+
+
 class Conflict(Exception):
     """The transaction conflicted, and the caller wanted to know."""
 
@@ -92,7 +223,7 @@ def run(
     database: Database,
     function: Callable[[Transaction], T],
     *,
-    wrote: Callable[[T], bool] | None = None,
+    wrote: Callable[[T], bool] | bool | None = None,
     read_only: bool = False,
     retries_conflicts: bool = True,
 ) -> T:
@@ -110,9 +241,9 @@ def run(
     Args:
         database: Anything with ``create_transaction()``.
         function: Called with the transaction.
-        wrote: Tells from the function's result whether it wrote anything; None asks the
-            transaction.
-        read_only: Whether the function never writes anything.
+        wrote: Whether the function writes anything, or what tells that from its result; None
+            asks the transaction.
+        read_only: Whether the function never writes anything: the same as ``wrote=False``.
         retries_conflicts: False raises :class:`Conflict` after one (1020) instead.
 
     Returns:
@@ -124,26 +255,63 @@ def run(
             found out; or versions moved on by ten minutes' worth meanwhile.
         FDBError: The engine's own, where trying again would not help; nothing was written.
     """
-    return _Call(database, function, _nothing if read_only else wrote, retries_conflicts).run()[0]
+    call = _Call(database, function, False if read_only else wrote, retries_conflicts)
+    if getattr(database, "has_one_wait_a_thread", False):
+        return _alone_in_its_thread(call)[0]
+    return call.run()[0]
 
 
 def run_stamped(
     database: Database,
     function: Callable[[Transaction], T],
     *,
-    wrote: Callable[[T], bool],
+    wrote: Callable[[T], bool] | bool,
     stamped: bool = True,
 ) -> tuple[T, bytes]:
     """Do as :func:`run` does, and return the versionstamp too, empty where it wrote nothing.
 
     It is empty, too, where ``stamped`` is false.
     """
-    return _Call(database, function, wrote, True, stamped=stamped).run()
+    call = _Call(database, function, wrote, True, stamped=stamped)
+    if getattr(database, "has_one_wait_a_thread", False):
+        return _alone_in_its_thread(call)
+    return call.run()
 
 
-def _nothing(_: object) -> bool:
-    """Say that nothing was written."""
-    return False
+def _alone_in_its_thread(call: _Call[T]) -> tuple[T, bytes]:
+    """Run a call on a cluster, in a thread of its own if it has interrupted another.
+
+    A thread waits for the binding's futures by one semaphore. A signal handler that waits in the
+    middle of a wait of its thread would take what wakes that one (error 2015).
+    """
+    frame = inspect.currentframe()  # an interrupt could leave a flag behind, and no frame
+    while frame is not None and frame.f_code is not _Call.run.__code__:
+        frame = frame.f_back
+    if frame is None:
+        return call.run()
+    ended: list[tuple[tuple[T, bytes] | None, BaseException | None]] = []
+
+    def run_call() -> None:
+        try:
+            ended.append((call.run(), None))
+        except BaseException as error:  # noqa: BLE001  # raised in the handler's thread
+            ended.append((None, error))
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(run_call,), name="fdbqueue-handler")
+    start_thread(thread)
+    thread.join()
+    found, error = ended.pop()
+    if found is None:
+        assert error is not None
+        raise error
+    return found
+
+
+def pause_before_retry(number: int) -> None:
+    """Sleep before the retry with a number, for a caller that asked for :class:`Conflict`."""
+    longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
+    time.sleep(longest * random.random())
 
 
 class _Call(Generic[T]):
@@ -153,7 +321,7 @@ class _Call(Generic[T]):
         self,
         database: Database,
         function: Callable[[Transaction], T],
-        wrote: Callable[[T], bool] | None,
+        wrote: Callable[[T], bool] | bool | None,
         retries_conflicts: bool,
         *,
         stamped: bool = False,
@@ -175,16 +343,17 @@ class _Call(Generic[T]):
     def run(self) -> tuple[T, bytes]:
         """Attempt it until one takes effect, and return its result and its stamp."""
         tr = None
-        is_done = False
         try:
-            if self._wrote is not _nothing:
+            if self._wrote is not False:
                 # Before anything is read: the call that had the slot last has committed by then.
                 self._receipt = Receipt(self._database)
             tr = self._database.create_transaction()
             while True:
                 try:
-                    found = self._settle(tr) if self._unsettled is not None else None
-                    result = self._attempt(tr) if found is None else found
+                    found = None if self._unsettled is None else self._settle(tr)
+                    if found is None:
+                        result = self._function(tr)
+                        found = result, self._commit(tr, result)
                     break
                 except Exception as error:
                     code = error_code(error)
@@ -193,12 +362,10 @@ class _Call(Generic[T]):
                     tr = self._prepare(tr, error, code)
             if self._retries:
                 self._log_retries()
-            is_done = True
-            return result
+            self._release()
+            return found
         except BaseException as error:
-            if tr is not None:
-                tr.cancel()
-            raised = self._with_outcome(error)
+            raised = self._with_outcome(error, tr)
             if raised is error:
                 del raised  # an error that its own frames refer to keeps all of them
                 raise
@@ -207,17 +374,26 @@ class _Call(Generic[T]):
             finally:
                 del raised
         finally:
-            if self._receipt is not None and (is_done or self._unsettled is None):
-                self._receipt.release()
+            if self._unsettled is None:
+                self._release()
 
-    def _attempt(self, tr: Transaction) -> tuple[T, bytes]:
-        """Run the function and commit; return its result and its stamp."""
-        result = self._function(tr)
+    def _release(self) -> None:
+        """Let another call have the slot; an interrupt may leave it to nobody, never to two."""
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            receipt.release()
+
+    def _commit(self, tr: Transaction, result: T) -> bytes:
+        """Commit what the function did, with a receipt if it wrote; return the stamp."""
         wrote = self._wrote
-        if not (_has_written(tr) if wrote is None else wrote(result)):
+        if wrote is None:
+            wrote = _has_written(tr)
+        elif not isinstance(wrote, bool):
+            wrote = wrote(result)
+        if not wrote:
             tr.commit().wait()
-            return result, b""
-        if self._receipt is None or not self._receipt.is_own:
+            return b""
+        if self._receipt is None or self._receipt.slots is not _slots:  # forked meanwhile
             self._receipt = Receipt(self._database)
         number = self._receipt.write(tr)
         stamp = tr.get_versionstamp() if self._stamped else None
@@ -228,7 +404,7 @@ class _Call(Generic[T]):
         except Exception as error:
             self._judge(tr, error)
             raise
-        return result, b"" if stamp is None else bytes(stamp.wait())
+        return b"" if stamp is None else bytes(stamp.wait())
 
     def _judge(self, tr: Transaction, error: Exception) -> None:
         """Take note of what an error of a commit says about it."""
@@ -284,12 +460,14 @@ class _Call(Generic[T]):
         tr.on_error(code).wait()
         return tr
 
-    def _with_outcome(self, error: BaseException) -> BaseException:
-        """Return the error to raise, with ``outcome_known`` set.
+    def _with_outcome(self, error: BaseException, tr: Transaction | None) -> BaseException:
+        """Cancel the transaction; return the error to raise, with ``outcome_known`` set.
 
         ``OutcomeUnknown`` replaces an error of the engine or of fdbqueue while an attempt is
         unsettled.
         """
+        if tr is not None:
+            tr.cancel()
         code = error_code(error)
         is_known = self._unsettled is None
         is_ours = code is not None or isinstance(error, FdbQueueError)
@@ -357,3 +535,8 @@ def transactional(function: F) -> F:
         return run(tr, lambda transaction: function(transaction, *args, **kwargs))
 
     return wrapper  # type: ignore[return-value]  # of the same parameters
+
+
+def unlimited(database: Database) -> Any:
+    """Return the database without a time limit: the one that a database wraps, or itself."""
+    return getattr(database, "unlimited", database)

@@ -1,7 +1,7 @@
 """Unique keys: a queue has at most one item of each key at a time.
 
 What is stored: a row of the table UNIQUE says which item has the key, by its place. The item's
-place says which key it has, by the key's mark. So whatever takes or removes an item frees its key
+place says which key it has, by the key's tag. So whatever takes or removes an item frees its key
 without reading anything: it clears the row if the row still names that item
 (``compare_and_clear``).
 
@@ -11,13 +11,13 @@ Who does what, each in the transaction that changes the item:
   push writes nothing and returns that item. Otherwise it writes its item and the row. Pushes of
   other keys do not conflict with it. A row whose item is gone was left by a foreign popper, which
   frees no keys; the push takes it over.
-- *A pop, an ack, a removal, a burial, the last attempt* free the key. So does a lease, where the
+- *A pop, an ack, a removal, a burial, the last attempt* free the key. So does a lease, if the
   key is kept only until the item is taken.
 - *A lease that is given up or expires* changes nothing: until it is done the item has its key; and
   one whose key was freed by the lease returns without it.
 - *A redrive* takes the key again, as a push does. A dead letter whose key another item has stays
   dead.
-- *Who requeues items for a thread or a task that has gone* takes the key again where it is free.
+- *Who requeues items for a thread or a task that has gone* takes the key again if it is free.
   If another item has got it meanwhile, the requeued one is there without a key: it must not be
   lost.
 - *A handoff and a batch* hold their items with their keys, until they are collected or expire.
@@ -28,12 +28,18 @@ the key together.
 Pushes that share a transaction (:mod:`fdbqueue.service.writes`) begin their reads before any of
 them writes. The transaction notes the keys that it has given to items, so that a later write sees
 them.
+
+The value of an item that is found is read, whatever its length, because it is returned. So a batch
+reads them one after the other, and is refused when they and what it pushes are over the limit; and
+a transaction counts what it has read, and applies no more writes once that is as much as one
+operation may return. It reads the handoffs once, however many keys they may have.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
@@ -44,7 +50,13 @@ from fdbqueue.service.items import Item, Undecodable, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.hidden import Hidden, described
-from fdbqueue.service.storage.item_keys import MARK_BYTES, UNTIL_DONE, UNTIL_TAKEN, Place
+from fdbqueue.service.storage.item_keys import (
+    LONGEST_RANDOM,
+    TAG_BYTES,
+    UNTIL_DONE,
+    UNTIL_TAKEN,
+    Place,
+)
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
@@ -54,9 +66,9 @@ from fdbqueue.service.writes import ACCESSED_UNREADABLE, SharedTransaction
 #: The longest unique key, in UTF-8.
 MAX_UNIQUE_BYTES = 1_000
 
-_MARKS = {"ready": UNTIL_TAKEN, "pending": UNTIL_DONE}
+_TAGS = {"ready": UNTIL_TAKEN, "pending": UNTIL_DONE}
 #: How long an item may have its unique key.
-UNIQUE_WHILE = tuple(_MARKS)
+UNIQUE_WHILE = tuple(_TAGS)
 
 
 class _Pushed(NamedTuple):
@@ -76,27 +88,38 @@ class UniqueKeys:
     def __init__(self, store: ItemStore) -> None:
         self._store = store
 
-    def begin(self, shared: SharedTransaction, mark: bytes) -> None:
+    def begin(self, shared: SharedTransaction, tag: bytes) -> None:
         """Begin to read which item has a key, unless this transaction has done that."""
-        digest = mark[1:]
+        digest = tag[1:]
         if digest not in shared.uniques:
-            shared.uniques[digest] = shared.tr[self._store.tables.unique(mark)]
+            shared.uniques[digest] = shared.tr[self._store.tables.unique(tag)]
 
     def new(self, shared: SharedTransaction, entries: Iterable[Entry]) -> list[Entry]:
-        """Return the entries to push: of each key one, where no item has it.
+        """Return the entries to push: of each key one, if no item has it.
 
         Raises:
             InvalidInput: This transaction has pushed the key before, in commit order.
+            BatchTooLarge: What is found and what is to be pushed are too large together.
         """
         new: list[Entry] = []
-        digests: set[bytes] = set()
-        for entry in entries:
-            digest = entry.mark[1:]
-            if not digest:
-                new.append(entry)
-            elif digest not in digests and not self._has_item(shared, entry.mark):
-                new.append(entry)
-                digests.add(digest)
+        pushed: dict[bytes, Entry] = {}
+        size = 0
+        for number, entry in enumerate(entries):
+            digest = entry.tag[1:]
+            own = pushed.get(digest, entry)
+            if digest and own is entry and self._has_item(shared, entry.tag):
+                found = shared.uniques[digest]
+                size += len(found.entry.value if type(found) is _Pushed else found.existing.data)
+            else:
+                size += len(own.value)
+                if own is entry:
+                    new.append(entry)
+                if digest:
+                    pushed[digest] = own
+            if number and size > MAX_RETURNED_BYTES:
+                raise BatchTooLarge(
+                    queue=self._store.queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES
+                )
         return new
 
     def merged(
@@ -106,14 +129,14 @@ class UniqueKeys:
         rest = iter(pushed)
         merged = []
         for entry in entries:
-            digest = entry.mark[1:]
+            digest = entry.tag[1:]
             found = shared.uniques[digest] if digest else None
             if isinstance(found, _Pushed):
                 found = self._existing(found)
             elif not isinstance(found, Placed):
                 found = next(rest)
                 if digest:
-                    found.place.name_in(shared.tr, self._store.tables.unique(entry.mark))
+                    found.place.name_in(shared.tr, self._store.tables.unique(entry.tag))
                     shared.uniques[digest] = _Pushed(entry, found)
             merged.append(found)
         return merged
@@ -146,28 +169,16 @@ class UniqueKeys:
             existing=True,
         )
 
-    def check_saved(self, entries: Sequence[Entry], placed: Sequence[Placed]) -> None:
-        """Refuse to save a response where what was found and what is pushed are too large together.
-
-        Raises:
-            BatchTooLarge: They are; a caller's transaction is not to be committed then.
-        """
-        found = [one.existing for one in placed]
-        pairs = zip(entries, found, strict=True)
-        size = sum([len(entry.value if one is None else one.data) for entry, one in pairs])
-        if size > MAX_RETURNED_BYTES:
-            queue = self._store.queue
-            raise BatchTooLarge(queue=queue, size_bytes=size, limit_bytes=MAX_RETURNED_BYTES)
-
-    def _has_item(self, shared: SharedTransaction, mark: bytes) -> bool:
+    def _has_item(self, shared: SharedTransaction, tag: bytes) -> bool:
         """Tell whether an item has a key, and note the item."""
-        read = shared.uniques[mark[1:]]
+        read = shared.uniques[tag[1:]]
         if not isinstance(read, Placed | _Pushed):
             place = self._place_in(read)
-            found = None if place is None else self._find(shared.tr, place)
+            found = None if place is None else self._find(shared, place)
             if found is None:
                 return False
-            shared.uniques[mark[1:]] = found
+            shared.uniques[tag[1:]] = found
+            shared.read_bytes += len(found.existing.data if found.existing else b"")
         return True
 
     def _place_in(self, read: Any) -> bytes | None:
@@ -179,13 +190,14 @@ class UniqueKeys:
             reason = "in commit order one transaction can push a unique key only once"
             raise InvalidInput(queue=self._store.queue, reason=reason) from error
 
-    def _find(self, tr: Transaction, place: bytes) -> Placed | None:
-        """Return the item at a place that has its key, in whatever state; None where none does."""
-        store, snapshot = self._store, tr.snapshot
+    def _find(self, shared: SharedTransaction, place: bytes) -> Placed | None:
+        """Return the item at a place that has its key, in whatever state; None if none does."""
+        store, tr = self._store, shared.tr
+        snapshot = tr.snapshot
         ready = snapshot[store.keys.key(place)]
         states = [State.DELAYED]
         position = store.position(place)
-        if position is not None and position.mark[:1] == UNTIL_DONE:
+        if position is not None and position.tag[:1] == UNTIL_DONE:
             states.append(State.LEASED)
         reads = [store.begin_read(snapshot, state, place) for state in states]
         if ready.present():
@@ -194,11 +206,12 @@ class UniqueKeys:
             hidden = store.parse(state, place, read)
             if hidden is not None:
                 return self._placed(tr, hidden.row, hidden)
-        for _, handoff in all_handoffs(tr, store.tables):
-            for row in handoff.rows:
-                if row.place == place:
-                    return self._placed(tr, row, None)
-        return None
+        if shared.handed is None:
+            handoffs = [handoff.rows for _, handoff in all_handoffs(tr, store.tables)]
+            rows = itertools.chain.from_iterable(handoffs)
+            shared.handed = {row.place: row for row in rows if len(row.place) > LONGEST_RANDOM}
+        row = shared.handed.get(place)
+        return None if row is None else self._placed(tr, row, None)
 
     def _placed(self, tr: Transaction, row: Row, hidden: Hidden | None) -> Placed:
         (loaded,) = self._store.reader.load(tr, [row], retried=hidden is None)
@@ -210,19 +223,19 @@ class UniqueKeys:
         return Placed(Place(row.place), pushed_at, until, existing)
 
 
-def kept_while(mark: bytes) -> str:
-    """Return how long an item with a mark has its unique key."""
-    return next(name for name, kept in _MARKS.items() if mark.startswith(kept))
+def kept_while(tag: bytes) -> str:
+    """Return how long an item with a tag has its unique key."""
+    return next(name for name, kept in _TAGS.items() if tag.startswith(kept))
 
 
-def mark_of(queue: str, unique: str | None, unique_while: str) -> bytes:
-    """Return the mark of a unique key.
+def tag_of(queue: str, unique: str | None, unique_while: str) -> bytes:
+    """Return the tag of a unique key.
 
     Raises:
         InvalidInput: It is not a text of 1 to 1,000 bytes, or ``unique_while`` is neither
             ``"ready"`` nor ``"pending"``.
     """
-    if not isinstance(unique_while, str) or unique_while not in _MARKS:
+    if not isinstance(unique_while, str) or unique_while not in _TAGS:
         raise InvalidInput(queue=queue, unique_while=unique_while, allowed=", ".join(UNIQUE_WHILE))
     data = unique.encode(errors="surrogatepass") if isinstance(unique, str) else b""
     if not 1 <= len(data) <= MAX_UNIQUE_BYTES:
@@ -230,4 +243,4 @@ def mark_of(queue: str, unique: str | None, unique_while: str) -> bytes:
         raise InvalidInput(
             queue=queue, unique=shown, allowed=f"a text of 1 to {MAX_UNIQUE_BYTES} bytes"
         )
-    return _MARKS[unique_while] + hashlib.blake2b(data, digest_size=MARK_BYTES - 1).digest()
+    return _TAGS[unique_while] + hashlib.blake2b(data, digest_size=TAG_BYTES - 1).digest()

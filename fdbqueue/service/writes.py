@@ -8,16 +8,19 @@ result or its own error.
 
 A transaction that does not know its read version yet takes every stamped key for one of its own:
 after a push in commit order it could read no item at all (error 1036). So it waits for the version
-before it writes: in a batch in commit order where something is read, and in a caller's transaction.
+before it writes: in a batch in commit order if something is read, and in a caller's transaction.
 Items of the very last commit may be hidden even so: then each write is committed by itself.
 
 A new kind of write is a subclass of :class:`Write` in its own module; the combiner does not
 change. The :class:`SharedWrites` of a queue is made in
-:mod:`fdbqueue.service.consume.process_group`.
+:mod:`fdbqueue.service.consume.poppers`. Each queue object has a :class:`Runner`, which runs
+its writes, and its other operations but those that take items.
 
 No write waits for others to join it. Up to three transactions of writes may be in flight, since
-pushes do not conflict; but one where the engine makes one commit at a time, because each then has
-more writes. Two writes to one item never share a transaction: the second would not see the first.
+pushes do not conflict; but one if the engine makes one commit at a time, because each then has
+more writes. What a write reads for its result (the item of a unique key, that of an extend) may be
+long: a transaction that has read as much as one operation may return leaves the writes behind that
+to the next. Two writes to one item never share a transaction: the second would not see the first.
 When a commit conflicts, because another process has changed a lease, the whole transaction runs
 again. When it is refused for good, each write is committed by itself, so that only the one that
 does not fit fails. When its outcome stays unknown, it is unknown for each.
@@ -25,19 +28,21 @@ does not fit fails. When its outcome stays unknown, it is unknown for each.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import EngineError, FdbQueueError
-from fdbqueue.service.combiner import CombinedBatch, Combiner
+from fdbqueue.service import instrumentation
+from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState, SharedOperation
 from fdbqueue.service.items import Priority
-from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.operations import OperationState, SharedOperation
+from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.transactions import error_code, run_stamped
+from fdbqueue.service.transactions import error_code, run, run_stamped
+
+T = TypeVar("T")
 
 #: How many transactions of writes one process has in flight at most.
 _IN_FLIGHT = 3
@@ -60,9 +65,23 @@ class SharedTransaction:
         following: The next index by priority, once that is known.
         uniques: By the digest of a unique key: the read that finds the item that has it; the item,
             once it is known.
+        handed: The items of handoffs and batches that may have unique keys, by their places; None
+            until they are read.
+        read_bytes: How long the values are that it has read for results.
+        format_rows: The read of the queue's format; None once that is known.
     """
 
-    __slots__ = ("count_change", "following", "tails", "tr", "uniques")
+    __slots__ = (
+        "_store",
+        "count_change",
+        "following",
+        "format_rows",
+        "handed",
+        "read_bytes",
+        "tails",
+        "tr",
+        "uniques",
+    )
 
     def __init__(self, tr: Transaction, store: ItemStore) -> None:
         self.tr = tr
@@ -70,6 +89,28 @@ class SharedTransaction:
         self.tails: dict[Priority | None, Any] = {}
         self.following: dict[Priority | None, int] = {}
         self.uniques: dict[bytes, Any] = {}
+        self.handed: dict[bytes, Row] | None = None
+        self.read_bytes = 0
+        self._store = store
+        self.format_rows = None if store.format.known_key else store.format.begin_read(tr)
+
+    def check_format(self) -> None:
+        """Check that the queue has the format of this process, or none yet.
+
+        Raises:
+            FormatMismatch: It was written under other settings.
+        """
+        if self._store.format.is_stored(self.tr, self.format_rows):
+            self.format_rows = None
+
+    def adopt(self) -> None:
+        """Write the format of this process; called by a push that found none.
+
+        Raises:
+            FormatMismatch: Items that are there already are of another kind.
+        """
+        self._store.format.adopt(self.tr, self._store.ends(self.tr))
+        self.format_rows = None
 
 
 class Write(SharedOperation):
@@ -78,13 +119,15 @@ class Write(SharedOperation):
     Its methods may be called several times, each time for a new attempt.
 
     Attributes:
+        store: The queue's items.
         size_bytes: About what it sends.
         place: The place of the item that it changes; None for a push.
     """
 
-    __slots__ = ("place", "size_bytes")
+    __slots__ = ("place", "size_bytes", "store")
 
-    def __init__(self, size_bytes: int, place: bytes | None = None) -> None:
+    def __init__(self, store: ItemStore, size_bytes: int, place: bytes | None = None) -> None:
+        self.store = store
         self.size_bytes = size_bytes
         self.place = place
 
@@ -100,19 +143,20 @@ class Write(SharedOperation):
         """Return the result; ``stamp`` is the commit's versionstamp, empty if it has none."""
         raise NotImplementedError
 
+    def apply_alone(self, tr: Transaction) -> None:
+        """Do all of it in a transaction, which no other write shares."""
+        shared = SharedTransaction(tr, self.store)
+        self.begin_reads(shared)
+        if shared.format_rows is not None:
+            shared.check_format()
+        self.apply(shared)
+        shared.count_change.write(tr)
 
-def write_in(tr: Transaction, store: ItemStore, write: Write) -> Any:
-    """Apply a write in the caller's transaction, and return its result."""
-    tr.get_read_version().wait()
-    _apply_alone(tr, store, write)
-    return write.result_from(b"")
-
-
-def _apply_alone(tr: Transaction, store: ItemStore, write: Write) -> None:
-    shared = SharedTransaction(tr, store)
-    write.begin_reads(shared)
-    write.apply(shared)
-    shared.count_change.write(tr)
+    def do_in(self, tr: Transaction) -> Any:
+        """Do it in the caller's transaction, and return its result."""
+        tr.get_read_version().wait()
+        self.apply_alone(tr)
+        return self.result_from(b"")
 
 
 class SharedWrites:
@@ -139,7 +183,9 @@ class SharedWrites:
         """Commit one write in its own thread."""
         operation.state = OperationState.IN_FLIGHT
         try:
-            stamp = self._commit(operation.database, operation)
+            _, stamp = run_stamped(
+                operation.database, operation.apply_alone, wrote=True, stamped=self._stamped
+            )
         except BaseException as error:
             if getattr(error, "outcome_known", False):
                 operation.state = OperationState.WAITING
@@ -148,17 +194,15 @@ class SharedWrites:
         operation.state = OperationState.DONE
         return True
 
-    def _commit(self, database: Database, write: Write) -> bytes:
-        """Commit a write in a transaction of its own, and return the commit's versionstamp."""
-        apply = functools.partial(_apply_alone, store=self._store, write=write)
-        return run_stamped(database, apply, wrote=_always, stamped=self._stamped)[1]
-
     def together(self, batch: CombinedBatch) -> None:
         """Commit the writes in line in one transaction, as many as fit."""
         writes = _fitting(batch.waiting())
 
         def apply(tr: Transaction) -> _Results:
-            return self._apply(tr, batch.take_up(writes))
+            taken_up = batch.take_up(writes)
+            results = self._apply(tr, taken_up)
+            batch.let_go(taken_up[len(results) :])
+            return results
 
         try:
             results, stamp = run_stamped(
@@ -177,9 +221,15 @@ class SharedWrites:
         shared = SharedTransaction(tr, self._store)
         for write in writes:
             write.begin_reads(shared)
+        if shared.format_rows is not None:
+            shared.check_format()
         if self._stamped and (shared.uniques or any(write.place for write in writes)):
             tr.get_read_version().wait()
-        results: _Results = [(write, _applied(write, shared)) for write in writes]
+        results: _Results = []
+        for write in writes:
+            results.append((write, _applied(write, shared)))
+            if shared.read_bytes >= MAX_RETURNED_BYTES:
+                break
         shared.count_change.write(tr)
         return results
 
@@ -187,7 +237,10 @@ class SharedWrites:
         """Commit one write of a refused batch in a transaction of its own."""
         for taken_up in batch.take_up([write]):
             try:
-                result = taken_up.result_from(self._commit(self._database, taken_up))
+                _, stamp = run_stamped(
+                    self._database, taken_up.apply_alone, wrote=True, stamped=self._stamped
+                )
+                result = taken_up.result_from(stamp)
             except Exception as error:  # noqa: BLE001  # its thread raises it
                 result = error
             batch.finish([(taken_up, result)])
@@ -196,16 +249,12 @@ class SharedWrites:
         """Leave the write as it is: its thread has raised ``OutcomeUnknown``."""
 
 
-def _always(_: object) -> bool:
-    return True
-
-
 def _has_applied(results: _Results) -> bool:
     return any(error is None for _, error in results)
 
 
 def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
-    """Apply a write; return its error where it fails alone."""
+    """Apply a write; return its error if it fails alone."""
     try:
         write.apply(shared)
     except EngineError:
@@ -241,3 +290,57 @@ def _may_be_of_one(error: Exception) -> bool:
         return False
     code = error_code(error)
     return code is None or code == ACCESSED_UNREADABLE or 2000 <= code < 3000
+
+
+class Runner:
+    """Run operations in the caller's transaction, or in transactions of their own.
+
+    Pops and leases do not come here: without ``tr`` they go through the
+    :class:`~fdbqueue.service.consume.poppers.ProcessGroup`.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        queue: The queue's name, for observers.
+        writes: The writes of this process to the queue, which share transactions.
+    """
+
+    def __init__(self, database: Database, queue: str, writes: SharedWrites) -> None:
+        self.database = database
+        self.queue = queue
+        self._combiner = writes.combiner
+
+    def read(self, tr: Transaction | None, function: Callable[[Transaction], T]) -> T:
+        """Call a function that only reads."""
+        if tr is not None:
+            return function(tr)
+        return run(self.database, function, read_only=True)
+
+    def write(
+        self,
+        verb: str,
+        tr: Transaction | None,
+        function: Callable[[Transaction], T],
+        *,
+        wrote: Callable[[T], bool] | bool = True,
+    ) -> T:
+        """Call a function that writes, and report the verb to observers if ``tr`` is None.
+
+        Args:
+            verb: What is done.
+            tr: The caller's transaction, or None.
+            function: What to call.
+            wrote: Whether it writes anything, or what tells that from the result.
+        """
+        if tr is not None:
+            return function(tr)
+        return instrumentation.observed(verb, self.queue, run, self.database, function, wrote=wrote)
+
+    def share(self, verb: str, write: Write, tr: Transaction | None) -> Any:
+        """Do a write: in ``tr``, or for None in a transaction that other threads may share."""
+        if tr is not None:
+            return write.do_in(tr)
+        if not instrumentation.observers:  # saves two calls
+            return self._combiner.submit(write, self.database)
+        return instrumentation.observed(
+            verb, self.queue, self._combiner.submit, write, self.database
+        )

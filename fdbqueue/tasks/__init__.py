@@ -7,6 +7,22 @@
 
 It needs Django 6, or the package ``django-tasks`` with Django 5.2. Importing this package imports
 neither.
+
+The way of a task:
+
+1. ``backend`` checks it, and pushes its call together with a pending record (``records``): one
+   commit. The item's state is the task's status until it has ended.
+2. ``management/commands/tasks_worker`` starts a ``worker``, or several (``management/processes``).
+   It leases items from its ``source``, whose page is the protocol of leases and ends, and has the
+   ``runner`` call each function. What the function may ask for meanwhile is in ``current``.
+3. ``ends`` commits how the attempt ends; the worker then logs it, and calls the receivers of
+   ``task_finished``.
+4. ``results`` makes of item and record what ``get_result`` returns.
+
+Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
+(``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``compat``
+alone knows which package has Django's API. ``pages`` is how tasks read in the pages, ``metrics``
+what Prometheus is told.
 """
 
 from __future__ import annotations
@@ -15,11 +31,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fdbqueue.tasks.aborting import abort, abort_requested
     from fdbqueue.tasks.backend import FdbQueueBackend
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
-    from fdbqueue.tasks.definition import task
+    from fdbqueue.tasks.ends import abort, abort_requested
     from fdbqueue.tasks.exceptions import TaskAborted
+    from fdbqueue.tasks.options import task
 
 __all__ = [
     "FdbQueueBackend",
@@ -36,12 +52,12 @@ __all__ = [
 _LAZY = {
     "FdbQueueBackend": "fdbqueue.tasks.backend",
     "TaskAborted": "fdbqueue.tasks.exceptions",
-    "abort": "fdbqueue.tasks.aborting",
-    "abort_requested": "fdbqueue.tasks.aborting",
+    "abort": "fdbqueue.tasks.ends",
+    "abort_requested": "fdbqueue.tasks.ends",
     "at_end": "fdbqueue.tasks.current",
     "enqueue_at_end": "fdbqueue.tasks.current",
     "enqueue_in": "fdbqueue.tasks.current",
-    "task": "fdbqueue.tasks.definition",
+    "task": "fdbqueue.tasks.options",
 }
 
 

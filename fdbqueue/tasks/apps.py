@@ -11,20 +11,22 @@ class TasksConfig(AppConfig):
     name = "fdbqueue.tasks"
     label = "fdbqueue_tasks"
     verbose_name = "Tasks"
+    #: Tells the queues' pages how tasks read: see :mod:`fdbqueue.pages.readings`.
+    fdbqueue_reading = "fdbqueue.tasks.pages.reading_of_tasks"
 
     def ready(self) -> None:
-        """Register the checks of Django's Tasks, the queues of tasks, and how these read."""
+        """Register the checks of Django's Tasks, and the queues of tasks."""
         from fdbqueue import conf
-        from fdbqueue.pages import registry
         from fdbqueue.tasks import compat
         from fdbqueue.tasks.backend import specs
+        from fdbqueue.tasks.current import follow_immediate
 
-        if not compat.IN_DJANGO:  # the backport's own app does it, where it is installed
+        if not compat.IN_DJANGO:  # the backport's own app does it, if it is installed
             import django_tasks.checks
             import django_tasks.signals  # noqa: F401
         conf.add_queues("TASKS", specs)
+        follow_immediate()
         if apps.is_installed("fdbqueue.metrics"):
             from fdbqueue.tasks.metrics import install
 
             install()
-        registry.register("fdbqueue.tasks.pages.reading.reading_of_tasks")

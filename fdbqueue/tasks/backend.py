@@ -19,9 +19,8 @@ from django.db import transaction
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec, run
-from fdbqueue.service.catalog import NAME, PATTERN
-from fdbqueue.tasks import calls, schedules
+from fdbqueue.service import NAME, PATTERN, Catalog, Item, Push, Queue, QueueSpec, run
+from fdbqueue.tasks import schedules
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     BaseTaskBackend,
@@ -31,10 +30,19 @@ from fdbqueue.tasks.compat import (
     task_backends,
     task_enqueued,
 )
-from fdbqueue.tasks.definition import UNIQUE_WHILE, FdbQueueTask
-from fdbqueue.tasks.options import RANGES, parse
-from fdbqueue.tasks.records import Records, is_pending, pending
-from fdbqueue.tasks.results import Found, change, moment, new_result, result_of
+from fdbqueue.tasks.options import RANGES, UNIQUE_WHILE, FdbQueueTask, parse
+from fdbqueue.tasks.records import (
+    Records,
+    aware,
+    call_of,
+    is_id,
+    is_pending,
+    packed,
+    pending,
+    rank_of,
+    unpacked,
+)
+from fdbqueue.tasks.results import Found, change, is_task_at, moment, new_result, result_of
 from fdbqueue.tasks.results import microseconds as in_us
 
 #: The longest call: the arguments of a task, as JSON, and what names it.
@@ -46,7 +54,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     A task is enqueued exactly once when ``enqueue`` returns, and not when it raises; only an
     ``OutcomeUnknown`` leaves that open. Its result is recorded exactly once. It runs at least once:
-    again where its worker died, or lost its lease.
+    again if its worker died, or lost its lease.
     """
 
     task_class = FdbQueueTask
@@ -162,10 +170,33 @@ class FdbQueueBackend(BaseTaskBackend):
         return self.catalog.queue(self.queue_prefix + queue_name)
 
     def names(self) -> list[str]:
-        """Return the names of its queues in the catalog; a pattern where it takes any name."""
+        """Return the names of its queues in the catalog; a pattern if it takes any name."""
         return [self.queue_prefix + name for name in sorted(self.queues)] or [
             f"{self.queue_prefix}*"
         ]
+
+    def owns(self, name: str) -> bool:
+        """Tell whether a queue of the catalog is this backend's, and no other's.
+
+        It belongs to the backend that names it; otherwise to the one with the longest prefix, and
+        of those with the same one to the one that takes any name. So one whose name a setting does
+        not have any more is still its backend's.
+        """
+        if not name.startswith(self.queue_prefix):
+            return False
+        owner = max(backends(), key=lambda one: one.claim(name), default=self)
+        return owner.alias == self.alias
+
+    def claim(self, name: str) -> tuple[bool, int, bool, bool]:
+        """Return how much a queue of the catalog is this backend's: that with the most has it."""
+        fits = name.startswith(self.queue_prefix)
+        is_default = self.alias == DEFAULT_TASK_BACKEND_ALIAS
+        return (
+            fits and name.removeprefix(self.queue_prefix) in self.queues,
+            len(self.queue_prefix) if fits else -1,
+            not self.queues,
+            is_default,
+        )
 
     def specs(self) -> Iterator[QueueSpec]:
         """Yield how its queues are stored, but for those whose name is not valid."""
@@ -185,14 +216,20 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidInput: The queue refuses the task.
         """
-        call = calls.call_of(result)
+        call = call_of(result)
         task, queue = result.task, self.queue(result.task.queue_name)
+        if not self.queues and not self.owns(queue.name):
+            text = f"The queue {task.queue_name!r} of the task backend {self.alias!r} would be"
+            raise InvalidTask(f"{text} {queue.name!r}, which is another backend's.")
+        if not is_task_at(call.task):
+            text = f"No task has the path {call.task!r}, so no worker would find it: give the task"
+            raise InvalidTask(f"{text} the name of its function, in its module.")
         keyed: dict[str, Any] = {}
         if isinstance(task, FdbQueueTask) and task.unique_key is not None:
             key = task.key_of(result.args, result.kwargs)
             keyed = {"unique": key, "unique_while": task.unique_while}
-        not_before = calls.aware(call.run_after)
-        push = Push(calls.packed(call), calls.rank_of(call), not_before=not_before, **keyed)
+        not_before = aware(call.run_after)
+        push = Push(packed(call), rank_of(call), not_before=not_before, **keyed)
 
         def record(tr: Transaction, placed: Sequence[Any]) -> None:
             if placed[0].existing is None:
@@ -221,7 +258,7 @@ class FdbQueueBackend(BaseTaskBackend):
             result: The result of the one that was not enqueued.
             tr: The transaction to read in; None for one of its own.
         """
-        call = calls.unpacked(item.value)
+        call = unpacked(item.value)
         if call is None:
             return result
         try:
@@ -231,8 +268,8 @@ class FdbQueueBackend(BaseTaskBackend):
             return result_of(call.id, Found({}, item), queue_name, seconds)
 
     def found(self, result_id: Any, tr: Transaction | None = None) -> Found | None:
-        """Return what is stored of a task, None where nothing is."""
-        if not calls.is_id(result_id):
+        """Return what is stored of a task, None if nothing is."""
+        if not is_id(result_id):
             return None
 
         def read(transaction: Transaction) -> Found | None:
@@ -248,7 +285,7 @@ class FdbQueueBackend(BaseTaskBackend):
         return read(tr) if tr is not None else run(self.catalog.database, read, read_only=True)
 
     def _overlaps(self) -> Iterator[checks.CheckMessage]:
-        """Yield an error where another backend's queues, or those of the setting, are the same."""
+        """Yield what is wrong if another backend's queues, or the setting's, are among these."""
         ours = set(self.names())
         for other in backends():
             if other.alias < self.alias and ours & set(other.names()):
@@ -256,6 +293,15 @@ class FdbQueueBackend(BaseTaskBackend):
                 text = f"The task backends {other.alias!r} and {self.alias!r} share {names}."
                 hint = "Give one of them another queue_prefix."
                 yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E004")
+        for other in backends():
+            if other.alias == self.alias or self.queues:
+                continue
+            shared = [name for name in other.names() if name.startswith(self.queue_prefix)]
+            if shared := sorted({*shared} - ours):
+                text = f"The task backend {self.alias!r} takes queues of any name, and among its "
+                text += f"{self.queue_prefix}* are those of {other.alias!r}: {', '.join(shared)}."
+                hint = f"Only {other.alias!r} takes them. Give one of both another queue_prefix."
+                yield checks.Warning(text, hint=hint, id="fdbqueue.tasks.W001")
         for name in sorted(ours.intersection(conf.own_names())):
             text = f"The queue {name!r} in FDBQUEUE is that of the task backend {self.alias!r}."
             hint = "Give one of them another name, or the backend another queue_prefix."

@@ -14,6 +14,7 @@ IN_DJANGO = importlib.util.find_spec("django.tasks") is not None
 if TYPE_CHECKING or IN_DJANGO:
     from django.tasks import task, task_backends
     from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.backends.immediate import ImmediateBackend
     from django.tasks.base import (
         DEFAULT_TASK_BACKEND_ALIAS,
         DEFAULT_TASK_QUEUE_NAME,
@@ -39,6 +40,7 @@ else:
         )
     from django_tasks import task, task_backends
     from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.backends.immediate import ImmediateBackend
     from django_tasks.base import (
         DEFAULT_TASK_BACKEND_ALIAS,
         DEFAULT_TASK_QUEUE_NAME,
@@ -59,6 +61,7 @@ __all__ = [
     "DEFAULT_TASK_QUEUE_NAME",
     "IN_DJANGO",
     "BaseTaskBackend",
+    "ImmediateBackend",
     "InvalidTask",
     "InvalidTaskBackend",
     "Task",

@@ -1,16 +1,38 @@
-"""The task that runs here: what it may ask for, and what is to be done with its end."""
+"""The task that runs here: what it may ask for, and what is to be done with its end.
+
+A task's :class:`Running` is in a context variable, so threads and coroutines that it leaves behind
+may still have it. What they ask for comes too late once the function has returned or raised, and is
+refused: :meth:`Running.close` and :meth:`Running.add` decide that under one lock.
+
+A worker commits what was asked for with the end. Django's ``ImmediateBackend``, for tests, knows
+nothing of it: the signals that it sends around each task do the same, behind the end and in a
+transaction of its own.
+"""
 
 from __future__ import annotations
 
 import contextvars
 import dataclasses
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
+from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.tasks.compat import TaskContext, TaskResult, task_backends
-from fdbqueue.tasks.results import new_result
+from fdbqueue.service import run
+from fdbqueue.tasks.compat import (
+    ImmediateBackend,
+    InvalidTask,
+    TaskContext,
+    TaskResult,
+    TaskResultStatus,
+    task_backends,
+    task_finished,
+    task_started,
+)
+from fdbqueue.tasks.results import change, new_result
 
 #: A task that asks again and again whether it is aborted reads about once in this time.
 _LOOK_SECONDS = 1.0
@@ -30,26 +52,79 @@ class FdbQueueTaskContext(TaskContext):  # type: ignore[misc,type-arg]  # as the
 
 
 class Running:
-    """A task that a worker runs.
+    """A task that runs.
 
     Args:
-        backend: Its backend.
+        backend: Its backend; None for Django's ``ImmediateBackend``.
         result: Its result.
-
-    Attributes:
-        at_end: What is to be done in the transaction of its end.
+        outer: The task that runs here meanwhile, because it enqueued this one.
     """
 
-    def __init__(self, backend: Any, result: TaskResult[..., Any]) -> None:
+    def __init__(
+        self, backend: Any, result: TaskResult[..., Any], outer: Running | None = None
+    ) -> None:
         self._backend = backend
         self.result = result
-        self.at_end: list[Callable[[Transaction], Any]] = []
+        self.outer = outer
+        #: What is to be done in the transaction of its end, and behind that.
+        self._at_end: list[Callable[[Transaction], Any]] = []
+        self._behind: list[Callable[[], Any]] = []
+        self._is_over = False
+        self._mutex = threading.Lock()
         self._looked_at = float("-inf")
         self._is_aborted = False
+
+    def add(self, function: Callable[[Transaction], Any]) -> None:
+        """Have something done in the transaction of its end.
+
+        Raises:
+            RuntimeError: Its function has returned, or raised.
+        """
+        self._add(self._at_end, function)
+
+    def enqueue_behind(self, task: Any, args: Any, kwargs: Any) -> TaskResult[..., Any]:
+        """Enqueue a task that runs at once, behind the end of this one, which does so, too.
+
+        Raises:
+            InvalidTask: Another worker's task cannot have it.
+            RuntimeError: The function of this one has returned, or raised.
+        """
+        if self._backend is not None:
+            raise InvalidTask("The end of a worker's task cannot run a task of ImmediateBackend.")
+        result = new_result(task, args, kwargs, task.backend)
+
+        def enqueue() -> None:
+            done = task.enqueue(*args, **kwargs)
+            change(result, **{one.name: getattr(done, one.name) for one in fields(done)})
+
+        self._add(self._behind, enqueue)
+        return result
+
+    def _add(self, todo: list[Any], function: Callable[..., Any]) -> None:
+        with self._mutex:
+            if self._is_over:
+                text = f"The task {self.result.id} has ended: what is asked for now is never done."
+                raise RuntimeError(text)
+            todo.append(function)
+
+    def close(self) -> list[Callable[[Transaction], Any]]:
+        """Let nothing be added any more; return what to do in the transaction of its end."""
+        with self._mutex:
+            self._is_over = True
+            return self._at_end
+
+    def finish_at_once(self) -> None:
+        """Do what is to be done with the end of a task that has no worker to commit it."""
+        if functions := self.close():
+            run(conf.database(), lambda tr: [function(tr) for function in functions])
+        for enqueue in self._behind:
+            enqueue()
 
     def abort_requested(self) -> bool:
         """Tell whether somebody has asked for the end of this task."""
         now = time.monotonic()
+        if self._backend is None:
+            return False
         if not self._is_aborted and now - self._looked_at > _LOOK_SECONDS:
             found = self._backend.found(self.result.id)
             self._is_aborted = found is not None and bool(found.record.get("abort"))
@@ -58,7 +133,7 @@ class Running:
 
 
 def running() -> Running | None:
-    """Return the task that runs in this thread or coroutine, None where none does."""
+    """Return the task that runs in this thread or coroutine, None if none does."""
     return _running.get()
 
 
@@ -71,17 +146,17 @@ def at_end(function: Callable[[Transaction], Any]) -> None:
     """Do something in the transaction in which this task ends successfully: exactly once.
 
     What the function writes, in queues or anywhere in the same database, is committed together with
-    the task's result, or not at all; where an attempt fails, it is dropped. The functions of a
+    the task's result, or not at all; if an attempt fails, it is dropped. The functions of a
     task are called in their order, behind the task; they may be called again after a conflict.
-    Where one raises, the attempt has failed.
+    If one raises, the attempt has failed.
 
     Args:
         function: Called with the transaction.
 
     Raises:
-        RuntimeError: No task runs here.
+        RuntimeError: No task runs here, or its function has returned already.
     """
-    _here().at_end.append(function)
+    _here().add(function)
 
 
 def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskResult[..., Any]:
@@ -112,16 +187,41 @@ def enqueue_at_end(task: Any, *args: Any, **kwargs: Any) -> TaskResult[..., Any]
         args, kwargs: Its arguments.
 
     Returns:
-        Its result; nothing is stored of it before this task has ended.
+        Its result; nothing is stored of it before this task has ended. If either runs in Django's
+        ``ImmediateBackend``, it is filled in once the new task has run.
 
     Raises:
-        RuntimeError: No task runs here.
+        RuntimeError: No task runs here, or its function has returned already.
         InvalidTask, TypeError: As for ``enqueue``.
     """
     current = _here()
+    if isinstance(task_backends[task.backend], ImmediateBackend):
+        return current.enqueue_behind(task, args, kwargs)
     _, result, push = _prepared(task, args, kwargs)
-    current.at_end.append(push)
+    current.add(push)
     return result
+
+
+def follow_immediate() -> None:
+    """Let tasks that Django's ``ImmediateBackend`` runs have an end, too."""
+    task_started.connect(_started_at_once)
+    task_finished.connect(_finished_at_once)
+
+
+def _started_at_once(sender: type, task_result: TaskResult[..., Any], **_: Any) -> None:
+    if isinstance(sender, type) and issubclass(sender, ImmediateBackend):
+        set_running(Running(None, task_result, running()))
+
+
+def _finished_at_once(task_result: TaskResult[..., Any], **_: Any) -> None:
+    current = running()
+    if current is None or current.result is not task_result:
+        return  # not one that began here
+    set_running(current.outer)
+    if task_result.status == TaskResultStatus.SUCCESSFUL:
+        current.finish_at_once()
+    else:
+        current.close()
 
 
 def _here() -> Running:

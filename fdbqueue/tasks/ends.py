@@ -1,4 +1,7 @@
-"""How an attempt at a task ends, and the commit that ends it."""
+"""How an attempt at a task ends, the commit that ends it, and tasks that somebody aborts.
+
+A task that waits has no attempt to end: :func:`abort` ends it at once, with the same record.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,26 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import EngineError, LeaseLost
-from fdbqueue.service import Item, Queue, error_code, run
-from fdbqueue.tasks.calls import Call
-from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.records import Attempts, Ended, Failure, Records, pending
-from fdbqueue.tasks.results import final_record, microseconds
+from fdbqueue.service import Item, Queue, error_code, now_us, run
+from fdbqueue.tasks.compat import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+)
+from fdbqueue.tasks.current import running
+from fdbqueue.tasks.exceptions import TaskAborted
+from fdbqueue.tasks.records import (
+    AttemptFailure,
+    Attempts,
+    EndedTask,
+    Records,
+    TaskCall,
+    pending,
+    stored,
+    unpacked,
+)
+from fdbqueue.tasks.results import attempts_at, microseconds, path_of
 
 SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
 FAILED = TaskResultStatus.FAILED.value
@@ -26,7 +44,7 @@ _SLOW_CALLS = 3
 
 
 @dataclasses.dataclass(slots=True)
-class End:
+class AttemptEnd:
     """How an attempt ends.
 
     Attributes:
@@ -36,7 +54,7 @@ class End:
         moment: When it ended, in microseconds.
         result: The task's result, as it is then.
         value: The return value, normalised.
-        failure: How it failed, None where it did not.
+        failure: How it failed, None if it did not.
         reason: Why, for the dead letter.
         retry_seconds: When the task runs again after a failure, None for never.
         at_end: What else is to be done in the transaction of a success.
@@ -46,13 +64,13 @@ class End:
         slow_calls: How often ``at_end`` has taken longer than a transaction lasts.
     """
 
-    call: Call
+    call: TaskCall
     item: Item
     attempts: Attempts
     moment: int
     result: Any
     value: Any = None
-    failure: Failure | None = None
+    failure: AttemptFailure | None = None
     reason: str = ""
     retry_seconds: float | None = None
     at_end: Sequence[Callable[[Transaction], Any]] = ()
@@ -67,7 +85,7 @@ class End:
         return self.failure is None
 
     @property
-    def failure_kept(self) -> Failure | None:
+    def failure_kept(self) -> AttemptFailure | None:
         """How it failed, as a record has it."""
         return self.attempts.errors[-1] if self.failure is not None else None
 
@@ -81,7 +99,7 @@ class AtEndFailed(Exception):
     """What a task gave to ``at_end`` has failed with the cause; nothing was written."""
 
 
-class Ends:
+class AttemptEnds:
     """Commit the ends of attempts; each needs the lease of its item.
 
     Args:
@@ -93,7 +111,7 @@ class Ends:
         self._records = records
         self._keeps_successful = keeps_successful
 
-    def commit(self, end: End, queue: Queue) -> None:
+    def commit(self, end: AttemptEnd, queue: Queue) -> None:
         """Commit an end by itself.
 
         Raises:
@@ -111,14 +129,14 @@ class Ends:
             raise
         end.is_done = True
 
-    def _commit(self, end: End, queue: Queue) -> None:
+    def _commit(self, end: AttemptEnd, queue: Queue) -> None:
         if end.is_plain:
             queue.parts.acks.ack(end.item, None, None, self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
             run(queue.database, lambda tr: commit(tr, queue, end))
 
-    def writes(self, end: End) -> Callable[[Transaction], None]:
+    def writes(self, end: AttemptEnd) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
         if end.is_success and not self._keeps_successful:
             return lambda tr: self._records.remove(tr, end.call.id)
@@ -139,7 +157,7 @@ class Ends:
 
         return write
 
-    def has_taken_effect(self, end: End, queue: Queue) -> bool:
+    def has_taken_effect(self, end: AttemptEnd, queue: Queue) -> bool:
         """Tell whether it was this end that took effect, after an outcome that was not known."""
         record = run(queue.database, lambda tr: self._records.read(tr, end.call.id), read_only=True)
         if record is None:
@@ -152,13 +170,13 @@ class Ends:
             return True
         return end.retry_seconds is not None and _error_at(record, count) == end.failure_kept
 
-    def _succeed(self, tr: Transaction, queue: Queue, end: End) -> None:
+    def _succeed(self, tr: Transaction, queue: Queue, end: AttemptEnd) -> None:
         queue.ack(end.item, tr=tr)
         if end.at_end:
             _call_at_end(tr, end)
         self.writes(end)(tr)
 
-    def _fail(self, tr: Transaction, queue: Queue, end: End) -> None:
+    def _fail(self, tr: Transaction, queue: Queue, end: AttemptEnd) -> None:
         record = self._records.read(tr, end.call.id) or {}
         if end.is_aborted or record.get("abort"):
             queue.ack(end.item, tr=tr)
@@ -174,13 +192,13 @@ class Ends:
             key, value = self._entry(end)
             tr[key] = value
 
-    def _entry(self, end: End) -> tuple[bytes, bytes]:
+    def _entry(self, end: AttemptEnd) -> tuple[bytes, bytes]:
         status = SUCCESSFUL if end.is_success else FAILED
-        entry = Ended(end.item.queue, status, end.moment, end.call.id, end.call.task)
+        entry = EndedTask(end.item.queue, status, end.moment, end.call.id, end.call.task)
         return self._records.ended_row(entry)
 
 
-def _call_at_end(tr: Transaction, end: End) -> None:
+def _call_at_end(tr: Transaction, end: AttemptEnd) -> None:
     """Call the functions that a task gave to ``at_end``.
 
     Raises:
@@ -199,7 +217,7 @@ def _call_at_end(tr: Transaction, end: End) -> None:
         raise AtEndFailed from TimeoutError("at_end takes longer than a transaction: 5 seconds")
 
 
-def _is_too_slow(end: End, began: float) -> bool:
+def _is_too_slow(end: AttemptEnd, began: float) -> bool:
     """Note how long ``at_end`` has taken; tell whether it was too long, and often enough."""
     end.slow_calls += time.monotonic() - began > _TRANSACTION_SECONDS
     return end.slow_calls >= _SLOW_CALLS
@@ -211,9 +229,101 @@ def is_refusal(error: BaseException) -> bool:
     return code is not None and code in _REFUSALS
 
 
-def _error_at(record: dict[str, Any], attempt: int) -> Failure | None:
-    """Return how an attempt failed, counted from 1; None where a record does not have that."""
+def _error_at(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
+    """Return how an attempt failed, counted from 1; None if a record does not have that."""
     errors = record.get("errors", ())
     failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
     index = attempt - 1 - (failed - len(errors))
-    return Failure(*errors[index]) if 0 <= index < len(errors) else None
+    return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
+
+
+def final_record(
+    call: TaskCall,
+    queue: str,
+    attempts: Attempts,
+    *,
+    status: str,
+    enqueued: int | None,
+    ended: int,
+    value: Any,
+) -> dict[str, Any]:
+    """Return the record of a task that has ended, whose item is about to be removed."""
+    return {
+        "queue": queue,
+        "task": call.task,
+        "args": call.args,
+        "kwargs": call.kwargs,
+        "backend": call.backend,
+        "priority": call.priority,
+        "run_after": None if call.run_after is None else call.run_after.isoformat(),
+        "enqueued": enqueued,
+        "ended": ended,
+        "status": status,
+        "value": value,
+        **stored(attempts),
+    }
+
+
+# Aborted by somebody
+
+
+def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
+    """Abort a task.
+
+    One that is ready, or waits for its ``run_after`` or its next attempt, is removed, and FAILED
+    with :class:`TaskAborted`. One that runs is asked to end: it sees that by
+    :func:`abort_requested`, and is not run again, however this attempt ends.
+
+    Args:
+        result_id: The id of its result.
+        backend: The alias of its backend.
+
+    Returns:
+        ``"aborted"``, ``"asked"``, or ``"ended"`` if it had ended before.
+
+    Raises:
+        TaskResultDoesNotExist: There is no such task.
+    """
+    owner: Any = task_backends[backend]
+    return run(owner.catalog.database, lambda tr: _abort(tr, owner, result_id))
+
+
+def abort_requested() -> bool:
+    """Tell whether somebody has asked for the end of the task that runs here.
+
+    Looks about once a second, so a loop may ask each time round. False outside of tasks.
+    """
+    current = running()
+    return current is not None and current.abort_requested()
+
+
+def _abort(tr: Transaction, backend: Any, result_id: str) -> str:
+    found = backend.found(result_id, tr)
+    if found is None:
+        raise TaskResultDoesNotExist(result_id)
+    item, record = found.item, found.record
+    if item is None or item.state == "dead":
+        return "ended"
+    if item.state == "leased":
+        backend.records.write(tr, result_id, {**record, "abort": True})
+        return "asked"
+    queue = backend.catalog.queue(record["queue"])
+    queue.remove(item.id, tr=tr)
+    call = unpacked(item.value) or TaskCall(result_id, "unknown.unknown", [], {}, backend.alias)
+    ended = now_us()
+    error = TaskAborted(id=result_id)
+    attempts = attempts_at(record, item).failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
+    final = final_record(
+        call,
+        queue.name,
+        attempts,
+        status=TaskResultStatus.FAILED.value,
+        enqueued=microseconds(item.pushed_at),
+        ended=ended,
+        value=None,
+    )
+    backend.records.write(tr, result_id, final)
+    entry = EndedTask(queue.name, TaskResultStatus.FAILED.value, ended, result_id, call.task)
+    key, value = backend.records.ended_row(entry)
+    tr[key] = value
+    return "aborted"

@@ -1,6 +1,8 @@
-"""The errors that a result's ``errors`` name where no task raised one, and what tasks may raise."""
+"""The errors that a result's ``errors`` name if no task raised one, and what tasks may raise."""
 
 from __future__ import annotations
+
+import threading
 
 from fdbqueue.exceptions import FdbQueueError
 
@@ -24,7 +26,10 @@ class TaskBuried(FdbQueueError):
 
 
 class TaskUnknown(FdbQueueError):
-    """No task has this path: the code is gone, is not there yet, or its import fails."""
+    """No task has this path: the code is gone, is not there yet, or its import fails.
+
+    It is tried again as other failures are: another worker may have the code already.
+    """
 
     code = "task_unknown"
 
@@ -33,3 +38,20 @@ class ReturnValueTooLarge(FdbQueueError):
     """The return value is longer than ``max_result_bytes``, once it is JSON."""
 
     code = "return_value_too_large"
+
+
+class SignalsNotSent(FdbQueueError):
+    """Receivers of ``task_finished`` took so long that a worker ended before all were called."""
+
+    code = "signals_not_sent"
+
+
+def pass_interrupt(error: BaseException) -> None:
+    """Raise an error again if it is a Ctrl-C; call it where a project's own code is called.
+
+    Such code may raise anything, ``SystemExit`` too, and that is its failure alone. But in the
+    main thread a ``KeyboardInterrupt`` is a person's wish.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and isinstance(error, KeyboardInterrupt):
+        raise error

@@ -1,23 +1,69 @@
 """What a worker process does beside its tasks: schedules and retention, in a thread of its own.
 
 The thread uses the engine as any client does, and holds up no task. It looks at each slot of the
-schedules; and about once a minute, at random moments, it asks whether it is its turn to prune.
+:mod:`schedules <fdbqueue.tasks.schedules>`; and about once a minute, at random moments, it asks
+whether it is its turn to prune: to remove tasks that ended long ago.
+
+The index of ended tasks says which may be old enough. Each portion of it is one transaction, which
+reads the candidates without depending on them, and then depends on what it removes:
+
+- *a success* leaves its record and its entry. Nothing else can have become of it: its item was
+  removed with the commit that wrote both.
+- *a failure that is final* (an aborted task): its record says so, at this moment. Both go.
+- *a failure whose item is a dead letter*: the item is read. It goes, with its record and its
+  entry, if it is dead and died before the limit. If it lives again, since it was redriven, or died
+  again later, only the entry goes. If the item is gone, the record goes with the entry.
+- *an entry without a record* goes alone.
+
+So a worker that ends a task, a redrive, and another pruner make the portion conflict, or it makes
+them; it is then tried again with what is there by then. A pruner that conflicts again and again
+gives way: what it leaves is there for the next one. A crash between two portions leaves nothing
+half done. A dead letter that was buried by hand has no entry; it stays until it is removed by hand.
+
+One worker does this about once a minute. Which one, a key decides: it has the database's version of
+the last time, so that clocks do not matter. A worker that dies while it prunes is replaced a minute
+later. What is old is judged by the clock of the worker that prunes: if that is an hour ahead, an
+hour early.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import random
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from fdbqueue.service import Catalog
-from fdbqueue.tasks.periodic import Periodic, is_engines
-from fdbqueue.tasks.retention import Pruned, may_prune, prune
+from django.db import close_old_connections
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import ItemNotFound, QueueNotFound
+from fdbqueue.service import Catalog, Queue, now_us, run
+from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.transactions import Conflict
+from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.options import Retention
+from fdbqueue.tasks.records import EndedTask, is_pending
+from fdbqueue.tasks.results import microseconds
+from fdbqueue.tasks.schedules import Periodic, is_engines
 
 logger = logging.getLogger(__name__)
 
+SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
+FAILED = TaskResultStatus.FAILED.value
+
+#: The most entries of one transaction; for failures it reads records, and removes items.
+_PORTIONS = {SUCCESSFUL: 200, FAILED: 50}
+#: The most parts of records that one transaction of :func:`remove_lost` reads.
+_PARTS = 50
+#: How often a portion is tried before the pruner gives way, and how long it pauses in between.
+_TRIES = 4
+_PAUSE_SECONDS = 0.1
+#: How often a worker prunes, by the database's versions, a million in a second.
+_VERSIONS_BETWEEN = 50_000_000
 #: How long there is between two questions whether to prune: this, and up to as much again.
 _PRUNE_SECONDS = 40.0
 #: For how long a worker prunes at a time, and how it goes about it: it pauses four times as long
@@ -27,6 +73,278 @@ _PAUSE_FACTOR = 4
 _STOP_SECONDS = 5.0
 #: The thread looks up this much after a slot, so that not all workers do it at the same moment.
 _SPREAD_SECONDS = 0.05
+
+
+class Pruned(NamedTuple):
+    """What was removed.
+
+    Attributes:
+        successful: Tasks that had succeeded.
+        failed: Tasks that had failed, with their dead letters.
+        entries: Entries of the index whose task lives again, died again, or was gone.
+        lost: Records whose item was gone.
+        gave_way: Whether other transactions were in the way, so that something old is left.
+    """
+
+    successful: int = 0
+    failed: int = 0
+    entries: int = 0
+    lost: int = 0
+    gave_way: bool = False
+
+    def plus(self, other: Pruned) -> Pruned:
+        """Return both together."""
+        return Pruned(
+            self.successful + other.successful,
+            self.failed + other.failed,
+            self.entries + other.entries,
+            self.lost + other.lost,
+            self.gave_way or other.gave_way,
+        )
+
+
+class _Portion(NamedTuple):
+    """What one transaction did, and the entry it came to; None behind the last."""
+
+    pruned: Pruned
+    after: tuple[int, str] | None
+
+
+def prune(
+    backend: Any,
+    retention: Retention,
+    *,
+    catalog: Catalog | None = None,
+    dry_run: bool = False,
+    goes_on: Callable[[Pruned], bool] = lambda _: True,
+) -> Pruned:
+    """Remove the tasks of a backend that ended before their time was over.
+
+    Args:
+        backend: The backend.
+        retention: For how long tasks are kept.
+        catalog: Where its queues are; None for the setting's.
+        dry_run: Whether only to count.
+        goes_on: Called after each transaction with all that was removed; tells whether to go on.
+    """
+    catalog = catalog or backend.catalog
+    pruned = Pruned()
+    kept = {SUCCESSFUL: retention.successful, FAILED: retention.failed}
+    limits = {
+        status: now_us() - int(seconds * 1_000_000)
+        for status, seconds in kept.items()
+        if seconds is not None
+    }
+    for queue in _queues_of(backend, catalog):
+        for status, limit in limits.items():
+            pruner = _Pruner(backend, catalog, queue, status, limit, dry_run)
+            after: tuple[int, str] | None = None
+            while True:
+                portion = pruner.portion(after)
+                pruned, after = pruned.plus(portion.pruned), portion.after
+                if not goes_on(pruned):
+                    return pruned
+                if after is None:
+                    break
+    return pruned
+
+
+def remove_lost(
+    backend: Any,
+    *,
+    catalog: Catalog | None = None,
+    dry_run: bool = False,
+    goes_on: Callable[[Pruned], bool] = lambda _: True,
+) -> Pruned:
+    """Remove the pending records whose item is gone: the queue was cleared, or the item removed.
+
+    Reads all records, and the items of those that are pending.
+
+    Args:
+        backend: The backend; records of queues that are another's are left alone.
+        catalog: Where its queues are; None for the setting's.
+        dry_run: Whether only to count.
+        goes_on: Called after each transaction with all that was removed; tells whether to go on.
+    """
+    catalog = catalog or backend.catalog
+    pruned, after = Pruned(), None
+    while True:
+        look = functools.partial(backend.records.some, after=after, limit=_PARTS)
+        some, after = run(catalog.database, look, read_only=True)
+        ids = [result_id for result_id, pending in some if pending]
+        remove = functools.partial(_remove_lost, backend=backend, catalog=catalog, ids=ids)
+        count = _given_way(catalog, functools.partial(remove, dry_run=dry_run)) if ids else 0
+        pruned = pruned.plus(Pruned(gave_way=True) if count is None else Pruned(lost=count))
+        if not goes_on(pruned) or after is None:
+            return pruned
+
+
+def may_prune(backend: Any, catalog: Catalog) -> bool:
+    """Tell whether it is time to prune, and this worker's turn: one in a minute is told so."""
+    key = backend.records.state_key("pruned", backend.alias)
+
+    def claim(tr: Transaction) -> bool:
+        before = tr[key]
+        version = tr.get_read_version().wait()
+        if before.present() and 0 <= version - int(bytes(before)) < _VERSIONS_BETWEEN:
+            return False
+        tr[key] = str(version).encode()
+        return True
+
+    try:
+        return run(catalog.database, claim, wrote=bool, retries_conflicts=False)
+    except Conflict:  # another worker was first
+        return False
+
+
+class _Pruner:
+    """Remove the ended tasks of one queue and status, a portion at a time."""
+
+    def __init__(
+        self,
+        backend: Any,
+        catalog: Catalog,
+        queue: str,
+        status: str,
+        limit: int,
+        dry_run: bool,
+    ) -> None:
+        self._records = backend.records
+        self._catalog = catalog
+        self._queue = queue
+        self._status = status
+        self._limit = limit
+        self._dry_run = dry_run
+        self._most = _PORTIONS[status]
+
+    def portion(self, after: tuple[int, str] | None) -> _Portion:
+        """Remove some of what follows an entry."""
+        work = functools.partial(self._work, after=after)
+        return _given_way(self._catalog, work) or _Portion(Pruned(gave_way=True), None)
+
+    def _work(self, tr: Transaction, after: tuple[int, str] | None) -> _Portion:
+        entries = list(
+            self._records.ended(
+                tr.snapshot,
+                self._queue,
+                self._status,
+                before=self._limit,
+                after=after,
+                limit=self._most,
+            )
+        )
+        pruned = Pruned()
+        if self._status == SUCCESSFUL:
+            for entry in entries:
+                self._remove(tr, entry)
+            pruned = Pruned(successful=len(entries))
+        else:
+            reads = [self._records.begin_read(tr, entry.id) for entry in entries]
+            for entry, read in zip(entries, reads, strict=True):
+                pruned = pruned.plus(self._remove_failed(tr, entry, read()))
+        last = entries[-1] if len(entries) == self._most else None
+        return _Portion(pruned, None if last is None else (last.moment, last.id))
+
+    def _remove_failed(
+        self, tr: Transaction, entry: EndedTask, record: dict[str, Any] | None
+    ) -> Pruned:
+        if record is None:
+            self._remove_entry(tr, entry)
+            return Pruned(entries=1)
+        if not is_pending(record):
+            if (record["status"], record["ended"]) == (entry.status, entry.moment):
+                self._remove(tr, entry)
+                return Pruned(failed=1)
+            self._remove_entry(tr, entry)
+            return Pruned(entries=1)
+        try:
+            queue = self._catalog.queue(record["queue"])
+        except QueueNotFound:  # the setting lacks it for now, and what is in it is kept
+            return Pruned()
+        return self._remove_dead(tr, entry, queue, record["item"])
+
+    def _remove_dead(self, tr: Transaction, entry: EndedTask, queue: Queue, item_id: str) -> Pruned:
+        try:
+            item = queue.get(item_id, tr=tr)
+        except ItemNotFound:
+            self._remove(tr, entry)
+            return Pruned(entries=1)
+        died = microseconds(item.died_at)
+        if died is None or died >= self._limit:
+            self._remove_entry(tr, entry)
+            return Pruned(entries=1)
+        if not self._dry_run:
+            queue.remove(item_id, tr=tr)
+        self._remove(tr, entry)
+        return Pruned(failed=1)
+
+    def _remove(self, tr: Transaction, entry: EndedTask) -> None:
+        if not self._dry_run:
+            self._records.remove(tr, entry.id)
+        self._remove_entry(tr, entry)
+
+    def _remove_entry(self, tr: Transaction, entry: EndedTask) -> None:
+        if self._dry_run:
+            return
+        key, _ = self._records.ended_row(entry)
+        tr.add_read_conflict_key(key)
+        tr.clear(key)
+
+
+def _remove_lost(
+    tr: Transaction, backend: Any, catalog: Catalog, ids: Iterable[str], dry_run: bool
+) -> int:
+    """Remove those of some records that are pending and have no item; return how many."""
+    count = 0
+    for result_id in ids:
+        record = backend.records.read(tr, result_id)
+        if record is None or not is_pending(record) or not backend.owns(record["queue"]):
+            continue
+        with_item = True
+        try:
+            queue = catalog.queue(record["queue"])
+            queue.get(record["item"], tr=tr)
+        except QueueNotFound:
+            continue
+        except ItemNotFound:
+            with_item = _is_handed_over(tr, queue, record["item"])
+        if not with_item:
+            count += 1
+            if not dry_run:
+                backend.records.remove(tr, result_id)
+    return count
+
+
+def _is_handed_over(tr: Transaction, queue: Queue, item_id: str) -> bool:
+    """Tell whether an item is on its way to a popper, or in a batch."""
+    store = queue.parts.store
+    place = store.keys.place_named(item_id)
+    return any(
+        row.place == place for _, handoff in all_handoffs(tr, store.tables) for row in handoff.rows
+    )
+
+
+def _given_way(catalog: Catalog, work: Callable[[Transaction], Any]) -> Any:
+    """Run a portion; return None if others were in the way each time."""
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))
+        try:
+            return run(catalog.database, work, retries_conflicts=False)
+        except Conflict:
+            continue
+    return None
+
+
+def _queues_of(backend: Any, catalog: Catalog) -> list[str]:
+    """Return the names of the backend's queues in which tasks have ended."""
+    names = run(
+        catalog.database, lambda tr: backend.records.ended_queues(tr.snapshot), read_only=True
+    )
+    return [name for name in names if backend.owns(name)]
+
+
+# The thread
 
 
 class Housekeeping:
@@ -44,41 +362,59 @@ class Housekeeping:
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread = threading.Thread(target=self._run, name="fdbqueue-tasks-house", daemon=True)
+    def start(self, *, once: bool = False) -> None:
+        """Begin; with ``once`` do only what is due now, for a worker that does not stay."""
+        self._thread = threading.Thread(
+            target=self._once if once else self._run, name="fdbqueue-tasks-house", daemon=True
+        )
         self._thread.start()
+
+    def is_at_work(self) -> bool:
+        """Tell whether the thread has not ended."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread, for some seconds at most."""
+        if self._thread is not None:
+            self._thread.join(seconds)
 
     def stop(self) -> None:
         """End, once the transaction that is under way has ended; not later than five seconds."""
         self._is_over.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_SECONDS)
+        self.join(_STOP_SECONDS)
 
-    def once(self) -> None:
-        """Do what is due now, for a worker that does not stay."""
-        self._periodic.enqueue_due()
-        self._prune()
+    def _once(self) -> None:
+        self._do(self._periodic.enqueue_due)
+        self._do(self._prune)
 
     def _run(self) -> None:
         prune_at = time.monotonic() + random.uniform(0, _PRUNE_SECONDS)
         while not self._is_over.is_set():
-            self._periodic.enqueue_due()
+            self._do(self._periodic.enqueue_due)
             if time.monotonic() >= prune_at:
-                self._prune()
+                self._do(self._prune)
                 prune_at = time.monotonic() + random.uniform(1, 2) * _PRUNE_SECONDS
             left = self._periodic.seconds_left() + random.uniform(0, _SPREAD_SECONDS)
             self._is_over.wait(min(left, max(0.0, prune_at - time.monotonic())))
 
+    def _do(self, work: Callable[[], Any]) -> None:
+        """Do some work; whatever a project's code raises in it, the thread goes on."""
+        try:
+            close_old_connections()
+            work()
+            close_old_connections()
+        except BaseException:
+            with contextlib.suppress(BaseException):  # one that cannot be shown
+                logger.exception("schedules or retention have failed")
+
     def _prune(self) -> None:
-        """Prune where it is this worker's turn; what prevents it is logged, and tried again."""
+        """Prune if it is this worker's turn; what prevents it is logged, and tried again."""
         try:
             if not may_prune(self._backend, self._catalog):
                 return
             retention = self._backend.settings.retention
-            pruned = prune(
-                self._backend, retention, catalog=self._catalog, goes_on=self._paced().goes_on
-            )
+            pace = _Pace(self._is_over, self._periodic)
+            pruned = prune(self._backend, retention, catalog=self._catalog, goes_on=pace.goes_on)
         except Exception as error:
             if is_engines(error):
                 facts = {"error": type(error).__name__}
@@ -90,9 +426,6 @@ class Housekeeping:
             numbers = {"successful": pruned.successful, "failed": pruned.failed}
             alias = {"backend": self._backend.alias}
             logger.info("ended tasks were removed", extra={**numbers, **alias})
-
-    def _paced(self) -> _Pace:
-        return _Pace(self._is_over, self._periodic)
 
 
 class _Pace:

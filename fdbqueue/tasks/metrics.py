@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from fdbqueue.metrics.operations import OTHER, label_of
 from fdbqueue.service import Item
 from fdbqueue.tasks import worker
-from fdbqueue.tasks.ends import End
+from fdbqueue.tasks.ends import AttemptEnd
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
 #: How many functions have labels of their own; those that come later share one.
@@ -44,8 +44,8 @@ class TaskMetrics:
             registry=registry,
         )
 
-    def ended(self, end: End | None, item: Item) -> None:
-        """Count the end of an attempt; None where its lease was lost."""
+    def ended(self, end: AttemptEnd | None, item: Item) -> None:
+        """Count the end of an attempt; None if its lease was lost."""
         queue = label_of(item.queue)
         if end is None:
             self._attempts.labels(queue, OTHER, "lost").inc()
@@ -54,8 +54,8 @@ class TaskMetrics:
         self._attempts.labels(queue, task, outcome_of(end)).inc()
         self._seconds.labels(queue, task).observe(worker.seconds_of(end))
 
-    def _label(self, end: End) -> str:
-        """Return the label of a task: its path, where it is one of the first that came."""
+    def _label(self, end: AttemptEnd) -> str:
+        """Return the label of a task: its path, if it is one of the first that came."""
         path = end.call.task
         if path in self._tasks:
             return path
@@ -66,7 +66,7 @@ class TaskMetrics:
         return path
 
 
-def outcome_of(end: End) -> str:
+def outcome_of(end: AttemptEnd) -> str:
     """Return how an attempt ended, in a word."""
     if end.is_success:
         return "succeeded"

@@ -1,19 +1,28 @@
-"""The ``OPTIONS`` of a backend: their names, defaults and meaning, and what is wrong with them."""
+"""The options of a backend and of a task, and what is wrong with those of a backend.
+
+:class:`TaskOptions` has the ``OPTIONS`` of a backend. :func:`task` makes a task with options of its
+own, which count before the backend's; :func:`exponential` is when a failed task runs again if
+neither says that.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import random
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import message_of
 from fdbqueue.service.options import Range
-from fdbqueue.tasks.retries import exponential
+from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
+from fdbqueue.tasks.exceptions import pass_interrupt
 
-#: What ``backoff`` is: called with the exception, or None where the worker died, and the task's
+P = ParamSpec("P")
+T = TypeVar("T")
+#: What ``backoff`` is: called with the exception, or None if the worker died, and the task's
 #: result; it returns the seconds until the next attempt, or None for no further attempt.
 Backoff = Callable[[BaseException | None, Any], float | None]
 
@@ -30,11 +39,31 @@ _RETENTION = Range((int, float), 0, MAX_KEPT_SECONDS, none_is_valid=True)
 _BOOLEANS = ("enqueue_on_commit",)
 
 
-class Problem(NamedTuple):
+class WrongOption(NamedTuple):
     """Something wrong with the options, and what to do about it."""
 
     message: str
     hint: str
+
+
+#: The pause before the second attempt, and the longest one, before each is made shorter or longer
+#: by up to a quarter, so that tasks that failed together do not return together.
+FIRST_SECONDS = 15.0
+MAX_SECONDS = 3_600.0
+_JITTER = 0.25
+
+
+def exponential(exception: BaseException | None, result: Any) -> float:  # noqa: ARG001  # as all backoffs
+    """Return how long a failed task pauses: 15 seconds, doubled with each attempt up to an hour.
+
+    Each pause is shorter or longer by up to a quarter, so the longest is 75 minutes.
+
+    Args:
+        exception: What the task raised.
+        result: The task's result: ``result.attempts`` is how many attempts there have been.
+    """
+    seconds = min(MAX_SECONDS, FIRST_SECONDS * 2.0 ** min(result.attempts - 1, 20))
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +85,7 @@ class TaskOptions:
         backoff: When a failed task runs again.
         retention: For how long ended tasks are kept.
         queue_prefix: What the names of the backend's queues begin with; None for ``tasks-``, and
-            ``tasks-ALIAS-`` where the backend's alias is not ``default``.
+            ``tasks-ALIAS-`` if the backend's alias is not ``default``.
         enqueue_on_commit: Whether a task is enqueued when the ORM's transaction commits.
         max_result_bytes: The longest return value, as JSON.
         schedules: Tasks that are enqueued at their times, by name.
@@ -72,7 +101,7 @@ class TaskOptions:
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[Problem]]:
+def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[WrongOption]]:
     """Return the options that a setting says, and what is wrong with it.
 
     What is wrong has its default in the options.
@@ -101,12 +130,12 @@ def in_seconds(given: Any) -> Any:
     return given.total_seconds() if isinstance(given, datetime.timedelta) else given
 
 
-def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
+def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
     names = sorted(field.name for field in dataclasses.fields(TaskOptions))
     for name in given:
         if name not in names:
             hint = f"The options are {', '.join(names)}."
-            yield name, Problem(f"OPTIONS has an unknown key, {name!r}.", hint)
+            yield name, WrongOption(f"OPTIONS has an unknown key, {name!r}.", hint)
     for name, allowed in RANGES.items():
         if name in given and given[name] not in allowed:
             yield name, _wrong(name, given[name], str(allowed))
@@ -122,18 +151,19 @@ def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
     yield from _retention_problems(given.get("retention", {}))
 
 
-def _backoff_problems(backoff: Any) -> Iterator[tuple[str, Problem]]:
+def _backoff_problems(backoff: Any) -> Iterator[tuple[str, WrongOption]]:
     try:
         found = function_of(backoff)
-    except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
+    except BaseException as error:  # noqa: BLE001  # a project's own module may raise anything
+        pass_interrupt(error)
         message = f"The backoff {backoff!r} cannot be imported: {message_of(error)}"
-        yield "backoff", Problem(message, "Name a function of an exception and a result.")
+        yield "backoff", WrongOption(message, "Name a function of an exception and a result.")
         return
     if found is not None and not callable(found):
         yield "backoff", _wrong("backoff", backoff, "None, a function, or its dotted path")
 
 
-def _retention_problems(retention: Any) -> Iterator[tuple[str, Problem]]:
+def _retention_problems(retention: Any) -> Iterator[tuple[str, WrongOption]]:
     allowed = "a dictionary of 'successful' and 'failed', in seconds or as timedelta, or None"
     kept = {field.name for field in dataclasses.fields(Retention)}
     if not isinstance(retention, Mapping) or not kept.issuperset(retention):
@@ -143,5 +173,97 @@ def _retention_problems(retention: Any) -> Iterator[tuple[str, Problem]]:
         yield "retention", _wrong("retention", retention, allowed)
 
 
-def _wrong(name: str, value: Any, allowed: str) -> Problem:
-    return Problem(f"OPTIONS has the {name} {value!r}.", f"It must be {allowed}.")
+def _wrong(name: str, value: Any, allowed: str) -> WrongOption:
+    return WrongOption(f"OPTIONS has the {name} {value!r}.", f"It must be {allowed}.")
+
+
+# Tasks
+
+
+class _Backends:
+    """Stands for the backoff of the backend."""
+
+    def __repr__(self) -> str:
+        return "BACKENDS"
+
+    def __reduce__(self) -> str:
+        return "BACKENDS"
+
+
+#: The backoff of a task that has none of its own.
+BACKENDS: Any = _Backends()
+#: When a task gives up its unique key: when a worker takes it, or when it has ended.
+UNIQUE_WHILE = ("ready", "pending")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
+    """A task of this backend, with options that other backends do not have.
+
+    Attributes:
+        max_attempts: How many times it is run at most; None for what the backend says.
+        backoff: When it runs again after a failure; :data:`BACKENDS` for what the backend says.
+        unique_key: A text, or a function of the task's arguments that returns one or None. While
+            a task of the same function has the same key, another one is not enqueued.
+        unique_while: How long a task has its key: ``"ready"``, until a worker takes it, or
+            ``"pending"``, until it has ended.
+    """
+
+    max_attempts: int | None = None
+    backoff: Backoff | None = BACKENDS
+    unique_key: str | Callable[..., str | None] | None = None
+    unique_while: str = "pending"
+
+    def using(self, **changes: Any) -> Any:
+        """Return the task with other values for a call, its unique key among them.
+
+        Raises:
+            TypeError: ``max_attempts`` and ``backoff`` are the code's to say, not a call's.
+        """
+        if refused := changes.keys() & {"func", "max_attempts", "backoff", "takes_context"}:
+            raise TypeError(f"using() does not take {', '.join(sorted(refused))}.")
+        given = {name: value for name, value in changes.items() if value is not None}
+        return dataclasses.replace(self, **given)
+
+    def key_of(self, args: Any, kwargs: Any) -> str | None:
+        """Return the unique key of a call, None if it has none."""
+        key = self.unique_key(*args, **kwargs) if callable(self.unique_key) else self.unique_key
+        return None if key is None else f"{self.module_path}:{key}"
+
+
+@overload
+def task(function: Callable[P, T], /) -> Task[P, T]: ...
+
+
+@overload
+def task(*, backend: str = ..., **options: Any) -> Callable[[Callable[P, T]], Task[P, T]]: ...
+
+
+def task(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    backend: str = DEFAULT_TASK_BACKEND_ALIAS,
+    **options: Any,
+) -> Any:
+    """Make a task, as Django's decorator does, with the options of :class:`FdbQueueTask` too.
+
+    Other backends, such as the immediate one in tests, run such a task without these options; one
+    that has a class of tasks of its own is given that, without them. Django's own decorator takes
+    them from Django 6.1 on.
+    """
+
+    def wrap(wrapped: Callable[..., Any]) -> Any:
+        kind = task_backends[backend].task_class
+        kind = FdbQueueTask if kind is Task else kind
+        names = {field.name for field in dataclasses.fields(kind)}
+        known = {name: value for name, value in options.items() if name not in _OURS - names}
+        given = {"priority": 0, "queue_name": "default", "run_after": None, **known}
+        return kind(func=wrapped, backend=backend, **given)
+
+    return wrap if function is None else wrap(function)
+
+
+_OURS = {field.name for field in dataclasses.fields(FdbQueueTask)} - {
+    field.name for field in dataclasses.fields(Task)
+}

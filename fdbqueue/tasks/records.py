@@ -1,10 +1,19 @@
-"""What is stored of tasks besides their items, and where.
+"""What is stored of tasks, and where: the values of their items, and records.
 
-Everything is under ``(*PREFIX, "tasks")``:
+The value of a task's item is its :class:`TaskCall`: which function to call, and with what. It is a
+JSON object, so that every page and command shows it:
+
+    {"id": ..., "task": "shop.tasks.send", "args": [...], "kwargs": {...}, "backend": "default"}
+
+and ``"priority"`` if it is not 0, ``"run_after"`` (ISO 8601) if the task has one, and
+``"max_attempts"`` if the task has its own: what the code says counts, but code whose import kills
+the worker never says it. The id is that of the task's result.
+
+Everything else is under ``(*PREFIX, "tasks")``:
 
     ("result", id, part)                     a record, as JSON in parts of 90,000 bytes
     ("ended", queue, status, moment, id)     the dotted path of an ended task
-    ("state", what, ...)                     what the workers know together: see retention, periodic
+    ("state", what, ...)                     what workers know together: housekeeping, schedules
 
 A record is *pending* as long as the task's item is in its queue, ready, delayed, leased or dead. It
 is written with the push, and says where the item is, and what is known of the attempts so far. The
@@ -15,6 +24,7 @@ record is *final* once the item is gone: it says all there is to say of the task
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Iterator
@@ -23,19 +33,133 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.tasks.compat import TaskResult
 
 _PART_BYTES = 90_000
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 #: The most errors that a record keeps, the latest, and the longest traceback.
 MAX_ERRORS = 10
 MAX_TRACEBACK = 6_000
-#: What the API allows.
+#: The longest id, which is what the API allows.
 MAX_ID = 64
+#: What one step of a task's priority is worth in its item's; a time in milliseconds is less.
+_STEP = 2**48
+_LATEST = 2**47
+#: The longest path of a task.
+_MAX_PATH = 1_000
+#: What a value must have.
+_KINDS = (("id", str), ("task", str), ("args", list), ("kwargs", dict), ("backend", str))
 #: How a pending record begins.
 _PENDING = re.compile(rb'\{"queue":"(?:[^"\\]|\\.)*","item":')
 
 
-class Failure(NamedTuple):
+# The value of an item
+
+
+class TaskCall(NamedTuple):
+    """What a worker is to call.
+
+    Attributes:
+        id: The id of the task's result.
+        task: The dotted path of the task.
+        args, kwargs: The arguments.
+        backend: The alias of the backend that enqueued it.
+        priority: The task's priority, -100 to 100, the highest first.
+        run_after: Before when it does not run, None if that is not said.
+        max_attempts: How many times it ran at most when it was enqueued; None for what the backend
+            says.
+    """
+
+    id: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    backend: str
+    priority: int = 0
+    run_after: datetime.datetime | None = None
+    max_attempts: int | None = None
+
+
+def call_of(result: TaskResult[..., Any]) -> TaskCall:
+    """Return the call of a task that is to be enqueued."""
+    task = result.task
+    return TaskCall(
+        result.id,
+        task.module_path,
+        result.args,
+        result.kwargs,
+        result.backend,
+        int(task.priority),
+        task.run_after,
+        getattr(task, "max_attempts", None),
+    )
+
+
+def is_id(text: Any) -> bool:
+    """Tell whether something may be the id of a result: up to 64 printable characters."""
+    return isinstance(text, str) and 1 <= len(text) <= MAX_ID and text.isprintable()
+
+
+def packed(call: TaskCall) -> dict[str, Any]:
+    """Return a call as the value of its item."""
+    value: dict[str, Any] = {
+        "id": call.id,
+        "task": call.task,
+        "args": call.args,
+        "kwargs": call.kwargs,
+        "backend": call.backend,
+    }
+    if call.priority:
+        value["priority"] = call.priority
+    if call.run_after is not None:
+        value["run_after"] = call.run_after.isoformat()
+    if call.max_attempts is not None:
+        value["max_attempts"] = call.max_attempts
+    return value
+
+
+def unpacked(value: Any) -> TaskCall | None:
+    """Return the call that an item's value is, None if it is none."""
+    if not isinstance(value, dict):
+        return None
+    for name, kind in _KINDS:
+        if not isinstance(value.get(name), kind):
+            return None
+    priority, moment = value.get("priority", 0), value.get("run_after")
+    try:
+        run_after = None if moment is None else datetime.datetime.fromisoformat(moment)
+    except (TypeError, ValueError):
+        return None
+    if type(priority) is not int or not is_id(value["id"]) or len(value["task"]) > _MAX_PATH:
+        return None
+    most = value.get("max_attempts")
+    if most is not None and type(most) is not int:
+        return None
+    args, kwargs, backend = value["args"], value["kwargs"], value["backend"]
+    return TaskCall(value["id"], value["task"], args, kwargs, backend, priority, run_after, most)
+
+
+def aware(at: datetime.datetime | None) -> datetime.datetime | None:
+    """Return a time with its zone; one without a zone is the process's local time."""
+    return at.astimezone() if at is not None and at.tzinfo is None else at
+
+
+def rank_of(call: TaskCall) -> int:
+    """Return the priority of a call's item; the lowest is taken first.
+
+    Tasks of a higher priority come first, then those with an earlier ``run_after``, then those
+    without one; and among equals, as the queue does it, those that were enqueued first.
+    """
+    rank = -call.priority * _STEP
+    if call.run_after is None:
+        return rank
+    return rank - _LATEST + min(_LATEST - 1, max(0, int(call.run_after.timestamp() * 1_000)))
+
+
+# Records
+
+
+class AttemptFailure(NamedTuple):
     """How one attempt failed: the class of the exception by its dotted path, and the traceback."""
 
     exception: str
@@ -48,18 +172,18 @@ class Attempts(NamedTuple):
     Attributes:
         workers: The ids of the workers, one for each attempt that has begun.
         errors: How attempts have failed, the latest ten.
-        started: When the first attempt began, in microseconds; None where that is not known.
+        started: When the first attempt began, in microseconds; None if that is not known.
         latest: When the last attempt began, likewise.
     """
 
     workers: tuple[str, ...] = ()
-    errors: tuple[Failure, ...] = ()
+    errors: tuple[AttemptFailure, ...] = ()
     started: int | None = None
     latest: int | None = None
 
-    def failed(self, error: Failure) -> Attempts:
+    def failed(self, error: AttemptFailure) -> Attempts:
         """Return these attempts, the last of which has failed."""
-        clipped = Failure(error.exception, _clipped(error.traceback))
+        clipped = AttemptFailure(error.exception, _clipped(error.traceback))
         return self._replace(errors=(*self.errors, clipped)[-MAX_ERRORS:])
 
     def begun(self, worker: str, moment: int) -> Attempts:
@@ -68,7 +192,7 @@ class Attempts(NamedTuple):
         return self._replace(workers=(*self.workers, worker), started=started, latest=moment)
 
 
-class Ended(NamedTuple):
+class EndedTask(NamedTuple):
     """An entry of the index of ended tasks.
 
     Attributes:
@@ -106,7 +230,7 @@ def attempts_in(record: dict[str, Any]) -> Attempts:
     """Return the attempts that a record knows of."""
     return Attempts(
         tuple(record.get("workers", ())),
-        tuple(Failure(*error) for error in record.get("errors", ())),
+        tuple(AttemptFailure(*error) for error in record.get("errors", ())),
         record.get("started"),
         record.get("latest"),
     )
@@ -132,7 +256,7 @@ class Records:
         self._state = tasks["state"]
 
     def read(self, tr: Transaction, result_id: str) -> dict[str, Any] | None:
-        """Return a record, None where there is none."""
+        """Return a record, None if there is none."""
         return self.begin_read(tr, result_id)()
 
     def begin_read(self, tr: Transaction, result_id: str) -> Any:
@@ -225,7 +349,7 @@ class Records:
             begin = self._ended[names[-1]].range().stop
         return names
 
-    def ended_row(self, ended: Ended) -> tuple[bytes, bytes]:
+    def ended_row(self, ended: EndedTask) -> tuple[bytes, bytes]:
         """Return the key and the value of an entry."""
         key = self._ended.pack((ended.queue, ended.status, ended.moment, ended.id))
         return key, ended.task.encode(errors="replace")
@@ -240,7 +364,7 @@ class Records:
         after: tuple[int, str] | None = None,
         limit: int,
         newest_first: bool = False,
-    ) -> Iterator[Ended]:
+    ) -> Iterator[EndedTask]:
         """Yield entries of one queue and status in the order of their ends.
 
         Args:
@@ -264,7 +388,7 @@ class Records:
             return
         for row in tr.get_range(begin, end, limit=limit, reverse=newest_first):
             moment, result_id = within.unpack(row.key)
-            yield Ended(queue, status, moment, result_id, row.value.decode(errors="replace"))
+            yield EndedTask(queue, status, moment, result_id, row.value.decode(errors="replace"))
 
 
 def _clipped(text: str) -> str:

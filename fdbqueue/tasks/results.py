@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import secrets
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,10 +15,16 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from fdbqueue.service import Item, now_us
-from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus
-from fdbqueue.tasks.exceptions import TaskBuried, TaskUnknown, WorkerDied
-from fdbqueue.tasks.records import NO_ATTEMPTS, Attempts, Failure, attempts_in, stored
+from fdbqueue.tasks.exceptions import TaskBuried, TaskUnknown, WorkerDied, pass_interrupt
+from fdbqueue.tasks.records import (
+    NO_ATTEMPTS,
+    AttemptFailure,
+    Attempts,
+    TaskCall,
+    attempts_in,
+    unpacked,
+)
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -26,7 +34,7 @@ class Found(NamedTuple):
 
     Attributes:
         record: Its record.
-        item: Its item; None where the record is final.
+        item: Its item; None if the record is final.
     """
 
     record: dict[str, Any]
@@ -45,7 +53,7 @@ class Known(NamedTuple):
         value: What it returned.
     """
 
-    call: Call
+    call: TaskCall
     status: TaskResultStatus
     attempts: Attempts
     enqueued: int | None
@@ -105,6 +113,11 @@ def microseconds(at: datetime.datetime | None) -> int | None:
 # Tasks
 
 
+def is_imported(path: str) -> bool:
+    """Tell whether the module of a dotted path is imported, so that its code is known."""
+    return path.rpartition(".")[0] in sys.modules
+
+
 def task_at(path: str) -> Task[..., Any]:
     """Return the task with a dotted path.
 
@@ -113,22 +126,37 @@ def task_at(path: str) -> Task[..., Any]:
     """
     try:
         task = import_string(path)
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         raise TaskUnknown(task=path) from error
     if not isinstance(task, Task) or task.module_path != path:
         raise TaskUnknown(task=path)
     return task
 
 
-def restored_task(call: Call, queue_name: str) -> Task[..., Any]:
-    """Return the task of a call as it was enqueued; where its code is gone, one that cannot run.
+def is_task_at(path: str) -> bool:
+    """Tell whether a worker finds a task under its path."""
+    try:
+        task_at(path)
+    except TaskUnknown:
+        return False
+    return True
+
+
+def restored_task(call: TaskCall, queue_name: str, *, imports: bool = True) -> Task[..., Any]:
+    """Return the task of a call as it was enqueued; if its code is gone, one that cannot run.
 
     Not checked by the backend again: what was right when it was enqueued may be wrong by now.
+
+    Args:
+        call: The call.
+        queue_name: The name of its queue in the backend's ``QUEUES``.
+        imports: Whether its code may be imported.
     """
-    try:
-        task = task_at(call.task)
-    except TaskUnknown:
-        task = None
+    task = None
+    if imports or is_imported(call.task):
+        with contextlib.suppress(TaskUnknown):
+            task = task_at(call.task)
     called = call.priority, call.run_after, call.backend, queue_name
     if task is not None and called == (
         task.priority,
@@ -174,7 +202,7 @@ def _missing(path: str) -> Any:
 def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
     """Return the attempts at a task that have failed, those whose worker died included.
 
-    Those that a record knows of are of an earlier life where the item has fewer: a redrive has
+    Those that a record knows of are of an earlier life if the item has fewer: a redrive has
     returned it as if it had never been tried.
     """
     known = attempts_in(record)
@@ -186,7 +214,7 @@ def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
         failure = next((one for one in item.failures if one.attempt == attempt), None)
         worker = (None if failure is None else failure.worker) or "unknown"
         reason = "not known any more" if failure is None else failure.reason
-        died = Failure(_path(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
+        died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
         known = known._replace(workers=(*known.workers, worker)).failed(died)
     return known
 
@@ -218,7 +246,7 @@ def known_of(result_id: str, found: Found, lease_seconds: float) -> Known:
     """
     if found.item is None:
         return _ended(result_id, found.record)
-    call = unpacked(found.item.value) or Call(result_id, "unknown.unknown", [], {}, "")
+    call = unpacked(found.item.value) or TaskCall(result_id, "unknown.unknown", [], {}, "")
     attempts = attempts_at(found.record, found.item)
     return Known(
         call,
@@ -228,12 +256,12 @@ def known_of(result_id: str, found: Found, lease_seconds: float) -> Known:
 
 
 def running_result(
-    call: Call, item: Item, queue_name: str, attempts: Attempts
+    call: TaskCall, item: Item, queue_name: str, attempts: Attempts, *, imports: bool = True
 ) -> TaskResult[..., Any]:
     """Return the result of a task that is about to run, the attempt that begins included."""
     enqueued = microseconds(item.pushed_at)
     known = Known(call, TaskResultStatus.RUNNING, attempts, enqueued)
-    return _result(call.id, known, queue_name)
+    return _result(call.id, known, queue_name, imports=imports)
 
 
 def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
@@ -263,7 +291,7 @@ def _state(
     if item.state != "dead":
         return {"status": TaskResultStatus.READY, "attempts": attempts}
     if not attempts.errors:
-        attempts = attempts.failed(Failure(_path(TaskBuried), f"{item.reason}\n"))
+        attempts = attempts.failed(AttemptFailure(path_of(TaskBuried), f"{item.reason}\n"))
     return {
         "status": TaskResultStatus.FAILED,
         "attempts": attempts,
@@ -273,36 +301,9 @@ def _state(
     }
 
 
-def final_record(
-    call: Call,
-    queue: str,
-    attempts: Attempts,
-    *,
-    status: str,
-    enqueued: int | None,
-    ended: int,
-    value: Any,
-) -> dict[str, Any]:
-    """Return the record of a task that has ended, whose item is about to be removed."""
-    return {
-        "queue": queue,
-        "task": call.task,
-        "args": call.args,
-        "kwargs": call.kwargs,
-        "backend": call.backend,
-        "priority": call.priority,
-        "run_after": None if call.run_after is None else call.run_after.isoformat(),
-        "enqueued": enqueued,
-        "ended": ended,
-        "status": status,
-        "value": value,
-        **stored(attempts),
-    }
-
-
 def _ended(result_id: str, record: dict[str, Any]) -> Known:
     run_after = record.get("run_after")
-    call = Call(
+    call = TaskCall(
         result_id,
         record["task"],
         record["args"],
@@ -321,10 +322,12 @@ def _ended(result_id: str, record: dict[str, Any]) -> Known:
     )
 
 
-def _result(result_id: str, known: Known, queue_name: str) -> TaskResult[..., Any]:
+def _result(
+    result_id: str, known: Known, queue_name: str, *, imports: bool = True
+) -> TaskResult[..., Any]:
     call = known.call
     result: TaskResult[..., Any] = TaskResult(
-        task=restored_task(call, queue_name),
+        task=restored_task(call, queue_name, imports=imports),
         id=result_id,
         status=known.status,
         enqueued_at=moment(known.enqueued),
@@ -342,10 +345,6 @@ def _result(result_id: str, known: Known, queue_name: str) -> TaskResult[..., An
     return result
 
 
-def failure_of(error: BaseException, traceback: str) -> Failure:
-    """Return how an attempt failed with an exception."""
-    return Failure(_path(type(error)), traceback)
-
-
-def _path(kind: type) -> str:
+def path_of(kind: type) -> str:
+    """Return the dotted path of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dataclasses
 import inspect
 import json
 import logging
+import os
+import sys
 import threading
 import traceback
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from django.db import close_old_connections
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+from django.db import close_old_connections, connections
 
 from fdbqueue.exceptions import message_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us
-from fdbqueue.tasks.calls import Call, unpacked
 from fdbqueue.tasks.compat import Task, TaskResultStatus, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
-from fdbqueue.tasks.definition import BACKENDS, FdbQueueTask
-from fdbqueue.tasks.ends import AtEndFailed, End
+from fdbqueue.tasks.ends import AtEndFailed, AttemptEnd
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge, TaskAborted, TaskUnknown, WorkerDied
-from fdbqueue.tasks.options import TaskOptions, function_of
-from fdbqueue.tasks.records import NO_ATTEMPTS, Attempts
+from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
+from fdbqueue.tasks.records import NO_ATTEMPTS, AttemptFailure, Attempts, TaskCall, unpacked
 from fdbqueue.tasks.results import (
     change,
-    failure_of,
+    is_imported,
     moment,
+    path_of,
     running_result,
     set_attempts,
     task_at,
@@ -43,24 +46,31 @@ _CLOSE_SECONDS = 2.0
 
 
 class Loop:
-    """The event loop of this process, in which all its async tasks run."""
+    """The event loop of this process, in which all its async tasks run.
+
+    Whatever a task does to the loop it has done to all tasks. So the loop goes on: if a coroutine
+    that a task has started raises ``SystemExit`` or ``KeyboardInterrupt``, which asyncio lets out
+    of the loop, and if a task calls ``stop()``.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._is_over = threading.Event()
         self._mutex = threading.Lock()
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Await what an async function returns, and return its result."""
         with self._mutex:
-            if self._loop is None:
+            if self._loop is None or self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=_serve, args=[self._loop], name="fdbqueue-tasks-loop", daemon=True
+                    target=self._serve, args=[self._loop], name="fdbqueue-tasks-loop", daemon=True
                 )
                 self._thread.start()
+            loop = self._loop
         call = _outcome(function, *args, **kwargs)
-        value, error = asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        value, error = asyncio.run_coroutine_threadsafe(call, loop).result()
         if error is not None:
             raise error
         return value
@@ -69,24 +79,65 @@ class Loop:
         """End the loop; tasks that still run in it are abandoned, also one that blocks it."""
         with self._mutex:
             loop, self._loop = self._loop, None
+            self._is_over.set()
         if loop is not None and self._thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            with contextlib.suppress(RuntimeError):  # it is closed
+                loop.call_soon_threadsafe(loop.stop)
             self._thread.join(_CLOSE_SECONDS)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not (self._is_over.is_set() or loop.is_closed()):
+            kind = "stop()"
+            try:
+                loop.run_forever()
+            except BaseException as error:  # noqa: BLE001  # what raises it is told, too
+                kind = type(error).__name__
+            if not self._is_over.is_set():
+                facts = {"error": kind}
+                logger.warning("a task has stopped the event loop; it goes on", extra=facts)
+        with contextlib.suppress(BaseException):  # of what tasks have left behind
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
 
 async def _outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what an async function returns and raises; a SystemExit would end the loop."""
-    try:
-        return await function(*args, **kwargs), None
-    except BaseException as error:  # noqa: BLE001  # raised in the thread that waits for it
-        return None, error
+    """Return what an async function returns and raises; a SystemExit would end the loop.
+
+    What it runs by ``sync_to_async``, the ORM too, runs in a thread of its own, as that of a
+    request does in ASGI. So its connections are new, those of no other task, and are closed.
+    """
+    process = os.getpid()
+    async with ThreadSensitiveContext() as context:
+        try:
+            value, error = await function(*args, **kwargs), None
+        except BaseException as raised:  # noqa: BLE001  # raised in the thread that waits for it
+            value, error = None, raised
+        if os.getpid() != process:
+            _end_child(error)
+        executor = SyncToAsync.context_to_thread_executor.pop(context, None)
+        if executor is not None:  # nobody waits for it: a cancelled call may still run there
+            executor.submit(connections.close_all)
+            executor.shutdown(wait=False)
+    return value, error
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
+def _end_child(error: BaseException | None) -> NoReturn:
+    """End a process that a task has forked, and that has come back from the task.
+
+    It is no worker: it has its threads and its leases in memory alone, and what it returns is not
+    the task's.
+    """
+    code: Any = 0
+    if isinstance(error, SystemExit):
+        code = error.code
+    elif error is not None:
+        traceback.print_exception(error)
+        code = 1
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else code is not None)
 
 
 class TaskRunner:
@@ -111,29 +162,57 @@ class TaskRunner:
         Raises:
             BaseException: The attempt has failed: what the task raised, or why it did not run.
         """
-        call = unpacked(item.value)
-        before, is_aborted = NO_ATTEMPTS, False
+        self._source.begin(item)
+        call, before, is_aborted = unpacked(item.value), NO_ATTEMPTS, False
         if item.attempts and call is not None:
             before, is_aborted = self._source.begin_again(item, call.id)
-        attempts = before.begun(self._worker, now_us())
-        attempt = Attempt(call or Call(item.id, "unknown.unknown", [], {}, ""), item, attempts)
-        queue_name = item.queue.removeprefix(self._backend.queue_prefix)
-        attempt.result = running_result(attempt.call, item, queue_name, attempts)
+        imports = call is None or not self._has_killed(item, call, before)
+        attempt = self._attempt(item, call, before, imports=imports)
+        task = None
         try:
             if call is None:
                 raise TaskUnknown(reason="the item is not a task")
             if is_aborted:
                 raise TaskAborted(id=call.id)
-            task = task_at(call.task)
-            if item.attempts >= self._max_attempts(task):
+            task = task_at(call.task) if imports else None
+            if task is None or item.attempts >= self._max_attempts(task, call):
                 raise WorkerDied(attempts=item.attempts)
         except (TaskUnknown, TaskAborted, WorkerDied) as error:
             if isinstance(error, WorkerDied):
                 attempt.attempts = before
-            self._source.ends(self._failed(attempt, error, None))
+            seconds = None if call is None else self._pause(task, error, attempt)
+            self._source.ends(self._failed(attempt, error, seconds))
             raise
-        self._source.begun(item, call, attempts)
+        self._source.begun(item, attempt.call, attempt.attempts)
         self._run(task, attempt)
+
+    def is_spent(self, item: Item) -> bool:
+        """Tell whether the attempts at a task are used up; only if its code is imported."""
+        call = unpacked(item.value) if item.attempts else None
+        if call is None or not is_imported(call.task):
+            return False
+        try:
+            return item.attempts >= self._max_attempts(task_at(call.task), call)
+        except TaskUnknown:
+            return False
+
+    def _has_killed(self, item: Item, call: TaskCall, before: Attempts) -> bool:
+        """Tell whether importing the code of a task seems to kill workers each time."""
+        died = bool(before.errors) and before.errors[-1].exception == path_of(WorkerDied)
+        return (
+            died and not is_imported(call.task) and item.attempts >= self._max_attempts(None, call)
+        )
+
+    def _attempt(
+        self, item: Item, call: TaskCall | None, before: Attempts, *, imports: bool
+    ) -> Attempt:
+        attempts = before.begun(self._worker, now_us())
+        attempt = Attempt(call or TaskCall(item.id, "unknown.unknown", [], {}, ""), item, attempts)
+        queue_name = item.queue.removeprefix(self._backend.queue_prefix)
+        attempt.result = running_result(
+            attempt.call, item, queue_name, attempts, imports=imports and call is not None
+        )
+        return attempt
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
         running = Running(self._backend, attempt.result)
@@ -143,17 +222,19 @@ class TaskRunner:
             has_returned = True
             value = self._normalised(value)
         except BaseException as error:
+            running.close()
             error.with_traceback(_own_part(error.__traceback__))
             # what it has done is done: to run it again would only do that twice
             seconds = None if has_returned else self._pause(task, error, attempt)
             self._source.ends(self._failed(attempt, error, seconds))
             raise
-        self._source.ends(attempt.end(value=value, at_end=running.at_end))
-        if running.at_end:
+        at_end = running.close()
+        self._source.ends(attempt.end(value=value, at_end=at_end))
+        if at_end:
             self._finish(task, attempt)
 
     def _finish(self, task: Task[..., Any], attempt: Attempt) -> None:
-        """End a task that has functions for its end; where one of them fails, it has failed."""
+        """End a task that has functions for its end; if one of them fails, it has failed."""
         try:
             self._source.finish(attempt.item)
         except AtEndFailed as failed:
@@ -173,7 +254,7 @@ class TaskRunner:
         try:
             if inspect.iscoroutinefunction(task.func):
                 return self.loop.run(task.func, *args, **result.kwargs)
-            return task.func(*args, **result.kwargs)
+            return _called_here(task.func, args, result.kwargs)
         finally:
             close_old_connections()
 
@@ -181,16 +262,20 @@ class TaskRunner:
         """Return a return value as JSON has it, if it is that and not too long."""
         if value is None:
             return None
-        value = normalize_json(value)
+        value = _with_text_keys(normalize_json(value))
         size = len(json.dumps(value, allow_nan=False).encode())
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes
             raise ReturnValueTooLarge(size_bytes=size, limit_bytes=limit)
         return value
 
-    def _failed(self, attempt: Attempt, error: BaseException, seconds: float | None) -> End:
+    def _failed(self, attempt: Attempt, error: BaseException, seconds: float | None) -> AttemptEnd:
         """Return the end of an attempt that has failed."""
-        failure = failure_of(error, "".join(traceback.format_exception(error)))
+        try:
+            text = "".join(traceback.format_exception(error))
+        except BaseException:  # noqa: BLE001  # what its own attributes raise is its failure, too
+            text = f"{path_of(type(error))}\n"
+        failure = AttemptFailure(path_of(type(error)), text)
         if not isinstance(error, WorkerDied):  # whose deaths are among the errors
             attempt.attempts = attempt.attempts.failed(failure)
         return attempt.end(
@@ -200,22 +285,28 @@ class TaskRunner:
             is_aborted=isinstance(error, TaskAborted),
         )
 
-    def _pause(self, task: Task[..., Any], error: BaseException, attempt: Attempt) -> float | None:
+    def _pause(
+        self, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
+    ) -> float | None:
         """Return how many seconds after a failure the task runs again, None for never."""
-        is_last = attempt.item.attempts + 1 >= self._max_attempts(task)
+        is_last = attempt.item.attempts + 1 >= self._max_attempts(task, attempt.call)
         backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
         backoff = self._options.backoff if backoff is BACKENDS else backoff
-        if backoff is None or is_last or isinstance(error, TaskAborted):
+        if backoff is None or is_last or isinstance(error, TaskAborted | WorkerDied):
             return None
         try:
             seconds = function_of(backoff)(error, attempt.result)
             return None if seconds is None else min(max(0.0, float(seconds)), MAX_SECONDS)
-        except Exception:
-            logger.exception("a backoff has failed", extra={"task": task.module_path})
+        except BaseException:
+            with contextlib.suppress(BaseException):  # one that cannot be shown
+                logger.exception("a backoff has failed", extra={"task": attempt.call.task})
             return None
 
-    def _max_attempts(self, task: Task[..., Any]) -> int:
-        own = task.max_attempts if isinstance(task, FdbQueueTask) else None
+    def _max_attempts(self, task: Task[..., Any] | None, call: TaskCall) -> int:
+        """Return how many times a task runs at most; what its call says, if its code is gone."""
+        own = call.max_attempts
+        if task is not None:
+            own = task.max_attempts if isinstance(task, FdbQueueTask) else None
         return self._options.max_attempts if own is None else own
 
 
@@ -223,14 +314,14 @@ class TaskRunner:
 class Attempt:
     """One attempt at a task: its call, its item, and what is known of all attempts."""
 
-    call: Call
+    call: TaskCall
     item: Item
     attempts: Attempts
     result: Any = None
 
-    def end(self, **facts: Any) -> End:
+    def end(self, **facts: Any) -> AttemptEnd:
         """Return its end, at this moment; its result says so, too."""
-        end = End(self.call, self.item, self.attempts, now_us(), self.result, **facts)
+        end = AttemptEnd(self.call, self.item, self.attempts, now_us(), self.result, **facts)
         status, is_over = TaskResultStatus.SUCCESSFUL, True
         if not end.is_success:
             is_over = end.retry_seconds is None
@@ -240,6 +331,39 @@ class Attempt:
         if not end.is_success:  # those of a success are as when it began
             set_attempts(self.result, self.attempts)
         return end
+
+
+def _called_here(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function in this thread; a process that it forks ends behind it."""
+    process, error = os.getpid(), None
+    try:
+        return function(*args, **kwargs)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if os.getpid() != process:
+            _end_child(error)
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Return a JSON value whose keys are texts, as JSON writes other ones.
+
+    Raises:
+        ValueError: Two keys of a dictionary are one text.
+    """
+    if isinstance(value, list):
+        return [_with_text_keys(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    texts = {
+        key if isinstance(key, str) else json.dumps(key, allow_nan=False): _with_text_keys(one)
+        for key, one in value.items()
+    }
+    if len(texts) < len(value):
+        twice = ", ".join(map(repr, value))[:200]
+        raise ValueError(f"The keys of JSON are texts, and two of these are one: {twice}")
+    return texts
 
 
 def _own_part(found: types.TracebackType | None) -> types.TracebackType | None:

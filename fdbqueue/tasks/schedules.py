@@ -1,4 +1,6 @@
-"""Schedules: what the option says of tasks that are enqueued at their times, and what is wrong.
+"""Enqueue tasks at their times, each slot once, without a process that does nothing else.
+
+The option says which, and its checks what is wrong with it:
 
     "schedules": {"nightly": {"task": "shop.tasks.clean", "cron": "0 3 * * *"}}
 
@@ -7,6 +9,41 @@ workers agree on them: those of ``every`` are its multiples since the Unix epoch
 what cronsim says, in the schedule's time zone. There, as Debian's cron does it, a slot in an hour
 that a change of the clocks leaves out is at its end, and one in an hour that comes twice is in the
 first; expressions that begin the minutes or hours with ``*`` go by the time that passes.
+
+Every worker process of the backend looks at each slot of each schedule (:class:`Periodic`). There
+is one key for each schedule, its *state*:
+
+    {"slot": 1700000000000000, "times": [["cron 0 3 * * * UTC", 1700000000000000], ...]}
+
+``slot`` is the latest slot for which a task was enqueued, whatever the times were; ``times`` has
+for each text of the times the slot up to which it was dealt with.
+
+A worker that finds a slot due does the following, in one transaction:
+
+1. It reads the state. If the times are not in it, the schedule is new, or has changed: it
+   writes them with their latest slot, and enqueues nothing. So nothing is enqueued for the past.
+2. If the latest slot is not behind both that of its times and ``slot``, another worker was
+   first: nothing is done.
+3. Otherwise it pushes the task, and writes the slot in both places.
+
+Both writes are in the transaction that read the state, so of many workers one commits, and the
+others conflict and then find 2. What is left behind by
+
+- *a crash before the commit*: nothing. The other workers look at the same slot; if there are
+  none, the next one that starts finds it, as the latest;
+- *a crash behind it*: the task, and the slot; only the signal ``task_enqueued`` may be missing;
+- *an unknown outcome*: task and slot together, or neither: the next look tells;
+- *a time without workers*: one task for the latest slot, not one for each;
+- *a task that cannot be enqueued*, because its code is gone or its arguments are refused: the slot
+  stays as it was, the log says why, and it is tried again each minute.
+
+Clocks that differ: a slot is due by the fastest clock of all workers, and then dealt with for all.
+A state that is more than a day ahead of a worker's clock was written by a clock that was wrong; the
+worker logs that and begins again, so that no clock can stop a schedule.
+
+Two versions of the setting, as while a project is deployed: each version's times are in the state,
+the four latest, and neither drops the slots of the other. A slot that both have is enqueued once.
+Times that were removed and come back count as times that had no workers meanwhile.
 """
 
 from __future__ import annotations
@@ -15,22 +52,35 @@ import dataclasses
 import datetime
 import inspect
 import json
+import logging
+import time
 import zoneinfo
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils import timezone
 
-from fdbqueue.exceptions import ConfigurationError, message_of
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
+from fdbqueue.service import Catalog, error_code, now_us, run
 from fdbqueue.service.options import Range
-from fdbqueue.tasks.compat import Task
-from fdbqueue.tasks.exceptions import TaskUnknown
-from fdbqueue.tasks.results import new_result, task_at
+from fdbqueue.tasks.compat import Task, task_enqueued
+from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
+from fdbqueue.tasks.results import change, microseconds, moment, new_result, task_at
+
+logger = logging.getLogger(__name__)
 
 #: Seconds between two slots of ``every``.
 EVERY = Range((int, float), 1, 31_536_000)
 _SECOND = 1_000_000
 _UTC = datetime.timezone.utc
+_MAX_AHEAD = 86_400 * _SECOND
+#: How many texts of times a state remembers.
+_MAX_TIMES = 4
+#: How long a schedule that failed is left alone.
+_FAILED_SECONDS = 60.0
+#: A worker looks at least this often, so that a clock that is set is noticed.
+_LOOK_SECONDS = 60.0
 #: How far back to look for the latest slot of a cron expression: the first with one has it.
 _WINDOWS = tuple(
     datetime.timedelta(seconds=seconds)
@@ -54,7 +104,7 @@ _KEYS = {
 _CHECKS = {"task": "E011", "cron": "E012", "every": "E012", "time_zone": "E012"}
 
 
-class Wrong(Exception):
+class WrongSchedule(Exception):
     """Something is wrong with a schedule.
 
     Args:
@@ -105,7 +155,7 @@ class Cron:
         return f"cron {' '.join(self.expression.upper().split())} {self.zone.key}"
 
     def latest(self, moment: int) -> int | None:
-        """Return the latest slot up to a moment, in microseconds; None where there is none."""
+        """Return the latest slot up to a moment, in microseconds; None if there is none."""
         now = datetime.datetime.fromtimestamp(moment // _SECOND, _UTC)
         for window in _WINDOWS:
             found = None
@@ -118,7 +168,7 @@ class Cron:
         return None
 
     def following(self, moment: int) -> int | None:
-        """Return the first slot behind a moment, in microseconds; None where there is none."""
+        """Return the first slot behind a moment, in microseconds; None if there is none."""
         now = datetime.datetime.fromtimestamp(moment // _SECOND, _UTC)
         slot = next(self._slots(now), None)
         return None if slot is None else slot * _SECOND
@@ -173,18 +223,18 @@ def schedules_of(backend: Any) -> list[Schedule]:
     for name, given in backend.settings.schedules.items():
         try:
             found.append(parsed(name, given))
-        except Wrong:
+        except WrongSchedule:
             continue
     return found
 
 
-def problems(backend: Any) -> Iterator[Wrong]:
+def problems(backend: Any) -> Iterator[WrongSchedule]:
     """Yield what is wrong with the schedules of a backend; the tasks are imported."""
     for name, given in backend.settings.schedules.items():
         try:
             schedule = parsed(name, given)
             _check_task(schedule, backend)
-        except Wrong as wrong:
+        except WrongSchedule as wrong:
             yield wrong
 
 
@@ -192,19 +242,19 @@ def parsed(name: Any, given: Any) -> Schedule:
     """Return a schedule of the option; its task is not looked up.
 
     Raises:
-        Wrong: Something is wrong with it.
+        WrongSchedule: Something is wrong with it.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
         hint = f"Use 1 to {_MAX_NAME} printable characters."
-        raise Wrong("E010", f"The schedule {name!r} has no valid name.", hint)
+        raise WrongSchedule("E010", f"The schedule {name!r} has no valid name.", hint)
     if not isinstance(given, Mapping):
         hint = "Give it a dictionary with 'task', and 'cron' or 'every'."
-        raise Wrong("E010", f"The schedule {name!r} is not a dictionary.", hint)
+        raise WrongSchedule("E010", f"The schedule {name!r} is not a dictionary.", hint)
     for key, value in given.items():
         _check_key(name, key, value)
     if "task" not in given:
         hint = "Name the task by its dotted path, as in 'shop.tasks.clean'."
-        raise Wrong("E011", f"The schedule {name!r} has no 'task'.", hint)
+        raise WrongSchedule("E011", f"The schedule {name!r} has no 'task'.", hint)
     changes = {key: given[key] for key in ("priority", "queue_name") if key in given}
     args, kwargs = [*given.get("args", ())], {**given.get("kwargs", {})}
     return Schedule(name, given["task"], _times(name, given), args, kwargs, changes)
@@ -213,29 +263,31 @@ def parsed(name: Any, given: Any) -> Schedule:
 def _check_key(name: str, key: Any, value: Any) -> None:
     if key not in _KEYS:
         hint = f"The keys are {', '.join(_KEYS)}."
-        raise Wrong("E010", f"The schedule {name!r} has an unknown key, {key!r}.", hint)
+        raise WrongSchedule("E010", f"The schedule {name!r} has an unknown key, {key!r}.", hint)
     kind = (list, tuple) if key == "args" else _KEYS[key]
     if isinstance(value, bool) or not isinstance(value, kind):
         number = _CHECKS.get(key, "E013")
         kinds = {list: "a list", Mapping: "a dictionary", int: "a whole number"}
         hint = f"It is {kinds.get(_KEYS[key], 'a text')}."
-        raise Wrong(number, f"The schedule {name!r} has the {key} {value!r}.", hint)
+        raise WrongSchedule(number, f"The schedule {name!r} has the {key} {value!r}.", hint)
 
 
 def _times(name: str, given: Mapping[str, Any]) -> Every | Cron:
     if ("cron" in given) == ("every" in given):
         which = "both 'cron' and 'every'" if "cron" in given else "neither 'cron' nor 'every'"
-        raise Wrong("E012", f"The schedule {name!r} has {which}.", "Give it one of them.")
+        raise WrongSchedule("E012", f"The schedule {name!r} has {which}.", "Give it one of them.")
     if "every" in given:
         every = given["every"]
         if isinstance(every, datetime.timedelta):
             every = every.total_seconds()
         if every not in EVERY:
             hint = f"It must be a timedelta, or seconds: {EVERY}."
-            raise Wrong("E012", f"The schedule {name!r} has the every {given['every']!r}.", hint)
+            raise WrongSchedule(
+                "E012", f"The schedule {name!r} has the every {given['every']!r}.", hint
+            )
         if "time_zone" in given:
             hint = "It is for 'cron'; the times of 'every' are its multiples since 1970 in UTC."
-            raise Wrong("E012", f"The schedule {name!r} has a 'time_zone'.", hint)
+            raise WrongSchedule("E012", f"The schedule {name!r} has a 'time_zone'.", hint)
         return Every(every)
     zone = given.get("time_zone")
     try:
@@ -243,7 +295,7 @@ def _times(name: str, given: Mapping[str, Any]) -> Every | Cron:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         message = f"The schedule {name!r} has the time_zone {zone!r}, which is not known."
         hint = "Use a name such as 'Europe/Berlin'; without one it is TIME_ZONE."
-        raise Wrong("E012", message, hint) from error
+        raise WrongSchedule("E012", message, hint) from error
     return _cron(name, given["cron"], found)
 
 
@@ -252,7 +304,7 @@ def _cron(name: str, expression: str, zone: zoneinfo.ZoneInfo) -> Cron:
         from cronsim import CronSim, CronSimError
     except ImportError as error:
         message = f"The schedule {name!r} has a 'cron', and cronsim is not installed."
-        raise Wrong("E012", message, "pip install 'fdbqueue[tasks]'") from error
+        raise WrongSchedule("E012", message, "pip install 'fdbqueue[tasks]'") from error
     try:
         if len(expression) > _MAX_CRON:
             raise CronSimError("Too long")
@@ -260,11 +312,13 @@ def _cron(name: str, expression: str, zone: zoneinfo.ZoneInfo) -> Cron:
     except CronSimError as error:
         message = f"The schedule {name!r} has the cron {expression[:_MAX_CRON]!r}: {error}."
         hint = "Give it minute, hour, day, month and day of the week, as in '0 3 * * *'."
-        raise Wrong("E012", message, hint) from error
+        raise WrongSchedule("E012", message, hint) from error
     cron = Cron(expression, zone)
     if cron.following(0) is None:
         hint = "Choose a day that there is."
-        raise Wrong("E012", f"The cron {expression!r} of the schedule {name!r} is never due.", hint)
+        raise WrongSchedule(
+            "E012", f"The cron {expression!r} of the schedule {name!r} is never due.", hint
+        )
     return cron
 
 
@@ -272,7 +326,7 @@ def _check_task(schedule: Schedule, backend: Any) -> None:
     """Check the task, its queue, its priority and the arguments, as an enqueue does.
 
     Raises:
-        Wrong: One of them is wrong.
+        WrongSchedule: One of them is wrong.
     """
     name = schedule.name
     try:
@@ -281,15 +335,16 @@ def _check_task(schedule: Schedule, backend: Any) -> None:
         why = f": {message_of(error.__cause__)}" if error.__cause__ else "."
         message = f"The schedule {name!r} has the task {schedule.task!r}, which is not a task{why}"
         hint = "Name a function with the decorator @task by its dotted path."
-        raise Wrong("E011", message, hint) from error
+        raise WrongSchedule("E011", message, hint) from error
     try:
         backend.prepare(schedule.result(backend.alias))
     except ConfigurationError:
         return  # its own check says what is wrong
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         message = f"The task of the schedule {name!r} cannot be enqueued: {message_of(error)}"
         hint = "See its args, kwargs, queue_name and priority."
-        raise Wrong("E013", message, hint) from error
+        raise WrongSchedule("E013", message, hint) from error
     _check_arguments(schedule)
 
 
@@ -302,4 +357,132 @@ def _check_arguments(schedule: Schedule) -> None:
         given = json.dumps([schedule.args, schedule.kwargs])[:200]
         message = f"The schedule {schedule.name!r} does not fit its task: {error}: {given}"
         hint = f"See the parameters of {schedule.task}."
-        raise Wrong("E013", message, hint) from error
+        raise WrongSchedule("E013", message, hint) from error
+
+
+# Enqueue what is due
+
+
+class ScheduleState(NamedTuple):
+    """What all workers know of a schedule.
+
+    Attributes:
+        slot: The latest slot for which a task was enqueued, 0 for none.
+        times: The slots up to which each text of times was dealt with, the newest text last.
+    """
+
+    slot: int = 0
+    times: tuple[tuple[str, int], ...] = ()
+
+    def dealt(self, text: str, slot: int, *, enqueued: bool) -> ScheduleState:
+        """Return the state once times were dealt with up to a slot."""
+        known = dict(self.times)
+        known[text] = slot
+        return ScheduleState(slot if enqueued else self.slot, tuple(known.items())[-_MAX_TIMES:])
+
+    @property
+    def newest(self) -> int:
+        """The latest slot of all."""
+        return max([self.slot, *[slot for _, slot in self.times]])
+
+
+class Periodic:
+    """Enqueue what the schedules of a backend say; one object in each worker process.
+
+    Args:
+        backend: The backend.
+        catalog: Where its queues are.
+    """
+
+    def __init__(self, backend: Any, catalog: Catalog) -> None:
+        self._backend = backend
+        self._database = catalog.database
+        self._schedules = schedules_of(backend)
+        #: The slots that this process knows to be dealt with, by the schedules' names.
+        self._known: dict[str, int] = {}
+        #: When to look again at a schedule that failed.
+        self._later: dict[str, float] = {}
+
+    def enqueue_due(self) -> int:
+        """Enqueue what is due, each slot once across all workers; return how many tasks.
+
+        What prevents one schedule is logged, and prevents no other.
+        """
+        count = 0
+        for schedule in self._schedules:
+            if time.monotonic() < self._later.get(schedule.name, 0):
+                continue
+            try:
+                count += self._enqueue(schedule)
+            except BaseException as error:  # noqa: BLE001  # a project's own, too; logged below
+                self._later[schedule.name] = time.monotonic() + _FAILED_SECONDS
+                self._log_failure(schedule, error)
+        return count
+
+    def seconds_left(self) -> float:
+        """Return how many seconds there are until the next slot, at most a minute."""
+        now = now_us()
+        following = [schedule.times.following(now) for schedule in self._schedules]
+        left = [(slot - now) / _SECOND for slot in following if slot is not None]
+        return max(0.0, min([_LOOK_SECONDS, *left]))
+
+    def _enqueue(self, schedule: Schedule) -> bool:
+        slot = schedule.times.latest(now_us())
+        if slot is None or slot == self._known.get(schedule.name):
+            return False
+        result = schedule.result(self._backend.alias)
+        push = self._backend.prepare(result)
+        key = self._backend.records.state_key("schedule", self._backend.alias, schedule.name)
+
+        def turn(tr: Transaction) -> Any:
+            """Return the item that was pushed, None if there was nothing to do."""
+            state = self._state(tr, key, schedule)
+            known = dict(state.times).get(schedule.times.text)
+            is_due = known is not None and slot > max(known, state.slot)
+            if not is_due and known is not None and known >= slot:
+                return None
+            (item,) = push(tr) if is_due else (None,)
+            dealt = state.dealt(schedule.times.text, slot, enqueued=is_due)
+            tr[key] = json.dumps(dealt._asdict(), separators=(",", ":")).encode()
+            return item
+
+        item = run(self._database, turn)
+        self._known[schedule.name] = slot
+        if item is None:
+            return False
+        self._tell(schedule, slot, result, item)
+        return True
+
+    def _state(self, tr: Transaction, key: bytes, schedule: Schedule) -> ScheduleState:
+        found = tr[key]
+        if not found.present():
+            return ScheduleState()
+        stored = json.loads(bytes(found))
+        state = ScheduleState(stored["slot"], tuple((text, slot) for text, slot in stored["times"]))
+        if state.newest <= now_us() + _MAX_AHEAD:
+            return state
+        facts = {"schedule": schedule.name, "slot": str(moment(state.newest))}
+        logger.warning("a schedule was ahead of the clock by more than a day", extra=facts)
+        return ScheduleState()
+
+    def _tell(self, schedule: Schedule, slot: int, result: Any, item: Any) -> None:
+        facts = {"schedule": schedule.name, "slot": str(moment(slot)), "task": schedule.task}
+        if item.existing:
+            logger.info("a scheduled task is there already", extra=facts)
+            return
+        logger.info("a scheduled task was enqueued", extra={**facts, "id": result.id})
+        change(result, enqueued_at=moment(microseconds(item.pushed_at)))
+        task_enqueued.send(type(self._backend), task_result=result)
+
+    def _log_failure(self, schedule: Schedule, error: BaseException) -> None:
+        facts = {"schedule": schedule.name, "task": schedule.task, "error": type(error).__name__}
+        if is_engines(error):
+            self._later[schedule.name] = time.monotonic() + 1
+            logger.warning("the engine has failed; a schedule is tried again", extra=facts)
+        else:
+            logger.error("a scheduled task cannot be enqueued", extra=facts, exc_info=error)
+
+
+def is_engines(error: BaseException) -> bool:
+    """Tell whether an error is the engine's, so that trying again later may succeed."""
+    return isinstance(error, EngineError | OutcomeUnknown) or error_code(error) is not None

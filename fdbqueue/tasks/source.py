@@ -5,13 +5,13 @@ acknowledges it or gives it up. :class:`TaskSource` stands between it and the qu
 end what it is for a task. The protocol, for one task:
 
 1. **Lease.** One commit. The item's state is the task's status: it is RUNNING from now on, under
-   the worker's id, as long as the lease is held. Only where an attempt failed before,
+   the worker's id, as long as the lease is held. Only if an attempt failed before,
    :meth:`TaskSource.begin_again` reads what is known of it, and notes the workers that died.
 2. **Run.** The lease is extended after each third of its time; the first extension notes when the
-   attempt began. What the function decides is in memory alone: an :class:`End`.
+   attempt began. What the function decides is in memory alone: an :class:`AttemptEnd`.
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
-     where that can be, by itself where other processes take items, or where the task has
+     if that can be; by itself if other processes take items, or if the task has
      functions for its end (``at_end``);
    - *failure, another attempt*: the nack with its delay, and the error in the pending record;
    - *failure, the last attempt*: the item becomes a dead letter, the error likewise, and an entry
@@ -24,7 +24,7 @@ at most one ends it, and there is one result. What is left behind by
 - *a crash or a kill before the commit*: a lease that expires; the task runs again, and has one
   attempt more;
 - *a crash behind it*: a task that has ended;
-- *an unknown outcome*: the commit's receipt tells (``service/transactions.py``). Where it cannot,
+- *an unknown outcome*: the commit's receipt tells (``service/transactions.py``). If it cannot,
   the end is tried again; if the lease is gone then, the record tells whether it was this end that
   took it;
 - *an engine that does not answer*: the end is tried again for as long as the lease may be held,
@@ -37,18 +37,19 @@ at most one ends it, and there is one result. What is left behind by
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
-from fdbqueue.service import Contended, Item, Queue, SeveralQueues, error_code, run
-from fdbqueue.tasks.calls import Call, unpacked
-from fdbqueue.tasks.ends import End, Ends, is_refusal
-from fdbqueue.tasks.records import Attempts, Records, is_pending, pending
+from fdbqueue.service import Contended, Held, Item, Queue, SeveralQueues, error_code, run
+from fdbqueue.tasks.ends import AttemptEnd, AttemptEnds, is_refusal
+from fdbqueue.tasks.records import Attempts, Records, TaskCall, is_pending, pending, unpacked
 from fdbqueue.tasks.results import attempts_at
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,45 @@ logger = logging.getLogger(__name__)
 #: For how long acks and leases go apart after other processes were in the way.
 _APART_SECONDS = 0.25
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
+#: The longest pause of a task that the engine did not let run.
+_MAX_REST_SECONDS = 60.0
+#: How many tasks one transaction gives back.
+_GIVEN_BACK_TOGETHER = 100
+#: How long a worker that ends at once waits for leases that are under way.
+_CLOSING_SECONDS = 5.0
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Lease:
+    """The lease of a task that this worker holds.
+
+    Attributes:
+        item: The leased item.
+        until: Until when it is surely held, by the monotonic clock.
+        has_begun: Whether the attempt has begun.
+        unnoted: The call, and the attempts with this one, until their times are noted.
+        end: How the attempt ends, once that is decided.
+    """
+
+    item: Item
+    until: float
+    has_begun: bool = False
+    unnoted: tuple[TaskCall, Attempts] | None = None
+    end: AttemptEnd | None = None
+
+
+class GivenBack(NamedTuple):
+    """What became of the tasks that a worker held when it was told to end at once.
+
+    Attributes:
+        held: How many they were.
+        requeued: How many were given back.
+        ended: The items of those whose end was decided, and has been committed.
+    """
+
+    held: int
+    requeued: int
+    ended: list[Item]
 
 
 class TaskSource:
@@ -68,6 +108,7 @@ class TaskSource:
         records: The records of tasks.
         lease_seconds: How long leases are.
         keeps_successful: Whether the results of successful tasks are kept.
+        shield: A context for what is committed by the caller's thread, if signals interrupt it.
     """
 
     def __init__(
@@ -77,20 +118,25 @@ class TaskSource:
         *,
         lease_seconds: float,
         keeps_successful: bool = True,
+        shield: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._queue = queue
+        self._shield = shield
         self._records = records
         self._lease_seconds = lease_seconds
-        self._ends = Ends(records, keeps_successful=keeps_successful)
-        #: How attempts end that the worker is not done with.
-        self._noted: dict[str | None, End] = {}
-        #: When the attempts began whose leases were not extended yet.
-        self._began: dict[str | None, tuple[Call, Attempts]] = {}
-        #: The leases of attempts that have begun, until the worker is done with them.
-        self._begun: set[str | None] = set()
+        self._ends = AttemptEnds(records, keeps_successful=keeps_successful)
+        #: Under ``_changed``: the leases that this worker is not done with; how many calls lease
+        #: at this moment; whether nothing may be leased or begun any more.
+        self._held: dict[str | None, _Lease] = {}
+        self._leasing = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
         self._apart_until = 0.0
         self.name = queue.name
         self.acks_with_leases = isinstance(queue, Queue)
+        #: Given a task that was leased, ends it if its attempts are used up, and tells whether so;
+        #: it may not raise.
+        self.ends_spent: Callable[[Item], bool] = lambda _: False
 
     def queue_of(self, item: Item) -> Queue:
         """Return the queue that an item came from."""
@@ -98,15 +144,27 @@ class TaskSource:
 
     # What is noted of a task
 
-    def begun(self, item: Item, call: Call, attempts: Attempts) -> None:
-        """Note that an attempt has begun, for the first extension of its lease."""
-        self._began[item.lease] = call, attempts
-        self._begun.add(item.lease)
+    def begin(self, item: Item) -> None:
+        """Begin an attempt, if its lease is surely held.
 
-    def ends(self, end: End) -> None:
+        Raises:
+            LeaseLost: It was given back, or has not been extended in time.
+        """
+        with self._changed:
+            lease = self._held.get(item.lease)
+            if lease is None or self._is_closed or time.monotonic() >= lease.until:
+                raise LeaseLost(queue=item.queue, item=item.id)
+            lease.has_begun = True
+
+    def begun(self, item: Item, call: TaskCall, attempts: Attempts) -> None:
+        """Note when an attempt began, for the first extension of its lease."""
+        if (lease := self._held.get(item.lease)) is not None:
+            lease.unnoted = call, attempts
+
+    def ends(self, end: AttemptEnd) -> None:
         """Note how an attempt ends; the worker then acknowledges its item, or gives it up."""
-        self._began.pop(end.item.lease, None)
-        self._noted[end.item.lease] = end
+        if (lease := self._held.get(end.item.lease)) is not None:
+            lease.unnoted, lease.end = None, end
 
     def begin_again(self, item: Item, result_id: str) -> tuple[Attempts, bool]:
         """Return what is known of the failed attempts at a task, and whether it was aborted.
@@ -146,9 +204,39 @@ class TaskSource:
         Raises:
             LeaseLost: One of those to end is not held any more; nothing was ended or leased.
         """
+        with self._shield():
+            return self._lease_and_end(count, seconds, worker, ack)
+
+    def _lease_and_end(
+        self, count: int, seconds: float, worker: str, ack: Sequence[Item]
+    ) -> list[Item]:
+        ending: Sequence[AttemptEnd] = [end for end in map(self._end_of, ack) if not end.is_done]
+        with self._changed:
+            is_closed = self._is_closed
+            self._leasing += not is_closed
+        if is_closed:
+            self._commit_all(ending)
+            return []
+        try:
+            while True:
+                until = time.monotonic() + seconds
+                items = self._leased(count, seconds, worker, ending)
+                with self._changed:
+                    self._held |= {item.lease: _Lease(item, until) for item in items}
+                left = [item for item in items if not self.ends_spent(item)]
+                if left or not items:
+                    return left
+                ending = []
+        finally:
+            with self._changed:
+                self._leasing -= 1
+                self._changed.notify_all()
+
+    def _leased(
+        self, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
+    ) -> list[Item]:
         if isinstance(self._queue, SeveralQueues):
             return self._queue.lease_many(count, seconds=seconds, worker=worker)
-        ending = [end for end in map(self._end_of, ack) if not end.is_done]
         if time.monotonic() >= self._apart_until:
             try:
                 return self._lease_with(self._queue, count, seconds, worker, ending)
@@ -157,12 +245,15 @@ class TaskSource:
             except Exception as error:
                 if not (ending and is_refusal(error)):
                     raise  # else: together they are too large for a transaction
-        for end in ending:
-            self._ends.commit(end, self._queue)
+        self._commit_all(ending)
         return self._queue.lease_many(count, seconds=seconds, worker=worker)
 
+    def _commit_all(self, ending: Sequence[AttemptEnd]) -> None:
+        for end in ending:
+            self._ends.commit(end, self.queue_of(end.item))
+
     def _lease_with(
-        self, queue: Queue, count: int, seconds: float, worker: str, ending: Sequence[End]
+        self, queue: Queue, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
     ) -> list[Item]:
         writes = [self._ends.writes(end) for end in ending]
 
@@ -192,72 +283,150 @@ class TaskSource:
 
     def ack(self, item: Item) -> None:
         """End a task that has succeeded, as :meth:`finish` does."""
-        self.finish(item)
+        with self._shield():
+            self.finish(item)
 
     def nack(self, item: Item, *, reason: str, **_: Any) -> None:
-        """End an attempt that has failed, as :meth:`finish` does."""
-        if item.lease in self._noted:
-            self.finish(item)
-        else:  # nothing has run
-            self.queue_of(item).nack(item, reason=reason)
+        """End an attempt that has failed, as :meth:`finish` does.
 
-    def extend(self, item: Item, seconds: float) -> None:
-        """Extend the lease of a task; the first time, note when the attempt began."""
-        queue = self.queue_of(item)
-        call, attempts = self._began.get(item.lease, (None, None))
-        if call is None or attempts is None:
-            queue.extend(item, seconds)
-            return
-
-        def extend(tr: Transaction) -> None:
-            queue.extend(item, seconds, tr=tr)
-            record = self._records.read(tr, call.id)
-            if record is not None and is_pending(record):
-                times = {"started": attempts.started, "latest": attempts.latest}
-                noted = {**record, **times, "running": item.attempts}
-                self._records.write(tr, call.id, noted)
-
-        run(queue.database, extend)
-        self._began.pop(item.lease, None)
-
-    def give_back(self, items: Iterable[Item], worker: str) -> int:
-        """Give up tasks that this process abandons, so that others run them at once; count them.
-
-        An attempt counts only where it has begun: what was leased ahead is requeued as it was. Only
-        where its end was asked for is it given up, so that the next worker looks for that.
+        Raises:
+            LeaseLost: Its lease is not held any more.
         """
+        lease = self._held.get(item.lease)
+        if lease is None:
+            return  # it was given back
+        if lease.end is not None:
+            self.finish(item)
+        elif lease.has_begun:  # the engine has failed before it ran
+            pause = min(_MAX_REST_SECONDS, 2.0**item.attempts)
+            self.queue_of(item).nack(item, reason=reason, delay=pause)
+        else:
+            self.queue_of(item).parts.acks.requeue(item)
+            raise LeaseLost(queue=item.queue, item=item.id)
+
+    def extend_many(self, items: Sequence[Item], seconds: float) -> Held:
+        """Extend the leases of tasks, those of each queue in one transaction.
+
+        The first time, notes when the attempt began.
+        """
+        of_queues: dict[str | None, list[_Lease]] = {}
+        with self._changed:
+            for item in items:
+                if (lease := self._held.get(item.lease)) is not None:
+                    of_queues.setdefault(item.queue, []).append(lease)
+        lost: list[str] = []
+        for leases in of_queues.values():
+            lost += self._extend(leases, seconds)
+        return Held(len(items) - len(lost), lost)
+
+    def _extend(self, leases: Sequence[_Lease], seconds: float) -> Sequence[str]:
+        """Extend the leases of tasks of one queue in one transaction; return those lost."""
+        queue, unnoted = self.queue_of(leases[0].item), [lease.unnoted for lease in leases]
+        until = time.monotonic() + seconds
+
+        def extend(tr: Transaction) -> Held:
+            found = queue.extend_many([lease.item for lease in leases], seconds, tr=tr)
+            reads = [
+                (lease, began, self._records.begin_read(tr, began[0].id))
+                for lease, began in zip(leases, unnoted, strict=True)
+                if began is not None and lease.item.lease not in found.lost
+            ]
+            for lease, (call, attempts), read in reads:
+                if (record := read()) is not None and is_pending(record):
+                    times = {"started": attempts.started, "latest": attempts.latest}
+                    noted = {**record, **times, "running": lease.item.attempts}
+                    self._records.write(tr, call.id, noted)
+            return found
+
+        lost = run(queue.database, extend).lost
+        for lease, began in zip(leases, unnoted, strict=True):
+            lease.until = 0.0 if lease.item.lease in lost else until
+            if lease.unnoted is began:
+                lease.unnoted = None
+        return lost
+
+    # The end of the worker
+
+    def give_back(self, worker: str) -> GivenBack:
+        """Give up all tasks that this process holds, so that others run them at once.
+
+        Nothing is leased or begun from now on. What is decided already, a result or a failure, is
+        committed. An attempt counts only if it has begun: what was leased ahead is requeued as it
+        was, unless its end was asked for: then it is given up, so that the next worker sees that.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._changed.wait_for(lambda: not self._leasing, _CLOSING_SECONDS)
+            held = [*self._held.values()]
+        left = [lease for lease in held if lease.end is None]
+        ended = [lease.item for lease in held if lease not in left and self._has_ended(lease)]
         count = 0
-        for item in items:
+        for start in range(0, len(left), _GIVEN_BACK_TOGETHER):
+            count += self._give_back(left[start : start + _GIVEN_BACK_TOGETHER], worker)
+        return GivenBack(len(held), count, ended)
+
+    def _has_ended(self, lease: _Lease) -> bool:
+        """Commit the end of an attempt; tell whether it took effect."""
+        assert lease.end is not None
+        if not lease.end.is_done:
             with contextlib.suppress(Exception):  # then its lease expires
-                queue = self.queue_of(item)
-                has_begun = item.lease in self._begun or item.lease in self._noted
-                give_up = functools.partial(
-                    self._give_up, item=item, queue=queue, worker=worker, has_begun=has_begun
-                )
-                run(queue.database, give_up)
+                self._ends.commit(lease.end, self.queue_of(lease.item))
+        return lease.end.is_done
+
+    def _give_back(self, leases: Sequence[_Lease], worker: str) -> int:
+        """Give up tasks in one transaction, in several if it would be too large; count them."""
+        give_up = functools.partial(self._give_up, leases=leases, worker=worker)
+        try:
+            count: int = run(self._queue.database, give_up)
+        except Exception as error:  # noqa: BLE001  # then their leases expire
+            if len(leases) > 1 and is_refusal(error):
+                half = len(leases) // 2
+                return sum(self._give_back(some, worker) for some in (leases[:half], leases[half:]))
+            logger.warning("tasks were not given back", extra={"error": type(error).__name__})
+            return 0
+        with self._changed:
+            for lease in leases:
+                self._held.pop(lease.item.lease, None)
+        return count
+
+    def _give_up(self, tr: Transaction, leases: Sequence[_Lease], worker: str) -> int:
+        calls = [None if lease.has_begun else unpacked(lease.item.value) for lease in leases]
+        reads = [None if call is None else self._records.begin_read(tr, call.id) for call in calls]
+        count = 0
+        for lease, read in zip(leases, reads, strict=True):
+            item, record = lease.item, None if read is None else read()
+            queue = self.queue_of(item)
+            if lease.has_begun or (record is not None and record.get("abort")):
+                with contextlib.suppress(LeaseLost):
+                    queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
+                    count += 1
+            else:
+                queue.parts.acks.requeue(item, tr)
                 count += 1
         return count
 
-    def _give_up(
-        self, tr: Transaction, item: Item, queue: Queue, worker: str, has_begun: bool
-    ) -> None:
-        call = None if has_begun else unpacked(item.value)
-        record = None if call is None else self._records.read(tr, call.id)
-        if has_begun or (record is not None and record.get("abort")):
-            queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
-        else:
-            queue.parts.acks.requeue(item, tr)
-
     # Ends
 
-    def _end_of(self, item: Item) -> End:
-        return self._noted[item.lease]
+    def _end_of(self, item: Item) -> AttemptEnd:
+        """Return how an attempt ends.
 
-    def forget(self, item: Item) -> End | None:
-        """Return the end of an item that the worker is done with, and keep nothing of it."""
-        self._began.pop(item.lease, None)
-        self._begun.discard(item.lease)
-        return self._noted.pop(item.lease, None)
+        Raises:
+            LeaseLost: It was given back.
+        """
+        lease = self._held.get(item.lease)
+        if lease is None or lease.end is None:
+            raise LeaseLost(queue=item.queue, item=item.id)
+        return lease.end
+
+    def forget(self, item: Item) -> tuple[bool, AttemptEnd | None]:
+        """Keep nothing of a task that the worker is done with.
+
+        Returns:
+            Whether anything was kept, and the end of its attempt.
+        """
+        with self._changed:
+            lease = self._held.pop(item.lease, None)
+        return lease is not None, None if lease is None else lease.end
 
     def finish(self, item: Item) -> None:
         """End an attempt, again while the engine does not answer and the lease may be held.

@@ -1,4 +1,18 @@
-"""The worker of one process: it leases tasks, runs them, and tells the project's receivers."""
+"""The worker of one process: it leases tasks, runs them, and tells the project's receivers.
+
+How it ends:
+
+- *The first signal*, or :meth:`TaskWorker.stop`: nothing more is leased. What is leased runs, and
+  ends; then the receivers of ``task_finished`` are called for all that has ended, for a minute at
+  most. If some are left, :class:`SignalsNotSent` says how many.
+- *The second signal*, a ``KeyboardInterrupt`` wherever the main thread is, but behind a commit of
+  its own: :class:`TaskSource` closes. From then on no attempt begins, which one lock decides, and
+  no lease is handed out. What has ended is committed, the rest is given back. Receivers that are
+  not called by then are not.
+- *An error* of the engine, if the worker is not to wait for it, or of its own: as a second signal.
+- *A task* can do none of this, whatever it raises: its thread catches it (``runner.py``), and what
+  a project's schedules, backoffs and receivers raise is logged by the thread that called them.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +21,10 @@ import fnmatch
 import logging
 import math
 import os
-import queue as queues
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +33,8 @@ from django.db import close_old_connections
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
 from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker, error_code
 from fdbqueue.tasks.compat import task_finished
-from fdbqueue.tasks.ends import End
+from fdbqueue.tasks.ends import AttemptEnd
+from fdbqueue.tasks.exceptions import SignalsNotSent
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import TaskSource
@@ -29,15 +44,21 @@ logger = logging.getLogger(__name__)
 #: How long a worker pauses after the engine has failed, at first and at most.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
 _BEAT_SECONDS = 0.5
-#: How long a worker that ends waits for the receivers of ``task_finished``.
-_TELLING_SECONDS = 60.0
+#: How long a worker that ends waits for the receivers of ``task_finished``, and for how many ends
+#: they may be late before no attempt begins.
+_SENDING_SECONDS = 60.0
+_MAX_UNSENT = 100
+#: How long there is between two warnings that they are late.
+_WARNED_SECONDS = 60.0
+#: How many leases a worker surely extends in a second, beside its tasks.
+EXTENDED_PER_SECOND = 1_000
 
 
 class TaskWorker:
     """Run the tasks of one backend.
 
     Tasks are taken as their priorities say; those of several queues, from the first queue that has
-    any. A worker waits without polling. It extends the leases of its tasks while they run. Where
+    any. A worker waits without polling. It extends the leases of its tasks while they run. If
     the engine fails, it finishes what runs, pauses, and tries again, unless it is not to wait.
 
     Args:
@@ -52,8 +73,9 @@ class TaskWorker:
         worker: The worker's id; None for the host's name and the process's number.
         catalog: The catalog of the queues; None for that of the setting.
         let_in: A context in which the caller's thread may be interrupted.
+        shield: A context in which not even a second interrupt comes.
         on_end: Called with the end of each attempt once it is committed, one call at a time; with
-            None where the lease was lost.
+            None if the lease was lost.
         on_stop: Called when an interrupt ends the work, with the number of running tasks.
         on_beat: Called at least every two seconds while the worker is alive.
     """
@@ -71,7 +93,8 @@ class TaskWorker:
         worker: str | None = None,
         catalog: Catalog | None = None,
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        on_end: Callable[[End | None], None] = lambda _: None,
+        shield: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        on_end: Callable[[AttemptEnd | None], None] = lambda _: None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
     ) -> None:
@@ -92,9 +115,13 @@ class TaskWorker:
             backend.records,
             lease_seconds=options.lease_seconds,
             keeps_successful=options.retention.successful != 0,
+            shield=shield,
         )
         self._runner = TaskRunner(backend, self._source, self.worker)
-        self._telling = _Telling(type(backend))
+        self._signals = _FinishedSignals(type(backend))
+        self._source.ends_spent = self._ends_spent
+        #: One end is counted at a time, whichever thread it comes from.
+        self._ending = threading.RLock()
         self._house = Housekeeping(backend, catalog or backend.catalog)
         self._working: Worker | None = None
         self._is_stopped = False
@@ -108,22 +135,25 @@ class TaskWorker:
 
         After an interrupt, running tasks are finished first; a second one gives them back, so that
         other workers run them at once.
+
+        Raises:
+            SignalsNotSent: Receivers of ``task_finished`` took too long, and some were not called.
         """
-        self._telling.start()
+        self._signals.start()
+        seconds = 0.0
         try:
             self._keep_house()
             while self._goes_on():
                 if self._work():
-                    return
+                    break
+            seconds = _SENDING_SECONDS
         except BaseException:
-            running = [] if self._working is None else self._working.running()
-            if self._source.give_back(running, self.worker):
-                logger.warning("running tasks were given back", extra={"tasks": len(running)})
+            seconds = 0.0 if self._gives_back() else _SENDING_SECONDS
             raise
         finally:
             self._house.stop()
-            self._telling.stop()
             self._runner.loop.close()
+            self._send_rest(seconds)
 
     def stop(self) -> None:
         """Lease nothing more; :meth:`run` returns once the running tasks are finished."""
@@ -131,12 +161,38 @@ class TaskWorker:
         if self._working is not None:
             self._working.stop()
 
+    def _gives_back(self) -> bool:
+        """Give back what runs or waits for a thread; tell whether anything did."""
+        self._signals.close()
+        given = self._source.give_back(self.worker)
+        for item in given.ended:
+            self._ended(item, None)
+        if given.requeued:
+            logger.warning("running tasks were given back", extra={"tasks": given.requeued})
+        return given.held > 0
+
+    def _send_rest(self, seconds: float) -> None:
+        """Wait until the receivers have been called, for a time at most.
+
+        Raises:
+            SignalsNotSent: Some were not, and there was time.
+        """
+        try:
+            self._signals.stop(seconds, self._on_beat)
+        finally:
+            if left := self._signals.left():
+                facts = {"worker": self.worker, "signals": left}
+                logger.warning("signals of ended tasks were not sent", extra=facts)
+        if left and seconds:
+            raise SignalsNotSent(signals=left, seconds=seconds)
+
     def _keep_house(self) -> None:
         """Keep schedules and retention from now on; a worker that does not stay does it once."""
-        if self._follow:
-            self._house.start()
-        else:
-            self._house.once()
+        self._house.start(once=not self._follow)
+        while not self._follow and self._house.is_at_work():
+            self._on_beat()
+            with self._let_in():
+                self._house.join(_BEAT_SECONDS)
 
     def _goes_on(self) -> bool:
         return not self._is_stopped and self._left() > 0
@@ -145,10 +201,10 @@ class TaskWorker:
         return self._limit - self.succeeded - self.failed - self.lost
 
     def _work(self) -> bool:
-        """Work until the work ends; return False where the engine has failed, and may return."""
+        """Work until the work ends; return False if the engine has failed, and may return."""
         working = self._working = Worker(
             self._source,
-            self._runner,
+            self._run_task,
             concurrency=self._threads,
             prefetch=self._prefetch,
             seconds=self.backend.settings.lease_seconds,
@@ -187,9 +243,40 @@ class TaskWorker:
             with self._let_in():
                 time.sleep(_BEAT_SECONDS)
 
+    def _run_task(self, item: Item) -> None:
+        """Run a task, once the receivers of ``task_finished`` are not too late."""
+        self._signals.wait_for_room()
+        self._runner(item)
+
+    def _ends_spent(self, item: Item) -> bool:
+        """End a task whose attempts are used up, as soon as it is leased; tell whether it is one.
+
+        If it waited for a thread, its lease might be lost once more.
+        """
+        if not self._runner.is_spent(item):
+            return False
+        error: Exception | None = None
+        try:
+            self._runner(item)
+        except Exception as raised:  # noqa: BLE001  # why it does not run; its end is noted
+            error = raised
+        try:
+            self._source.nack(item, reason="")
+        except Exception as raised:  # noqa: BLE001  # then its lease expires
+            error = raised
+        self._ended(item, error)
+        return True
+
     def _ended(self, item: Item, error: BaseException | None) -> None:
         """Count an attempt that has ended, and tell the receivers."""
-        end = self._source.forget(item)
+        with self._ending:
+            is_held, end = self._source.forget(item)
+            if is_held:  # else it was given back
+                self._count(item, end, error)
+        if self._working is not None and not self._goes_on():  # not within the lock: it has one
+            self._working.stop()
+
+    def _count(self, item: Item, end: AttemptEnd | None, error: BaseException | None) -> None:
         if end is None or not end.is_done:
             end = None
             self.lost += isinstance(error, LeaseLost)
@@ -200,12 +287,12 @@ class TaskWorker:
         else:
             self.failed += 1
         if end is not None and (end.is_success or end.retry_seconds is None):
-            self._telling.tell(end, error)
+            self._signals.add(end, error)
         self._log(item, end)
         _observe(end, item)
         self._on_end(end)
 
-    def _log(self, item: Item, end: End | None) -> None:
+    def _log(self, item: Item, end: AttemptEnd | None) -> None:
         """Log the end of an attempt, without arguments."""
         facts: dict[str, Any] = {"queue": item.queue, "worker": self.worker}
         if end is None:
@@ -224,36 +311,37 @@ class TaskWorker:
             logger.info("a task has failed", extra=facts)
 
 
-def seconds_of(end: End) -> float:
+def seconds_of(end: AttemptEnd) -> float:
     """Return how long an attempt took."""
     began = end.attempts.latest
     return 0.0 if began is None else max(0, end.moment - began) / 1_000_000
 
 
-#: What is called with each end of an attempt, None where its lease was lost, and its item.
-observers: list[Callable[[End | None, Item], None]] = []
+#: What is called with each end of an attempt, None if its lease was lost, and its item.
+observers: list[Callable[[AttemptEnd | None, Item], None]] = []
 
 
-def _observe(end: End | None, item: Item) -> None:
+def _observe(end: AttemptEnd | None, item: Item) -> None:
     for observer in observers:
         try:
             observer(end, item)
-        except Exception:
-            logger.exception("an observer of tasks has failed")
+        except BaseException:
+            with contextlib.suppress(BaseException):  # one that cannot be shown
+                logger.exception("an observer of tasks has failed")
 
 
-class _Told(NamedTuple):
+class _Unsent(NamedTuple):
     """An end to tell of, and its error."""
 
-    end: End
+    end: AttemptEnd
     error: BaseException | None
 
 
-class _Telling:
+class _FinishedSignals:
     """Send ``task_finished`` once the end of a task is committed, in a thread of its own.
 
-    So receivers that take their time hold up no worker; they are called one at a time, and all of
-    them before the worker ends, which waits for a minute at most.
+    Receivers are called one at a time. If they are late for a hundred ends, no attempt begins until
+    they have caught up: so what waits for them stays small, and a worker that ends calls them all.
 
     Args:
         sender: The class of the backend.
@@ -261,41 +349,80 @@ class _Telling:
 
     def __init__(self, sender: type) -> None:
         self._sender = sender
-        self._told: queues.SimpleQueue[_Told | None] = queues.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        #: Under ``_changed``: what is to be sent, the one included that is being sent.
+        self._unsent: deque[_Unsent] = deque()
+        self._is_over = False
+        self._warn_at = 0.0
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(
+            target=self._send_all, name="fdbqueue-tasks-signals", daemon=True
+        )
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._send_all, name="fdbqueue-tasks-signals")
-        self._thread.daemon = True
         self._thread.start()
 
-    def tell(self, end: End, error: BaseException | None) -> None:
-        self._told.put(_Told(end, error))
+    def add(self, end: AttemptEnd, error: BaseException | None) -> None:
+        with self._changed:
+            self._unsent.append(_Unsent(end, error))
+            self._changed.notify_all()
 
-    def stop(self) -> None:
-        self._told.put(None)
-        if self._thread is not None:
-            self._thread.join(_TELLING_SECONDS)
+    def wait_for_room(self) -> None:
+        """Wait until the receivers are late for less than a hundred ends."""
+        with self._changed:
+            if len(self._unsent) < _MAX_UNSENT or self._is_over:
+                return
+            if time.monotonic() >= self._warn_at:
+                self._warn_at = time.monotonic() + _WARNED_SECONDS
+                facts = {"signals": len(self._unsent)}
+                logger.warning("tasks wait for the receivers of task_finished", extra=facts)
+            self._changed.wait_for(lambda: len(self._unsent) < _MAX_UNSENT or self._is_over)
+
+    def close(self) -> None:
+        """Let nobody wait for room any more."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def left(self) -> int:
+        """Return how many signals have not been sent."""
+        with self._changed:
+            return len(self._unsent)
+
+    def stop(self, seconds: float, on_beat: Callable[[], None]) -> None:
+        """Send what is left, for some seconds at most."""
+        self.close()
+        deadline = time.monotonic() + seconds
+        while self._thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+            on_beat()
+            self._thread.join(min(left, _BEAT_SECONDS))
 
     def _send_all(self) -> None:
-        while (told := self._told.get()) is not None:
-            close_old_connections()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._unsent or self._is_over)
+                if not self._unsent:
+                    return
+                unsent = self._unsent[0]
             try:
-                self._send(told)
-            except Exception:
-                facts = {"task": told.end.call.task, "id": told.end.call.id}
-                logger.exception("a receiver of task_finished has failed", extra=facts)
-            finally:
                 close_old_connections()
+                self._send(unsent)
+                close_old_connections()
+            except BaseException:
+                facts = {"task": unsent.end.call.task, "id": unsent.end.call.id}
+                with contextlib.suppress(BaseException):  # one that cannot be shown
+                    logger.exception("a receiver of task_finished has failed", extra=facts)
+            with self._changed:
+                self._unsent.popleft()
+                self._changed.notify_all()
 
-    def _send(self, told: _Told) -> None:
-        if told.error is None:
-            task_finished.send(self._sender, task_result=told.end.result)
+    def _send(self, unsent: _Unsent) -> None:
+        if unsent.error is None:
+            task_finished.send(self._sender, task_result=unsent.end.result)
             return
         try:
-            raise told.error  # Django's own receiver logs the exception that is being handled
+            raise unsent.error  # Django's own receiver logs the exception that is being handled
         except BaseException:  # noqa: BLE001  # the one raised above
-            task_finished.send(self._sender, task_result=told.end.result)
+            task_finished.send(self._sender, task_result=unsent.end.result)
 
 
 def _queue(
@@ -307,10 +434,10 @@ def _queue(
     left_out = [prefix + name for name in excluded]
 
     def is_in(name: str) -> bool:
-        return not any(fnmatch.fnmatchcase(name, one) for one in left_out)
+        is_left_out = any(fnmatch.fnmatchcase(name, one) for one in left_out)
+        return not is_left_out and ("*" in name or backend.owns(name))
 
     wanted = [name for name in wanted if is_in(name)]
     if len(wanted) == 1 and "*" not in wanted[0]:
         return catalog.queue(wanted[0])
-    several = catalog.several(wanted)
-    return several.limited_to(is_in) if left_out else several
+    return catalog.several(wanted).limited_to(is_in)

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.test.utils import TestContextDecorator, override_settings
 
 from fdbqueue import conf
-from fdbqueue.service import Catalog, error_code, receipts
+from fdbqueue.service import Catalog, error_code, transactions
 
 #: The keys of tests start with this and a random text.
 PREFIX = "fdbqueue-test"
@@ -53,7 +53,7 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
         try:
             # a database object has one place for its receipts, which the catalog changes
             database = conf.open_database()
-            self._receipts = receipts.place_of(database)
+            self._receipts = transactions.receipts_of(database)
             self._catalog = conf.catalog()
         except BaseException:
             self._restore()
@@ -66,7 +66,7 @@ class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
             database = self._catalog.database
             if self._folder is None:
                 with contextlib.suppress(TypeError):  # of a class without weak references
-                    receipts.keep_at(database, self._receipts)
+                    transactions.keep_receipts_at(database, self._receipts)
                 _clear(database, fdb.tuple.pack(self._prefix))
             else:
                 database.close()  # type: ignore[attr-defined]  # the embedded engine's

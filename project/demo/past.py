@@ -49,7 +49,9 @@ def _block() -> None:
     """Push an item that the queue's codec cannot decode, as a program with another codec does."""
     queue = fdbqueue.queue(BLOCKED)
     foreign = FifoQueue(queue.database, queue.subspace, name=BLOCKED, codec="bytes")
+    foreign.adopt_settings()
     foreign.push(b"catalogue-2018-02-30.csv;250")
+    queue.adopt_settings()
 
 
 def _bury() -> None:

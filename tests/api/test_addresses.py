@@ -1,4 +1,4 @@
-"""Addresses that are none: a JSON answer, no redirect, and nothing done."""
+"""Addresses that are none: an answer in JSON or on a page, no redirect, and nothing done."""
 
 from __future__ import annotations
 
@@ -80,9 +80,21 @@ def test_nobody_needs_credentials_to_be_told(db: None, settings: Any) -> None:
     for _ in range(3):
         check_shape(client.post("/api/queues/mail/pop", {"a": "b"}), 404, "address_not_found")
     client.force_login(User.objects.create_superuser("root"))
-    accept = {"Accept": "text/html"}
-    refused = client.post("/api/queues/mail/pop", {"a": "b"}, headers=accept)
-    check_shape(refused, 404, "address_not_found")
+    check_shape(client.post("/api/queues/mail/pop", {"a": "b"}), 404, "address_not_found")
+
+
+@pytest.mark.parametrize("path", ["/api/queues/mail/pop", "/api/pop-from/x/", "/api/nothing"])
+def test_a_browser_is_told_on_a_page(client: Client, db: None, path: str) -> None:
+    """It says what JSON says, with no form; of what a session is, it neither asks nor tells."""
+    accept = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for _ in range(2):
+        response = client.get(path, headers=accept)
+        assert (response.status_code, response["Content-Type"]) == (404, "text/html; charset=utf-8")
+        page = response.content.decode()
+        assert "There is nothing at this address" in page
+        assert "<form" not in page
+        assert "somebody" not in page
+        client.force_login(User.objects.get_or_create(username="somebody")[0])
 
 
 def test_addresses_beside_the_api_are_the_projects(db: None, settings: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from rest_framework.test import APIClient
 
-from fdbqueue import access, service
+from fdbqueue import access, conf, service
 from tests.api import rules
 from tests.api.test_deadlines import Stopwatch
 from tests.api.test_errors import REQUESTS
@@ -245,21 +245,33 @@ def test_the_pages_of_those_who_see_some(
 
 
 def test_the_list_where_nothing_is_visible(
-    root: Callable[[], APIClient], many: service.Catalog, authorizer: Callable[[str], None]
+    root: Callable[[], APIClient],
+    queues: service.Catalog,
+    settings: Any,
+    authorizer: Callable[[str], None],
 ) -> None:
-    """There are queues, and none for this user: that is forbidden, not empty."""
+    """Who sees no queue is refused by name of the permission, whether or not there is one."""
     authorizer("may_nothing")
-    response = root().get("/api/queues/")
-    assert (response.status_code, response.json()["code"]) == (403, "permission_denied")
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"user-*": {"kind": "fifo"}}}
+    none = root().get("/api/queues/")
+    conf.queue("user-1").push(1)
+    hidden = root().get("/api/queues/")
+    assert none.content == hidden.content
+    assert (hidden.status_code, hidden.json()) == (
+        403,
+        {
+            "code": "permission_denied",
+            "message": "You do not have the permission fdbqueue.view_queue for any queue.",
+        },
+    )
 
 
 def test_the_list_where_there_are_no_queues(
-    root: Callable[[], APIClient], settings: Any, authorizer: Callable[[str], None]
+    client_with: Callable[..., APIClient], queues: service.Catalog, settings: Any
 ) -> None:
-    """Where there is nothing to see, nobody is forbidden to see nothing."""
-    authorizer("may_nothing")
+    """Who may see all queues sees that there are none."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"user-*": {"kind": "fifo"}}}
-    response = root().get("/api/queues/")
+    response = client_with("view_queue").get("/api/queues/")
     assert (response.status_code, response.json()) == (200, {"queues": [], "cursor": None})
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from fdbqueue import service
+from fdbqueue import conf, service
 from fdbqueue.api import media
-from fdbqueue.api.body_memory import SMALL_BYTES, BodyMemory
+from fdbqueue.api.media import SMALL_BYTES, BodyMemory
 from fdbqueue.exceptions import DeadlineExceeded
 from tests.api.test_waiting import Waiting, waiting_requests
 from tests.engines.children import wait_until
@@ -150,3 +150,20 @@ def test_a_wait_for_items_reserves_no_memory(client: APIClient, verb: str) -> No
     assert media._body_memory._used_bytes == 0
     assert client.post(PUSH, large(value=1), content_type="application/json").status_code == 201
     assert [item["value"] for item in waiting.response().json()["items"]] == [1]
+
+
+@pytest.mark.parametrize("path", ["", "peek/", "items/", "items/{id}/"])
+def test_long_values_are_shown_one_at_a_time(
+    client: APIClient, settings: Any, allow: Callable[..., None], path: str
+) -> None:
+    """By a queue that may have them: it waits for its turn among bodies, and others do not."""
+    wide = {"kind": "fifo", "max_value_bytes": 2_000_000}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"wide": wide, "mail": {"kind": "fifo"}}}
+    allow(TIMEOUT_SECONDS=0.2, MAX_BODY_BYTES=LIMIT)
+    for name in ("wide", "mail"):
+        item = conf.queue(name).push("x")
+        address = f"/api/queues/{name}/{path.format(id=item.id)}"
+        with media._body_memory.reserved(LIMIT, LIMIT, 0):
+            assert client.get(address).status_code == (503 if name == "wide" else 200)
+        assert client.get(address).status_code == 200
+        assert not media._body_memory._held

@@ -15,7 +15,8 @@ from rest_framework.renderers import BrowsableAPIRenderer
 from rest_framework.test import APIClient
 
 from fdbqueue import service
-from fdbqueue.api.browsable import BODIES, MAX_SHOWN_CHARACTERS, QUERIES
+from fdbqueue.api.actions import declarations
+from fdbqueue.api.browsable import MAX_SHOWN_CHARACTERS
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_errors import FAILING, ITEM, MAIL
 
@@ -36,7 +37,11 @@ PAGES = {
     "/api/queues/?x=" + "x" * 4_000: 414,
     "/api/pop-from/": 405,
     "/api/lease-from/": 405,
-    **{f"/api/queues/mail/{name}/": 405 for name in BODIES if "_" not in name},
+    **{
+        f"/api/queues/mail/{one.path}/": 405
+        for one in declarations(QueueViewSet)
+        if one.method == "POST" and one.places
+    },
 }
 
 
@@ -88,16 +93,6 @@ def test_a_get_where_only_posts_do_something(
     assert 'data-override="content-type"' in html
     assert isinstance(filled_in(html), dict)
     assert [each.id for each in queues.queue("mail")] == [item.id]
-
-
-def test_each_body_and_query_has_a_form() -> None:
-    """Each action that reads a body has one here, and the table names no other."""
-    actions = {*(each.__name__ for each in QueueViewSet.get_extra_actions())}
-    posts = {
-        each.__name__ for each in QueueViewSet.get_extra_actions() if "post" in each.mapping
-    } | QueueViewSet.named_in_body
-    assert posts == BODIES.keys()
-    assert QUERIES.keys() <= actions | {"list"}
 
 
 @pytest.mark.parametrize(
@@ -301,3 +296,35 @@ def test_a_problem_for_who_prefers_it_to_a_page(api: APIClient) -> None:
         ("text/html;q=0.5, application/problem+json", "application/problem+json"),
     ):
         assert api.get("/api/queues/nope/", headers={"Accept": accept})["Content-Type"] == kind
+
+
+@pytest.mark.parametrize("path", ["/api/pop-from/", "/api/lease-from/", "/api/queues/mail/push/"])
+def test_who_may_not_send_a_form_is_not_shown_it(
+    client_with: Callable[..., APIClient], queues: service.Catalog, path: str
+) -> None:
+    """Also where the body names the queues."""
+    needed = {"pop": "pop_queue", "lea": "lease_queue"}.get(path[5:8], "push_queue")
+    others = {"view_queue", "push_queue", "pop_queue", "lease_queue"} - {needed}
+    form = f'<form action="{path}" method="POST"'
+    assert form in page(client_with(needed), path, 405)
+    assert form not in page(client_with(*others), path, 405)
+
+
+@pytest.mark.parametrize(
+    ("login", "address"),
+    [
+        ("/log-in/", "/log-in/?next=/api/queues/"),
+        ("/log-in/?by=name", "/log-in/?by=name&amp;next=/api/queues/"),
+        ("", None),
+        (None, None),
+        ("no-such-name", None),
+    ],
+)
+def test_where_to_log_in(
+    anonymous: APIClient, settings: Any, login: str | None, address: str | None
+) -> None:
+    """With the query that LOGIN_URL has; no link, and no failure, where it is no address."""
+    settings.LOGIN_URL = login
+    html = page(anonymous, "/api/queues/", 401)
+    found = re.search(r'<a href="([^"]*)" rel="nofollow">Log in</a>', html)
+    assert (found[1] if found else None) == address

@@ -200,7 +200,7 @@ def pop_within(seconds: float) -> Any:
 
 def in_line() -> int:
     """Return how many threads wait in line."""
-    return conf.catalog().queue("mail").parts.group.in_line("min")
+    return conf.catalog().queue("mail").parts.group.poppers["min"].combiner.in_line
 
 
 def test_one_requests_time_does_not_run_out_on_another(turn: Turn) -> None:
@@ -209,7 +209,7 @@ def test_one_requests_time_does_not_run_out_on_another(turn: Turn) -> None:
     turn.take()
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(pop_within, 0.5)
-        wait_until(lambda: conf.catalog().queue("mail").parts.group.is_busy("min"))
+        wait_until(lambda: conf.catalog().queue("mail").parts.group.poppers["min"].combiner.is_busy)
         others = [pool.submit(pop_within, 60) for _ in range(2)]
         wait_until(lambda: in_line() == 2)
         with pytest.raises(OutcomeUnknown):
@@ -224,7 +224,7 @@ def test_a_request_whose_time_is_over_in_line_has_changed_nothing(turn: Turn) ->
     turn.take()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(pop_within, 60)
-        wait_until(lambda: conf.catalog().queue("mail").parts.group.is_busy("min"))
+        wait_until(lambda: conf.catalog().queue("mail").parts.group.poppers["min"].combiner.is_busy)
         with pytest.raises(DeadlineExceeded) as caught:
             pool.submit(pop_within, 0.2).result(20)
         assert getattr(caught.value, "outcome_known", None) is True

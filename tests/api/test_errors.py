@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
+from django.test import override_settings
 from rest_framework.test import APIClient
 from rest_framework.throttling import BaseThrottle
 
@@ -266,3 +267,26 @@ def test_too_many_query_fields(api: APIClient, settings: Any) -> None:
     settings.DATA_UPLOAD_MAX_NUMBER_FIELDS = 100
     query = "&".join(f"a{number}=1" for number in range(150))
     check_shape(api.get(f"/api/queues/?{query}"), 400, "parse_error")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        one
+        for one in REQUESTS
+        if one[1].endswith(("push/", "pop/", "peek/", "lease/", "mail/items/"))
+    ],
+)
+def test_a_queue_that_was_written_under_other_settings(
+    client, queues, settings, method, path, body
+):
+    """It is a conflict that names both settings; its figures are shown all the same."""
+    other = {**settings.FDBQUEUE["QUEUES"], "mail": {"kind": "fifo", "codec": "bytes"}}
+    with override_settings(FDBQUEUE={**settings.FDBQUEUE, "QUEUES": other}):
+        fdbqueue.queue("mail").push(b"bytes")
+    response = getattr(client, method)(path, body, format="json")
+    check_shape(response, 409, "format_mismatch")
+    assert (response.json()["written"], response.json()["here"]) == ("codec bytes", "codec json")
+    assert client.get("/api/queues/mail/").status_code == 409  # it shows the items at the ends
+    listed = {one["name"]: one for one in client.get("/api/queues/").json()["queues"]}
+    assert listed["mail"]["counts"]["ready"] == fdbqueue.queue("mail").size() == 1

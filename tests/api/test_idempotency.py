@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from fdbqueue import service
+from fdbqueue.api import inputs
 from tests.concurrency.clients import together
 from tests.concurrency.clock import Clock
 
@@ -24,6 +25,21 @@ VERBS = {
     "lease of many": ("lease/", {"limit": 2}, {"limit": 3}),
 }
 each_verb = pytest.mark.parametrize(("path", "body", "other"), VERBS.values(), ids=VERBS)
+#: What takes items, and for each field of its body but ``wait`` what else it may be.
+TAKES = {
+    "/api/queues/mail/pop/": inputs.PopBody,
+    "/api/queues/mail/lease/": inputs.LeaseBody,
+    "/api/pop-from/": inputs.PopFromBody,
+    "/api/lease-from/": inputs.LeaseFromBody,
+}
+OTHER = {
+    "end": ("max",),
+    "fair": (True,),
+    "limit": (2,),
+    "queues": (["mail", "audit"], ["mai*"]),
+    "seconds": (59,),
+    "worker": ("one", "min", "other"),
+}
 KEYS = ["k", "x" * 255, "!~", '"8e03978e-40d5-43dd-bc93-6894a57f9324"']
 
 
@@ -408,3 +424,54 @@ def test_where_keys_mean_nothing(api: APIClient, mail: service.Queue) -> None:
         mail.push("more")
     bad = {"HTTP_IDEMPOTENCY_KEY": "no key"}
     assert api.get("/api/queues/mail/", **bad).status_code == 200
+
+
+@pytest.mark.parametrize(("address", "kind"), TAKES.items())
+def test_a_key_is_for_everything_that_a_take_asks_for(
+    api: APIClient, mail: service.Queue, address: str, kind: type[inputs.Input]
+) -> None:
+    """A request that differs in one field is refused, and that with another wait is a replay."""
+    fields = kind().fields.keys() - {"wait"}
+    body: dict[str, Any] = {"queues": ["mail"]} if "queues" in fields else {}
+    bodies = [{**body, name: value} for name in sorted(fields) for value in OTHER[name]]
+    for number, first in enumerate([body, *bodies]):
+        headers = {"Idempotency-Key": f"key {number}".replace(" ", "-")}
+        assert api.post(address, first, headers=headers).status_code == 200
+        before = contents(mail)
+        replay = api.post(address, {**first, "wait": 1}, headers=headers)
+        assert replay.headers["Idempotent-Replayed"] == "true"
+        for other in [body, *bodies]:
+            if other != first:
+                refused = api.post(address, other, headers=headers)
+                assert refused.status_code == 422, (first, other)
+        assert contents(mail) == before
+
+
+class Robot:
+    """A user who is no row of a table of Django's, but has a primary key."""
+
+    pk = 1
+    is_authenticated = is_active = True
+
+    def __str__(self) -> str:
+        return "root"
+
+    def has_perm(self, permission: str, queue: Any = None) -> bool:
+        """Allow everything."""
+        return True
+
+
+@pytest.mark.parametrize("number", [1, None], ids=["pk", "name"])
+def test_a_key_belongs_to_a_user_of_one_class(
+    root: Callable[[], APIClient],
+    mail: service.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int | None,
+) -> None:
+    """One of another class may have the same primary key, or none and the same name."""
+    monkeypatch.setattr(Robot, "pk", number)
+    user, robot = root(), root()
+    user.force_authenticate(User(pk=number, username="root", is_superuser=True))
+    robot.force_authenticate(Robot())
+    popped = [post(client, "pop/", {}, "k") for client in (user, robot)]
+    assert [one.json()["items"][0]["value"] for one in popped] == ["a", "b"]

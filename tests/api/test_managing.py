@@ -64,10 +64,12 @@ def test_a_bad_name_of_a_worker(api: APIClient, mail: service.Queue, worker: Any
 
 
 def test_the_same_lease_under_a_key_has_the_same_name(api: APIClient, mail: service.Queue) -> None:
-    """The very bytes of the first response."""
+    """The very bytes of the first response; that of another worker is another lease."""
     keyed = {"Idempotency-Key": "k"}
     first = api.post("/api/queues/mail/lease/", {"worker": "w1"}, headers=keyed)
-    again = api.post("/api/queues/mail/lease/", {"worker": "w2"}, headers=keyed)
+    other = api.post("/api/queues/mail/lease/", {"worker": "w2"}, headers=keyed)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    again = api.post("/api/queues/mail/lease/", {"worker": "w1"}, headers=keyed)
     assert again["Idempotent-Replayed"] == "true"
     assert again.content == first.content
 

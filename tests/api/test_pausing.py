@@ -129,7 +129,7 @@ def test_who_may(
     client_with: Callable[..., APIClient], mail: service.Queue, anonymous: APIClient, verb: str
 ) -> None:
     """It takes a permission of its own, which those of workers do not include."""
-    assert QueueViewSet.required_permissions[verb] == MANAGE == "fdbqueue.manage_queue"
+    assert getattr(QueueViewSet, verb).declared.permission == MANAGE == "fdbqueue.manage_queue"
     worker = client_with("view_queue", "push_queue", "pop_queue", "lease_queue")
     mail.pause(reason="before")
     for client, status, code in (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.signing import BadSignature
 
-from fdbqueue.api.sealing import seal, unseal
+from fdbqueue.api.pagination import seal, unseal
 
 TEXTS = ["a", "user-7", "x" * 99, "x" * 100, "x" * 101, "x" * 1_000]
 

@@ -14,6 +14,7 @@ from rest_framework.throttling import UserRateThrottle
 
 from fdbqueue import service
 from fdbqueue.api.viewsets import QueueViewSet
+from tests.api.test_idempotency import Robot
 from tests.api.test_permissions import ALL, VERBS
 
 NONE_LEFT = "0/min"
@@ -218,3 +219,15 @@ def test_throttles_that_keep_something_else(
     response = api.get("/api/queues/")
     assert response.status_code == 200
     assert ("RateLimit" in response) == (kept == [])
+
+
+def test_users_of_different_classes_have_their_own_counts(
+    root: Callable[[], APIClient], queues: service.Catalog, rates: Callable[..., None]
+) -> None:
+    """Also if their primary keys are the same."""
+    rates(fdbqueue_view="1/min")
+    robot = root()
+    robot.force_authenticate(Robot())
+    for client in (root(), robot):
+        assert client.get("/api/queues/").status_code == 200
+        assert client.get("/api/queues/").status_code == 429

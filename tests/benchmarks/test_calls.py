@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.calls import CASES, counted
+from benchmarks.calls import CASES, Count, counted
+from fdbqueue.service import FifoQueue
 from tests.benchmarks.test_benchmarks import run
 
 
@@ -26,5 +27,16 @@ def test_python_calls_are_counted():
     def add() -> int:
         return sum(numbers())
 
-    assert counted(add) == (1 + 3, 3)
-    assert counted(dict) == (0, {})
+    count, result = counted(add)
+    assert (count, result) == (Count(calls=1 + 3), 3)
+    assert counted(dict) == (Count(), {})
+
+
+def test_the_way_to_the_first_read_is_measured(database, subspace):
+    """A push has a frame for each function on its way, and enters files besides the engine's."""
+    queue = FifoQueue(database, subspace)
+    run = counted(lambda: queue.push(1))[0]
+    direct = counted(lambda: database.create_transaction().get(b"x"))[0]
+    assert (direct.frames, direct.files) == (2, 0)
+    assert run.frames > direct.frames
+    assert run.files > 1

@@ -70,6 +70,53 @@ def test_no_page_is_wider_than_its_window(visit, busy, mount):
                 assert wide <= width, (width, path, unfolds)
 
 
+#: What the breadcrumbs of a page look like: all but their words.
+_BREADCRUMBS = """() => {
+    const trail = document.querySelector(".breadcrumbs");
+    const look = (element) => {
+        const style = getComputedStyle(element);
+        return ["backgroundColor", "color", "fontSize", "listStyleType", "lineHeight"].map(
+            (name) => style[name]
+        );
+    };
+    const box = trail.getBoundingClientRect();
+    const link = trail.querySelector("a");
+    const between = trail.tagName === "OL"
+        ? getComputedStyle(link.parentElement, "::after").content
+        : link.nextSibling.textContent.trim()[0];
+    const inList = [...trail.querySelectorAll("li")].map((one) => one.getBoundingClientRect());
+    const gaps = inList.slice(1).map((one, at) => one.left - inList[at].right);
+    const header = document.querySelector("#header").getBoundingClientRect();
+    return {
+        tag: trail.tagName,
+        looks: [look(trail), look(link), look(link.parentElement)],
+        box: [box.x, box.y - header.bottom, box.width, box.height],
+        link: [link.getBoundingClientRect().x, link.textContent],
+        last: trail.lastElementChild.getAttribute("aria-current"),
+        between,
+        gaps: [...new Set(gaps.map((gap) => gap.toFixed(1)))],
+    };
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_breadcrumbs_are_those_of_the_admin_that_runs(visit, queues, scheme, width):
+    """As on a page of Django's own, whatever its version: their box, their colours, their signs."""
+    visitor = visit(color_scheme=scheme, viewport={"width": width, "height": HEIGHT})
+    visitor.go("/admin/password_change/")
+    expected = visitor.page.evaluate(_BREADCRUMBS)
+    assert expected["box"][3] > 20
+    item = queues.queue("mail").push("x")
+    for path in ("", "quakes/", f"mail/items/{item.id}/", "nope/", "mail/items/nope/"):
+        visitor.go(f"{LIST}{path}?refresh=0")
+        found = visitor.page.evaluate(_BREADCRUMBS)
+        if width == 390:  # a long trail has two lines there
+            found["box"][3] = expected["box"][3]
+        assert found == expected, path
+    visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
+
+
 def test_the_next_page_begins_at_the_table(visit):
     """Its first rows are in view, and so are the links that go on and back."""
     visitor = visit(viewport={"width": 1280, "height": HEIGHT})

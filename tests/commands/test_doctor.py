@@ -6,27 +6,29 @@ import io
 import json
 import os
 import re
+import sys
 import time
 
 import fdb.tuple
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.test import override_settings
 from fdb.subspace_impl import Subspace
 
 import fdbqueue
 from fdbqueue import conf
-from fdbqueue.management import doctor
-from fdbqueue.management.doctor import Finding
-from fdbqueue.service import Load, run
+from fdbqueue.management.commands.queue_doctor import Finding, check_engine
+from fdbqueue.service import FifoQueue, Load, run
 from fdbqueue.service import clock as service_clock
-from fdbqueue.service.receipts import place_of
 from fdbqueue.service.tools import load
-from fdbqueue.service.tools.census import Examiner
+from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.transactions import receipts_of
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
 
-CHECKS = ["pause", "overdue", "drains", "pushes", "items", "counts"]
+CHECKS = ["format", "pause", "overdue", "drains", "pushes", "items", "counts"]
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def test_a_paused_queue(examine, mail):
     nothing."""
     mail.lease(seconds=0)
     mail.pause(reason="deploying")
-    code, found = examine("mail", "--repair")
+    code, found = examine("mail", "--repair", "--no-input")
     assert (code, found["pause"]["status"], found["pause"]["is_repaired"]) == (0, "warning", False)
     assert found["pause"]["detail"].endswith(" UTC: deploying")
     assert "once the queue is resumed, the next pop or lease" in found["overdue"]["detail"]
@@ -96,7 +98,7 @@ def test_the_table(manage, mail):
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
     assert len(rows) == 3 + len(CHECKS)
     assert all(row.startswith("OK ") for row in rows)
-    assert re.split("  +", rows[3]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
+    assert re.split("  +", rows[4]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
     engine = rows[1]
     assert ("FoundationDB 7." if os.environ.get("FDB_CLUSTER_FILE") else "SQLite") in engine
 
@@ -128,7 +130,7 @@ def test_what_was_repaired(mail):
     """It is shown before what was well, and there is nothing to do about it."""
     write({mail.subspace.pack((99, b"r")): b"\xff"})
     out = io.StringIO()
-    call_command("queue_doctor", "mail", "--repair", stdout=out)
+    call_command("queue_doctor", "mail", "--repair", "--no-input", stdout=out)
     first = re.split("  +", out.getvalue().splitlines()[1])
     assert (first[:3], first[-1]) == (["REPAIRED", "items", "mail"], "-")
 
@@ -143,7 +145,7 @@ def test_counts_that_are_wrong(examine, name):
     code, found = examine(name)
     assert (code, found["counts"]["status"]) == (1, "error")
     assert "5 ready, but there are 4" in found["counts"]["detail"]
-    code, found = examine(name, "--repair")
+    code, found = examine(name, "--repair", "--no-input")
     assert (code, found["counts"]["is_repaired"]) == (0, True)
     assert queue.size() == 4
     assert examine(name)[0] == 0
@@ -162,7 +164,7 @@ def test_priorities_that_are_counted_wrong(examine):
     write({level + fdb.tuple.pack((1,)): (2).to_bytes(8, "little")})
     code, found = examine("ranks")
     assert (code, found["counts"]["detail"]) == (1, "the counts by priority differ")
-    assert examine("ranks", "--repair")[0] == 0
+    assert examine("ranks", "--repair", "--no-input")[0] == 0
     assert queue.by_priority() == [(1, 1), (2, 1)]
 
 
@@ -172,7 +174,7 @@ def test_items_that_cannot_be_decoded(examine, mail):
     code, found = examine("mail")
     assert (code, found["items"]["status"]) == (1, "error")
     assert found["items"]["detail"].startswith("3 cannot be decoded: ")
-    code, found = examine("mail", "--repair")
+    code, found = examine("mail", "--repair", "--no-input")
     assert code == 0
     assert mail.counts().dead == 3
     assert [item.value for item in mail] == list(range(10))
@@ -191,7 +193,7 @@ def test_what_is_overdue(examine, mail):
     assert (code, found["overdue"]["status"]) == (0, "warning")
     assert mail.counts().leased == 0 or "1 lease" in found["overdue"]["detail"]
     assert "1 handoff" in found["overdue"]["detail"]
-    code, found = examine("mail", "--repair")
+    code, found = examine("mail", "--repair", "--no-input")
     assert (code, found["overdue"]["is_repaired"], found["drains"]["is_repaired"]) == (
         0,
         True,
@@ -216,7 +218,7 @@ def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
     code, found = examine("mail")
     assert (code, found["receipts"]["status"]) == (0, "warning")
     assert int(found["receipts"]["detail"].split()[0]) >= 3
-    assert examine("mail", "--repair")[1]["receipts"]["is_repaired"]
+    assert examine("mail", "--repair", "--no-input")[1]["receipts"]["is_repaired"]
 
 
 def test_pushes_that_were_given_up(examine, mail, monkeypatch):
@@ -227,7 +229,7 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
     monkeypatch.undo()
     code, found = examine("mail")
     assert (code, found["pushes"]["status"]) == (0, "warning")
-    assert examine("mail", "--repair")[1]["pushes"]["is_repaired"]
+    assert examine("mail", "--repair", "--no-input")[1]["pushes"]["is_repaired"]
     assert examine("mail")[1]["pushes"]["status"] == "ok"
     assert Load(mail, "file x").begun is None
 
@@ -235,10 +237,10 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
 @pytest.mark.slow
 def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
     """All of it is requeued, however little of it is counted."""
-    monkeypatch.setattr("fdbqueue.service.tools.census.MAX_OVERDUE", 20)
+    monkeypatch.setattr("fdbqueue.service.tools.upkeep.MAX_OVERDUE", 20)
     mail.push_many(range(240))
     mail.lease_many(250, seconds=0)
-    _, found = examine("mail", "--repair")
+    _, found = examine("mail", "--repair", "--no-input")
     assert found["overdue"]["detail"] == (
         "expired: at least 20 leases; the next pop or lease requeues the items; requeued 250"
     )
@@ -257,11 +259,11 @@ def test_what_is_left_is_not_repaired():
 
 def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
     """All that killed drains were noted to hold is counted, and forgotten."""
-    monkeypatch.setattr("fdbqueue.service.tools.census._HOLDS_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.service.tools.upkeep._HOLDS_AT_ONCE", 2)
     place = mail.subspace.key() + b"\xff\x20"
     write({place + bytes([number]) * 16: b"" for number in range(5)})
     assert Examiner(mail).stale_holds() == 5
-    _, found = examine("mail", "--repair")
+    _, found = examine("mail", "--repair", "--no-input")
     assert found["drains"]["detail"].endswith("; removed 5")
     assert Examiner(mail).stale_holds() == 0
 
@@ -285,12 +287,12 @@ def test_the_engine_is_tried_again(engine_error, seed):
     """What an engine may well answer is no error: the check commits as all else does."""
     faults = [Fault(1020, "before"), Fault(1021, "after")]
     faulty = Faulty(conf.database(), engine_error, seed=seed, rate=0.5, faults=faults)
-    assert doctor.check_engine(faulty).check == "engine"
+    assert check_engine(faulty).check == "engine"
     assert not run(conf.database(), lambda tr: tr[_doctors_key()].present())
 
 
 def _doctors_key():
-    return place_of(conf.database()).pack((b"doctor",))
+    return receipts_of(conf.database()).pack((b"doctor",))
 
 
 def test_subspaces_that_overlap(examine, settings):
@@ -345,3 +347,94 @@ def test_an_engine_that_cannot_be_opened(processes, tmp_path):
     assert done.returncode == 4
     assert "ERROR   engine" in done.stdout
     assert done.stderr.startswith("CommandError: The engine does not answer")
+
+
+# Settings
+
+
+def other_setting(**queues):
+    """Return the setting with other options of some queues."""
+    return {**settings.FDBQUEUE, "QUEUES": {**settings.FDBQUEUE["QUEUES"], **queues}}
+
+
+def test_a_queue_that_was_written_under_other_settings(examine, mail):
+    """The error names both, says what to do, and keeps the doctor from looking at the items."""
+    with override_settings(FDBQUEUE=other_setting(mail={"kind": "priority"})):
+        code, found = examine("mail", "--repair", "--no-input")
+    assert code == 1
+    assert "items" not in found
+    detail = found["format"]["detail"]
+    assert "written under kind fifo, priority_type none" in detail
+    assert "the setting here says kind priority, priority_type int" in detail
+    assert "queue_doctor mail --adopt-settings" in detail
+    assert [item.value for item in mail] == list(range(10))
+
+
+def test_the_settings_are_shown(examine, mail):
+    """Those that are stored; before the first push, those that it will store."""
+    _, found = examine("mail", "quakes")
+    assert found["format"]["detail"].startswith("nothing is stored; the first push will store: ")
+    _, found = examine("mail")
+    assert found["format"]["detail"] == (
+        "as the setting says: codec json, kind fifo, layout 1, order count"
+    )
+
+
+def test_settings_are_adopted_where_that_is_asked_for(examine, mail):
+    """With the names of queues, and a question; then no check finds an error in the setting."""
+    mail.clear()
+    with override_settings(FDBQUEUE=other_setting(mail={"kind": "fifo", "codec": "bytes"})):
+        for wrong in (("--adopt-settings",), ("mail", "--adopt-settings")):
+            with pytest.raises(CommandError) as caught:
+                call_command("queue_doctor", *wrong)
+            assert caught.value.returncode == 2
+        code, found = examine("mail", "--adopt-settings", "--no-input")
+        assert (code, found["format"]["status"]) == (0, "ok")
+        assert fdbqueue.queue("mail").push(b"bytes").size_bytes == 5
+
+
+def test_nothing_is_buried_if_no_item_can_be_decoded(examine, mail):
+    """As after a change of the codec: the finding asks whether it was that."""
+    other = FifoQueue(mail.database, mail.subspace, codec="bytes")
+    mail.clear()
+    other.adopt_settings()
+    other.push_many([b"\xff"] * 6)
+    mail.adopt_settings()
+    code, found = examine("mail", "--repair", "--no-input")
+    assert (code, found["items"]["is_repaired"]) == (1, False)
+    assert "written under other settings" in found["items"]["detail"]
+    assert (mail.counts().ready, mail.counts().dead) == (6, 0)
+    mail.push("one that can be decoded")
+    code, found = examine("mail", "--repair", "--no-input")
+    assert (code, found["items"]["is_repaired"]) == (0, True)
+    assert (mail.counts().ready, mail.counts().dead) == (1, 6)
+
+
+@pytest.fixture
+def type_in(monkeypatch):
+    """Let standard input be a terminal at which a line was typed."""
+    opened = []
+
+    def type_in(line):
+        controller, terminal = os.openpty()
+        os.write(controller, line.encode() + b"\n")
+        opened.extend([os.fdopen(controller, "wb"), os.fdopen(terminal)])
+        monkeypatch.setattr(sys, "stdin", opened[-1])
+
+    yield type_in
+    for stream in opened:
+        stream.close()
+
+
+def test_a_repair_asks_first(mail, type_in):
+    """It shows what it found; anything but yes changes nothing."""
+    write({mail.subspace.pack((index, b"\x00" * 20)): b"\xff" for index in (0, 5)})
+    type_in("no")
+    out = io.StringIO()
+    with pytest.raises(CommandError, match="Nothing was changed"):
+        call_command("queue_doctor", "mail", "--repair", stdout=out)
+    assert "2 cannot be decoded" in out.getvalue()
+    assert mail.counts().dead == 0
+    type_in("yes")
+    call_command("queue_doctor", "mail", "--repair", stdout=out)
+    assert mail.counts().dead == 2

@@ -18,7 +18,7 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.management.drain import FileSink, explain
-from fdbqueue.management.items_file import ItemsFile
+from fdbqueue.management.item_lines import ItemsFile
 from fdbqueue.service import run
 from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
 from tests.engines.children import wait_until
@@ -50,12 +50,12 @@ def numbers(file):
 
 
 def rows(queue):
-    """Return all keys of a queue, whatever they are, but for its counts and history."""
+    """Return all keys of a queue, whatever they are, but for its counts, history and format."""
     prefix = queue.subspace.key()
     found = run(
         queue.database, lambda tr: [row.key for row in tr.get_range(prefix, prefix + b"\xff\xff")]
     )
-    skipped = tuple(prefix + b"\xff" + bytes([table]) for table in (0x01, 0x05, 0x07, 0x0F))
+    skipped = tuple(prefix + b"\xff" + table for table in (b"\1", b"\5", b"\7", b"\x0f", b"\2\2"))
     return [key for key in found if not key.startswith(skipped)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fdbqueue.management.progress import Progress
+from fdbqueue.management.console import Progress
 
 
 def test_lines():

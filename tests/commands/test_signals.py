@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 
 import pytest
@@ -48,3 +49,33 @@ def test_a_second_termination():
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
+
+
+def signalled(times, done=None):
+    """Send a signal some number of times, and note that nothing was raised."""
+    for _ in range(times):
+        signal.raise_signal(signal.SIGINT)
+    if done is not None:
+        done.append(times)
+
+
+def test_a_second_one_waits_for_a_shielded_block():
+    """What is committed there is not interrupted; a third one does not wait."""
+    done = []
+    with defer_interrupts() as interrupts:
+        signalled(1)
+        with pytest.raises(KeyboardInterrupt), interrupts.shielded():
+            signalled(1, done)
+        assert done == [1]
+        with pytest.raises(KeyboardInterrupt), interrupts.shielded():
+            signalled(2, done)
+    assert done == [1]
+
+
+def test_a_second_one_right_behind_the_first():
+    """It is not taken for the first one, which is just leaving the block that allows it."""
+    behind = contextlib.ExitStack()
+    behind.callback(signalled, 1)
+    raises = pytest.raises(KeyboardInterrupt)
+    with defer_interrupts() as interrupts, raises, interrupts.allowed(), behind:
+        signalled(1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbqueue.management.tables import Column, Look, Painted, Table, shortened, width_of
+from fdbqueue.management.formats import Column, Look, Painted, Table, shortened, width_of
 
 COLUMNS = (
     Column("NAME", "name"),

@@ -75,7 +75,7 @@ def assert_one_each(queue: Queue) -> None:
     def pending(tr: Any) -> list[bytes]:
         pages = [queue.page(state=state, limit=1_000, tr=tr) for state in STATES if state != "dead"]
         ids = [item.id for page in pages for item in page.items]
-        return [keys.position(keys.place_named(one)).mark for one in ids]
+        return [keys.position(keys.place_named(one)).tag for one in ids]
 
     found = Counter(run(queue.database, pending, read_only=True))
     assert [mark for mark, n in found.items() if mark[:1] == UNTIL_DONE and n > 1] == []
@@ -90,7 +90,7 @@ def assert_keyed(queue: Queue, held: dict[str, list[Item]]) -> None:
     for state in ("ready", "leased", "delayed"):
         for item in held[state]:
             place = keys.place_named(item.id)
-            mark = b"" if item.id.startswith("~") else keys.position(place).mark
+            mark = b"" if item.id.startswith("~") else keys.position(place).tag
             if mark[:1] == UNTIL_DONE:
                 assert tables.unique(mark) not in pending, "two items of one key are pending"
                 pending[tables.unique(mark)] = place

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
 from fdbqueue.service import Item, Queue, SeveralQueues
-from fdbqueue.service.consume.turns import Turns
+from fdbqueue.service.consume.several import Turns
 from tests.concurrency.census import STATES, rows, unique_keys
 from tests.concurrency.clock import Clock
 from tests.concurrency.kinds import Kind
@@ -49,8 +49,14 @@ class Directory:
     def queue(self, name: str) -> Queue:
         return self._queues[name]
 
-    def fitting(self, pattern: str, tr: Any = None) -> Any:
-        raise AssertionError(pattern, tr)
+    def fitting(self, patterns: Any, tr: Any = None) -> Any:
+        raise AssertionError(patterns, tr)
+
+    def kept_names(self, seconds: float) -> Any:
+        raise AssertionError(seconds)
+
+    def each_name(self, **options: Any) -> Any:
+        raise AssertionError(options)
 
     def calls_key(self, name: bytes) -> bytes:
         raise AssertionError(name)

@@ -65,3 +65,27 @@ def raising_at(line: int, error: BaseException) -> tuple[Callable[..., Any], Cal
         return at_line
 
     return at_line, lambda: count
+
+
+def holding_at(
+    line: int, held: threading.Event, go_on: threading.Event
+) -> tuple[Callable[..., Any], Callable[[], int]]:
+    """Return a trace function that holds its thread up once, at the n-th line of the service.
+
+    And what tells how many lines were run. It sets one event there, and waits for the other.
+    """
+    folder = f"{_PACKAGE}/service/"
+    count = 0
+
+    def at_line(frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        if event == "line":
+            count += 1
+            if count == line:
+                held.set()
+                go_on.wait(60)
+        return at_line
+
+    return at_line, lambda: count

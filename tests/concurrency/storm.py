@@ -12,7 +12,8 @@ from typing import Any
 
 from fdb.subspace_impl import Subspace
 
-from fdbqueue.service import Queue
+from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.service import Queue, SeveralQueues
 from tests.concurrency.kinds import Kind
 
 #: How long after the last signal threads may take to be done.
@@ -22,7 +23,7 @@ _NOT_READY = 2015
 
 
 #: Where alarms come: anywhere else they would end the storm itself.
-_INTERRUPTED = {Queue.pop_many.__code__, Queue.push.__code__}
+_INTERRUPTED = {one.__code__ for one in (Queue.pop_many, SeveralQueues.pop_many, Queue.push)}
 
 
 class Alarm(Exception):
@@ -43,10 +44,17 @@ def start_alarms(dice: random.Random, longest_seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, longest_seconds)
 
 
+def _is_not_ready(error: Exception) -> bool:
+    """Tell whether an alarm was lost in a callback of the binding: then its future is not ready."""
+    if isinstance(error, OutcomeUnknown):
+        return error.context.get("fdb_code") == _NOT_READY
+    return getattr(error, "code", None) == _NOT_READY
+
+
 class Storm:
     """What the main thread and others took, and what the main thread was told."""
 
-    def __init__(self, kind: Kind, queue: Queue, seed: int) -> None:
+    def __init__(self, kind: Kind, queue: Queue | SeveralQueues, seed: int) -> None:
         self._kind = kind
         self._queue = queue
         self._dice = random.Random(seed)
@@ -86,8 +94,7 @@ class Storm:
         try:
             items = self._queue.pop_many(1, end=self._dice.choice(["min", "max"]))
         except Exception as error:
-            # an alarm in a callback of the binding is lost, and its future is not ready
-            if not isinstance(error, Alarm) and getattr(error, "code", None) != _NOT_READY:
+            if not isinstance(error, Alarm) and not _is_not_ready(error):
                 raise
             self.interrupted += 1
             if getattr(error, "outcome_known", False) is True:

@@ -24,7 +24,7 @@ from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec
 from tests.concurrency.clients import together
 from tests.concurrency.history import Recorder
 from tests.concurrency.kinds import KINDS, Kind
-from tests.concurrency.storm import rage, rage_pushes
+from tests.concurrency.storm import Storm, rage, rage_pushes
 
 #: How a test starts one; then come the engine, the kind, the subspace's prefix in hex, the
 #: name of what to do, and its arguments in JSON.
@@ -32,6 +32,8 @@ SCRIPT = "from tests.concurrency import worker; worker.main(database)"
 
 #: The unique keys that these processes push under.
 UNIQUE = "abcd"
+#: How many items there are to take from several queues in a storm of signals.
+STORMED = 30_000
 #: How long what a killed process had leased or was handed stays away.
 AWAY_SECONDS = 0.5
 
@@ -56,6 +58,8 @@ def main(database: Any) -> None:
         "record": record,
         "storm": storm,
         "storm_pushes": storm_pushes,
+        "storm_several": storm_several,
+        "acknowledge_and_wait": acknowledge_and_wait,
     }
     subspace = Subspace(rawPrefix=bytes.fromhex(prefix))
     tasks[task](kind, database, subspace, **json.loads(arguments))
@@ -148,6 +152,23 @@ def storm(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> No
 def storm_pushes(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
     """Push in a storm of signals."""
     say(rage_pushes(kind, database, subspace, **arguments))
+
+
+def storm_several(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
+    """Take from several queues while signals come, and say what came of it."""
+    catalog = several_queues(database, subspace)
+    catalog.queue("low").push_many([kind.value(str(number)) for number in range(STORMED)])
+    seed = arguments.pop("seed")
+    say(Storm(kind, catalog.several(["none", "high", "low"]), seed).run(**arguments))
+
+
+def acknowledge_and_wait(
+    kind: Kind, database: Any, subspace: Subspace, lease: str, once: str
+) -> None:
+    """Acknowledge an item, and wait for the next one, which never comes."""
+    queue = kind.open(database, subspace)
+    say("ready")
+    queue.lease_many(1, ack=[lease], once=once, wait=600)
 
 
 class _Toiler:

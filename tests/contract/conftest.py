@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from fdbqueue.service import FifoQueue, PriorityQueue
-from tests.concurrency.conftest import clock
+from tests.concurrency.conftest import clock, start
 from tests.concurrency.kinds import STRICT, Kind
 from tests.concurrency.requests import ask_and_die, let_expire
 
-__all__ = ["ask_and_die", "clock", "let_expire"]
+__all__ = ["ask_and_die", "clock", "let_expire", "start"]
 
 #: How long a coroutine may take.
 _DEADLINE_SECONDS = 60

@@ -7,10 +7,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fdbqueue.exceptions import CorruptItem, InvalidInput, LeaseLost
+from fdbqueue.exceptions import (
+    BatchTooLarge,
+    CorruptItem,
+    DeadlineExceeded,
+    EngineUnavailable,
+    IdempotencyKeyReused,
+    InvalidInput,
+    LeaseLost,
+    OutcomeUnknown,
+)
 from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service.storage.handoffs import packed_marks
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
+from tests.concurrency.kinds import KINDS
+from tests.concurrency.requests import ask
+from tests.contract.awaiting.gates import Gated, cancellation_of
+from tests.contract.awaiting.test_cancelling import cancelled_at_the_gate, happens
+from tests.contract.conftest import Observed
 from tests.contract.test_combined_writes import Held
 from tests.engines.children import wait_until
 
@@ -145,7 +160,10 @@ def test_a_corrupt_item_keeps_the_lease(database, subspace):
     queue = FifoQueue(database, subspace)
     queue.push("a")
     item = queue.lease()
-    FifoQueue(database, subspace, codec="bytes").push(b"not JSON")
+    foreign = FifoQueue(database, subspace, codec="bytes")
+    foreign.adopt_settings()
+    foreign.push(b"not JSON")
+    queue.adopt_settings()
     with pytest.raises(CorruptItem):
         queue.lease_many(1, ack=[item])
     queue.ack(item)
@@ -190,6 +208,203 @@ def test_waiting_ends_the_leases_at_once(database, subspace):
     item = queue.lease()
     assert queue.lease_many(1, ack=[item], wait=0.05) == []
     assert not any(states(queue).values())
+
+
+class Failing(Observed):
+    """A database that is observed, and fails when it is told to."""
+
+    error = None
+
+    def create_transaction(self):
+        if self.error is not None:
+            raise self.error
+        return super().create_transaction()
+
+
+@pytest.mark.parametrize("once", [None, "key"])
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (EngineUnavailable(reason="away"), OutcomeUnknown),
+        (DeadlineExceeded(), OutcomeUnknown),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (LookupError(), LookupError),
+    ],
+    ids=repr,
+)
+def test_what_ends_the_wait_says_that_the_leases_have_ended(database, subspace, raised, told, once):
+    """It is not said that nothing was changed; under a key the same call goes on."""
+    failing, queue = Failing(database), FifoQueue(database, subspace)
+    queue.push("a")
+    item = queue.lease()
+
+    def fail():
+        assert failing.watching.wait(60)
+        failing.error = raised
+        queue.push("b")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(fail)
+        with pytest.raises(told) as caught:
+            FifoQueue(failing, subspace).lease_many(1, ack=[item], wait=60, once=once)
+    assert (caught.value.outcome_known, caught.value.acknowledged) == (False, True)
+    if told is OutcomeUnknown:
+        assert caught.value.context["acknowledged"] is True
+        assert caught.value.__cause__ is raised
+    assert states(queue) == {"ready": ["b"], "leased": [], "delayed": [], "dead": []}
+    if once is None:
+        with pytest.raises(LeaseLost) as lost:
+            queue.lease_many(1, ack=[item])
+        assert lost.value.outcome_known is True
+    else:
+        leased = queue.lease_many(1, ack=[item], once=once)
+        assert [one.value for one in leased] == ["b"]
+        assert queue.lease_many(1, ack=[item], once=once) == leased
+
+
+def test_a_call_that_was_killed_while_it_waited_goes_on_under_its_key(engine, subspace, start):
+    """Once the queue has its next item, or with nothing when the time is over."""
+    queue = FifoQueue(engine.database, subspace)
+    queue.push("a")
+    item = queue.lease()
+    child = start(KINDS[0], "acknowledge_and_wait", lease=item.lease, once="key")
+    child.expect('"ready"')
+    wait_until(lambda: not queue.counts().leased)
+    child.kill()
+    queue.push("b")
+    (leased,) = queue.lease_many(1, ack=[item], once="key", wait=60)
+    assert leased.value == "b"
+    assert queue.lease_many(1, ack=[item], once="key") == [leased]
+    assert states(queue)["leased"] == ["b"]
+
+
+def test_a_key_under_which_leases_have_ended_is_still_of_one_call(database, subspace):
+    """Another call under it is refused, and its leases do not end."""
+    queue = FifoQueue(database, subspace)
+    queue.push_many("ab")
+    first, second = queue.lease_many(2)
+    assert queue.lease_many(1, ack=[first], once="key", waits_while=Once()) == []
+    with pytest.raises(IdempotencyKeyReused):
+        queue.lease_many(1, ack=[second], once="key")
+    assert states(queue)["leased"] == ["b"]
+    assert queue.lease_many(1, ack=[first], once="key") == []
+    queue.push("c")
+    assert queue.lease_many(1, ack=[first], once="key") == []
+
+
+class Once:
+    """Tells a call to wait, and then to wait no longer."""
+
+    def __init__(self):
+        self._answers = iter([True])
+
+    def __call__(self):
+        return next(self._answers, False)
+
+
+@pytest.mark.parametrize("has_next", [False, True])
+def test_a_task_that_is_cancelled_in_the_commit(database, subspace, in_loop, has_next):
+    """It is told that the lease has ended; what was leased for it is back."""
+    gated, queue = Gated(database, after=False), FifoQueue(database, subspace)
+    queue.push_many("ab" if has_next else "a")
+    item = queue.lease()
+
+    async def work():
+        leasing = FifoQueue(gated, subspace).alease_many(1, ack=[item], wait=60)
+        error = await cancelled_at_the_gate(gated, leasing)
+        assert (error.outcome_known, error.acknowledged) == (False, True)
+
+    in_loop(work())
+    ready = ["b"] if has_next else []
+    assert states(queue) == {"ready": ready, "leased": [], "delayed": [], "dead": []}
+
+
+def test_a_task_that_is_cancelled_while_it_waits(observed, database, subspace, in_loop):
+    """It is told that the lease has ended."""
+    queue = FifoQueue(database, subspace)
+    queue.push("a")
+    item = queue.lease()
+
+    async def work():
+        leasing = FifoQueue(observed, subspace).alease_many(1, ack=[item], wait=60)
+        task = asyncio.ensure_future(cancellation_of(leasing))
+        await happens(observed.watching)
+        task.cancel()
+        error = await task
+        assert (error.outcome_known, error.acknowledged) == (False, True)
+
+    in_loop(work())
+    assert not any(states(queue).values())
+
+
+def leased(queue, count):
+    """Push items, and lease them all."""
+    queue.push_many([0] * count)
+    items = []
+    while len(items) < count:
+        items += queue.lease_many(count - len(items), seconds=600)
+    return items
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tried", [False, True])
+def test_more_acks_than_a_transaction_can_send_are_refused(database, subspace, tried):
+    """With how many it could have been; so many fit, and leave room for an item."""
+    queue = FifoQueue(database, subspace["x" * 1_500])
+    items = leased(queue, 400)
+    if tried:
+        for start in range(0, 400, 100):
+            queue.nack_many(items[start : start + 100])
+        items = []
+        while len(items) < 400:
+            items += queue.lease_many(400 - len(items), seconds=600)
+    queue.push_many([1] * 300)
+    with pytest.raises(BatchTooLarge) as caught:
+        queue.lease_many(300, ack=items)
+    most = caught.value.context["most"]
+    if tried:
+        with pytest.raises(BatchTooLarge) as caught:
+            queue.lease_many(300, ack=items[:most])
+        assert most > caught.value.context["most"]
+        most = caught.value.context["most"]
+    assert 200 < most < 400
+    assert (queue.counts().leased, queue.size()) == (400, 300)
+    found = queue.lease_many(300, ack=items[:most])
+    assert 1 <= len(found) < 300
+    assert queue.counts().leased == 400 - most + len(found)
+
+
+@pytest.mark.slow
+def test_threads_with_many_acks_share_as_many_transactions_as_it_takes(database, subspace):
+    """Each gets its next item, and none an error of what they send together."""
+    place, threads = subspace["x" * 1_500], 8
+    held = Held(database)
+    queue, plain = FifoQueue(held, place), FifoQueue(database, place)
+    items = leased(plain, 100 * threads)
+    plain.push_many([1] * threads)
+    held.is_open = True
+    found = together(
+        threads, lambda n: queue.lease_many(1, seconds=600, ack=items[100 * n : 100 * (n + 1)])
+    )
+    assert [len(one) for one in found] == [1] * threads
+    assert plain.counts().leased == threads
+
+
+@pytest.mark.slow
+def test_a_request_for_help_that_ends_too_much_is_not_served(database, subspace):
+    """Whoever could have helped takes its own items."""
+    queue = FifoQueue(database, subspace["x" * 1_500])
+    marks = [
+        (token.place, token.mark)
+        for token in map(
+            queue.parts.acks._leases.parse, [item.lease for item in leased(queue, 450)]
+        )
+    ]
+    queue.push_many(["own", "asked"])
+    ask(queue, "min", 1, lease_us=600_000_000, marks=packed_marks(marks))
+    assert queue.pop().value == "own"
+    assert queue.counts().leased == 450
+    assert queue.size() == 1
 
 
 @pytest.mark.slow

@@ -149,37 +149,12 @@ def test_batches_and_delayed_items_are_committed_with_others(held, subspace, poo
     assert counted(queue)["delayed"][0].value == "delayed"
 
 
-class Late(Meddled):
-    """A database whose transactions do not know their version before they are asked for it.
-
-    On a cluster it is on its way while a read is. The embedded engine knows it as soon as it
-    reads, so there a push in commit order hides less.
-    """
-
-    asking_helps = True
-
-    def create_transaction(self):
-        outer, transaction = self, super().create_transaction()
-        draft = transaction._state.draft
-        is_known = False
-
-        class Unknowing(type(transaction)):
-            def get_read_version(self):
-                nonlocal is_known
-                is_known = outer.asking_helps
-                return transaction.get_read_version()
-
-            def set_versionstamped_key(self, key, value):
-                known = draft.read_version
-                draft.read_version = known if is_known else None
-                transaction.set_versionstamped_key(key, value)
-                draft.read_version = known
-
-        return Unknowing()
-
-
-def find_behind_a_push(plain, queue, held, pool):
+def find_behind_a_push(database, held, subspace, pool):
     """Push, and read items of earlier commits in writes that wait behind; return the commits."""
+    plain, queue = (
+        FifoQueue(one, subspace, order="commit", max_value_bytes=200_000)
+        for one in (database, held)
+    )
     has_it = plain.push("has it", unique="k", delay=600)
     long = plain.push("x" * 150_000)
     leased = plain.lease(seconds=600)
@@ -196,34 +171,40 @@ def find_behind_a_push(plain, queue, held, pool):
     )
     held.open()
     pushed, found, extended, _, again = results(calls)
-    commits = held.commits - before
     assert pushed.value == "y" * 150_000
     assert (found.id, found.existing) == (again.id, again.existing) == (has_it.id, True)
     assert (extended.id, extended.value) == (long.id, long.value)
+    commits = held.commits - before
     assert [item.value for item in counted(queue)["delayed"]] == ["has it", "later"]
     return commits
 
 
-def in_commit_order(database, subspace):
-    return FifoQueue(database, subspace, order="commit", max_value_bytes=200_000)
-
-
-def test_what_is_found_behind_a_push_in_commit_order(engine, database, subspace, pool):
+def test_what_is_found_behind_a_push_in_commit_order(engine, database, held, subspace, pool):
     """A push hides no item of an earlier commit from the writes that share its transaction."""
-    held = Held(Late(database) if engine.name == "embedded" else database)
-    plain, queue = (in_commit_order(one, subspace) for one in (database, held))
     allowed = {1} if engine.name == "embedded" else {1, 5}
-    assert find_behind_a_push(plain, queue, held, pool) in allowed
+    assert find_behind_a_push(database, held, subspace, pool) in allowed
+
+
+class Hiding(Meddled):
+    """A database whose stamped keys hide all items, as they do those of the very last commit."""
+
+    def create_transaction(self):
+        transaction = super().create_transaction()
+        state = transaction._state
+
+        class Unknowing(type(transaction)):
+            def set_versionstamped_key(self, key, value):
+                state.read_version.known = None
+                transaction.set_versionstamped_key(key, value)
+
+        return Unknowing()
 
 
 @pytest.mark.parametrize("engine", ["embedded"], indirect=True)
 def test_what_may_be_hidden_by_a_push_in_commit_order(database, subspace, pool):
-    """Items of the very last commit, on a cluster: then each write is committed by itself."""
-    late = Late(database)
-    late.asking_helps = False
-    held = Held(late)
-    plain, queue = (in_commit_order(one, subspace) for one in (database, held))
-    assert find_behind_a_push(plain, queue, held, pool) == 5
+    """Items of the very last commit: then each write is committed by itself."""
+    held = Held(Hiding(database))
+    assert find_behind_a_push(database, held, subspace, pool) == 5
 
 
 def test_each_fails_alone(held, database, subspace, pool):

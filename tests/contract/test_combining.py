@@ -11,7 +11,7 @@ from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, DeadlineExceeded, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
-from fdbqueue.service.tools.census import Examiner
+from fdbqueue.service.tools.upkeep import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask
@@ -94,7 +94,7 @@ def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten
     first = pool.submit(patient.pop)
     begun(held)
     second = pool.submit(take)
-    wait_until(lambda: patient.parts.group.in_line("min") == 1)
+    wait_until(lambda: patient.parts.group.poppers["min"].combiner.in_line == 1)
     held.gate.release()
     assert first.result(SOON_SECONDS).value == 0
     begun(held)  # the helper takes for the second, and cannot commit yet
@@ -103,7 +103,8 @@ def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten
     assert caught.value.outcome_known is False
     held.meddle = lambda: None
     held.gate.release()
-    wait_until(lambda: not patient.parts.group.is_busy("min") and len(list(ten)) == 9)
+    combiner = patient.parts.group.poppers["min"].combiner
+    wait_until(lambda: not combiner.is_busy and len(list(ten)) == 9)
     assert [item.value for item in ten] == list(range(1, 10))
     held_now = assert_counted(ten)
     assert not held_now["leased"]
@@ -126,7 +127,7 @@ def test_an_error_of_the_engine_is_given_to_each_who_waited(database, subspace, 
     first = pool.submit(queue.pop)
     begun(held)
     others = [pool.submit(queue.pop) for _ in range(3)]
-    wait_until(lambda: queue.parts.group.in_line("min") == 3)
+    wait_until(lambda: queue.parts.group.poppers["min"].combiner.in_line == 3)
     broken.set()
     held.gate.release()
     assert first.result(SOON_SECONDS).value == 0
@@ -145,7 +146,7 @@ def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
     first = pool.submit(patient.pop_many, 8)
     begun(held)
     second = pool.submit(hurried.pop_many, 5)
-    wait_until(lambda: patient.parts.group.in_line("min") == 1)
+    wait_until(lambda: patient.parts.group.poppers["min"].combiner.in_line == 1)
     held.gate.release()
     assert len(first.result(SOON_SECONDS)) == 8
     begun(held)
@@ -159,7 +160,8 @@ def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
 
     held.meddle = push_before_the_undo
     held.gate.release()
-    wait_until(lambda: not patient.parts.group.is_busy("min") and len(list(ten)) == 3)
+    combiner = patient.parts.group.poppers["min"].combiner
+    wait_until(lambda: not combiner.is_busy and len(list(ten)) == 3)
     assert hidden.is_set()
     assert [item.value for item in ten] == [8, 9, "later"]
 
@@ -173,9 +175,9 @@ def test_who_finds_no_room_in_a_round_has_taken_nothing(held, subspace, pool):
     first = pool.submit(patient.pop)
     begun(held)
     large = pool.submit(patient.pop_many, 900)
-    wait_until(lambda: patient.parts.group.in_line("min") == 1)
+    wait_until(lambda: patient.parts.group.poppers["min"].combiner.in_line == 1)
     late = pool.submit(hurried.pop_many, 900)
-    wait_until(lambda: patient.parts.group.in_line("min") == 2)
+    wait_until(lambda: patient.parts.group.poppers["min"].combiner.in_line == 2)
     held.gate.release()
     assert first.result(SOON_SECONDS) is not None
     begun(held)

@@ -130,15 +130,14 @@ def test_an_unknown_outcome_is_found_out(engine, subspace, code, order):
     """Where a commit took effect without saying so, its call returns what it did, once."""
     queue = FifoQueue(unsure_database(engine.database, code), subspace, order=order)
     pushed = [queue.push("first"), queue.push("second")]
-    assert [item.id for item in FifoQueue(engine.database, subspace)] == [
-        item.id for item in pushed
-    ]
+    other = FifoQueue(engine.database, subspace, order=order)
+    assert [item.id for item in other] == [item.id for item in pushed]
     assert queue.pop().value == "first"
     leased = queue.lease()
     assert leased.value == "second"
     queue.ack(leased)
     assert queue.pop() is None
-    assert queue.counts() == FifoQueue(engine.database, subspace, order=order).recount()
+    assert queue.counts() == other.recount()
 
 
 def test_a_function_of_the_callers_takes_effect_once(engine, subspace):

@@ -442,7 +442,7 @@ def test_a_corrupt_item_stops_all_who_take_together(meddled, database, subspace,
 
     def wait_for_the_others():
         if is_first.acquire(blocking=False):
-            wait_until(lambda: queue.parts.group.in_line("min") == 2)
+            wait_until(lambda: queue.parts.group.poppers["min"].combiner.in_line == 2)
 
     def pop(thread):
         if thread == 0:

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import MAX_SECONDS, FifoQueue, PriorityQueue
 from fdbqueue.service.items import moment
 from tests.concurrency.census import assert_counted
 
@@ -125,12 +125,19 @@ def test_a_time_may_be_given_in_place_of_a_delay(kind, queue, clock):
     assert texts(kind, queue.pop_many(3)) == "a"
 
 
-def test_the_last_moment_there_is_may_be_given(fifo):
-    """The year 9999 is a time like any other."""
-    last = datetime.datetime.max.replace(tzinfo=UTC)
+def test_a_moment_is_as_far_ahead_as_a_delay_may_be_long(fifo, clock):
+    """Ten years, and no moment more: then nothing is written."""
+    most = datetime.timedelta(seconds=MAX_SECONDS)
+    last = fifo.push("x", delay=most).until
     pushed = fifo.push("x", not_before=last)
-    assert pushed.until == last
-    assert fifo.get(pushed.id).until == last
+    assert pushed.until == fifo.get(pushed.id).until == last
+    for later in (
+        last + datetime.timedelta(microseconds=1),
+        datetime.datetime.max.replace(tzinfo=UTC),
+    ):
+        with pytest.raises(InvalidInput, match=f"at most {MAX_SECONDS} seconds ahead"):
+            fifo.push("y", not_before=later)
+    assert fifo.counts().delayed == 2
 
 
 def test_no_delay_is_no_delay(fifo):

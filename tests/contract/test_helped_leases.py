@@ -9,7 +9,8 @@ import pytest
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.consume.staging import _MAX_ENDS_BYTES
+from fdbqueue.service.codecs import JsonCodec
+from fdbqueue.service.consume.round import MAX_NAMES_BYTES
 from fdbqueue.service.storage.handoffs import packed_marks, unpacked_marks
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
@@ -293,8 +294,8 @@ def test_who_gives_up_meanwhile(meddled, rival, open_queue, is_served, acks):
         with pytest.raises(OutcomeUnknown if acks else DeadlineExceeded) as caught:
             asking.result(SOON_SECONDS)
     assert caught.value.outcome_known is not acks
-    group = hurried.parts.group
-    wait_until(lambda: left and not group.is_busy("min") and not group.in_line("min"))
+    combiner = hurried.parts.group.poppers["min"].combiner
+    wait_until(lambda: left and not combiner.is_busy and not combiner.in_line)
     still_held = [] if acks and is_served else [item.value]
     wait_until(lambda: values(assert_counted(rival)["leased"]) == still_held)
 
@@ -332,6 +333,33 @@ def test_a_corrupt_item_refuses_a_request_that_ends_a_lease(rival, database, sub
     assert_counted(rival)
 
 
+class Later(JsonCodec):
+    """The codec of a version that reads nothing that the former one has written."""
+
+    def decode(self, data):
+        raise ValueError("it was written by an earlier version")
+
+
+@pytest.mark.parametrize("acks", [False, True])
+def test_what_this_process_cannot_decode_is_requeued(meddled, database, subspace, acks):
+    """Although the one that helped could: it stays leased by nobody, and is the error."""
+    rival = FifoQueue(another(database), subspace)
+    rival.push_many(range(40))
+    queue = FifoQueue(meddled, subspace, codec=Later())
+    old = rival.lease(seconds=600)
+    taken = []
+    meddled.meddle = popping(rival, taken)
+    if acks:
+        assert queue.lease_many(1, ack=[old], seconds=600) == []
+    else:
+        with pytest.raises(CorruptItem):
+            queue.lease(seconds=600)
+    meddled.meddle = lambda: None
+    states = assert_counted(rival)
+    assert len(states["leased"]) == (0 if acks else 1)
+    assert len(states["ready"]) == 39 - len(taken)
+
+
 @pytest.mark.slow
 def test_more_than_a_row_can_name_is_refused(rival):
     """A client of ours does not ask for so much; nothing breaks where one does."""
@@ -361,7 +389,7 @@ def test_long_names_are_not_asked_for(queue, rival, meddled):
     """Leases whose names a row cannot hold end when the items are collected."""
     fill(rival, 1_000)
     old = rival.lease_many(1_000, seconds=600)
-    assert len(packed_marks(_mark(rival, item) for item in old)) > _MAX_ENDS_BYTES
+    assert len(packed_marks(_mark(rival, item) for item in old)) > MAX_NAMES_BYTES
     meddled.meddle = popping(rival, [])
     found = queue.lease_many(1, seconds=600, ack=old)
     assert len(assert_counted(rival)["leased"]) == len(found) == 1

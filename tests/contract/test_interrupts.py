@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from fdbqueue.service import FifoQueue
+from tests.concurrency.census import assert_counted
+from tests.engines.interrupts import handled_at_each_place
 
 
 class Interrupting:
@@ -69,3 +71,30 @@ def test_in_the_commit_the_outcome_is_not_known(interrupted):
     assert error.outcome_known is False
     assert queue.pop().value in {1, 2}
     assert queue.size() in {1, 2}
+
+
+@pytest.mark.parametrize("verb", ["push", "pop", "lease"])
+def test_a_handler_may_push(database, subspace, verb):
+    """Wherever it interrupts the use of a queue, both calls do what they do alone."""
+    FifoQueue(database, subspace).push_many(range(1_000))
+    done = []
+
+    def use():
+        queue = FifoQueue(database, subspace)
+        done.append(queue.push("below") if verb == "push" else getattr(queue, verb)())
+
+    def handler():
+        FifoQueue(database, subspace).push("handler")
+
+    runs = 1
+    for place in handled_at_each_place(use, handler, stride=17):
+        runs += bool(place)
+    assert len(done) == runs > 10
+    states = assert_counted(FifoQueue(database, subspace))
+    values = [item.value for item in states["ready"]]
+    assert values.count("handler") == runs - 1
+    if verb == "push":
+        assert values.count("below") == runs
+    else:
+        assert sorted(item.value for item in done) == list(range(runs))
+        assert len(states["leased"]) == (runs if verb == "lease" else 0)

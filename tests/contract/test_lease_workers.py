@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.exceptions import IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import FifoQueue, Worker, run
-from fdbqueue.service.consume.staging import _alike
+from fdbqueue.service.consume.round import alike
 from fdbqueue.service.storage.handoffs import unpacked_marks
 from fdbqueue.service.storage.tables import State
 from tests.concurrency.census import assert_counted
@@ -129,12 +129,15 @@ def test_the_longest_name(fifo):
 
 
 def test_a_saved_response_has_the_name(queue):
-    """The one of the first call, whatever the second one says."""
+    """Under another name it is another call, because the leases say whose they are."""
     first = queue.lease_many(2, worker="w1", once="key")
-    assert queue.lease_many(2, worker="w2", once="key") == first
+    assert queue.lease_many(2, worker="w1", once="key") == first
     assert [item.worker for item in first] == ["w1", "w1"]
     plain = queue.lease_many(1, once="other")
-    assert queue.lease_many(1, worker="w2", once="other") == plain
+    for key, worker in (("key", "w2"), ("key", None), ("other", "w2")):
+        with pytest.raises(IdempotencyKeyReused):
+            queue.lease_many(2 if key == "key" else 1, worker=worker, once=key)
+    assert queue.lease_many(1, once="other") == plain
 
 
 def test_in_the_callers_transaction(fifo, database):
@@ -190,9 +193,9 @@ def test_only_threads_of_one_name_share_a_help_request(fifo):
         return fifo._consumer.lease_request("min", 1, seconds, None, (), worker)
 
     batch = [request("w1"), request("w2"), request("w1"), request(None), request("w1", 30)]
-    assert _alike(batch) == [batch[0], batch[2]]
-    assert _alike(batch[1:]) == [batch[1]]
-    assert _alike(batch[3:]) == [batch[3]]
+    assert alike(batch) == [batch[0], batch[2]]
+    assert alike(batch[1:]) == [batch[1]]
+    assert alike(batch[3:]) == [batch[3]]
 
 
 def test_threads_of_several_names_at_once(database, subspace):

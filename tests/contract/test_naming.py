@@ -10,7 +10,7 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.service import Catalog, QueueSpec, run
-from fdbqueue.service.storage.groups import groups
+from fdbqueue.service.catalog import ranges_of
 
 
 def fill(database, keys):
@@ -36,7 +36,7 @@ def test_each_group_is_found_once_and_in_order(database, prefix, seed):
     }
     stored = {b"%s%04x%s" % (prefix, number, name) for number, name in enumerate(sorted(names))}
     fill(database, [key + b"%02d" % n for key in stored for n in range(chance.randrange(1, 5))])
-    found = run(database, lambda tr: list(groups(tr, prefix, prefix + b"\xff\xff", by_two)))
+    found = run(database, lambda tr: list(ranges_of(tr, prefix, prefix + b"\xff\xff", by_two)))
     assert found == sorted((key, key + b"\xff\xff\xff") for key in stored)
 
 
@@ -44,7 +44,7 @@ def test_five_hundred_names_take_few_rounds(observed, database, subspace):
     """About two reads a name, and not one round trip each."""
     prefix = subspace.key()
     fill(database, (b"%s%03d00" % (prefix, n) for n in range(500)))
-    run(observed, lambda tr: list(groups(tr, prefix, prefix + b"\xff\xff", by_two)))
+    run(observed, lambda tr: list(ranges_of(tr, prefix, prefix + b"\xff\xff", by_two)))
     assert len(observed.reads) <= 3 * 500
 
 
@@ -55,7 +55,7 @@ def test_only_so_many_are_looked_for_as_are_wanted(observed, database, subspace)
     fill(database, (b"%s%04d00" % (prefix, n) for n in range(5_000)))
 
     def first(tr):
-        return list(itertools.islice(groups(tr, prefix, prefix + b"\xff\xff", by_two), 10))
+        return list(itertools.islice(ranges_of(tr, prefix, prefix + b"\xff\xff", by_two), 10))
 
     found = run(observed, first, read_only=True)
     assert [key for key, _ in found] == [b"%s%04d" % (prefix, n) for n in range(10)]

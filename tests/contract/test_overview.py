@@ -8,8 +8,8 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable, run
+from fdbqueue.service.browse import Ends, counts_of, depths, ends_of, histories_of, oldest_of
 from fdbqueue.service.items import moment
-from fdbqueue.service.overview import Ends, counts_of, depths, ends_of, histories_of, oldest_of
 from fdbqueue.service.storage.counts import Counts, Minute
 
 MINUTE_US = 60_000_000

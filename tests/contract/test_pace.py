@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fdbqueue.engines.embedded import FDBError
-from fdbqueue.service.tools.pace import Pace
+from fdbqueue.service.tools.streams import Pace
 
 
 @pytest.mark.parametrize("code", [1007, 2101])

@@ -318,7 +318,8 @@ def test_removing_all_items_leaves_a_queue_paused(fifo):
 def test_a_queue_that_is_not_paused_reads_nothing_more(observed, subspace):
     """A pop reads a range of state and a range of items; a push its tail."""
     queue = PriorityQueue(observed, subspace)
-    queue.push("a", 1)
+    for _ in range(2):
+        queue.push("a", 1)
     observed.reads.clear()
     queue.push("a", 1)
     assert len(observed.reads) == 2

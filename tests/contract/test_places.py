@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fdbqueue.service import tuples
 from fdbqueue.service.storage.item_keys import (
-    MARK_BYTES,
     RANDOM_BYTES,
+    TAG_BYTES,
     UNTIL_DONE,
     UNTIL_TAKEN,
     FifoKeys,
@@ -33,7 +33,7 @@ INTEGERS = st.integers(-(2**70), 2**70) | st.sampled_from(
 FLOATS = st.floats(allow_nan=False)
 BYTES = st.binary(max_size=30) | st.lists(st.sampled_from([b"\x00", b"\xff", b"a"])).map(b"".join)
 RANDOMS = st.binary(min_size=RANDOM_BYTES, max_size=RANDOM_BYTES) | st.just(bytes(RANDOM_BYTES))
-DIGESTS = st.binary(min_size=MARK_BYTES - 1, max_size=MARK_BYTES - 1)
+DIGESTS = st.binary(min_size=TAG_BYTES - 1, max_size=TAG_BYTES - 1)
 KEYED = st.builds(bytes.__add__, RANDOMS, DIGESTS.map(b"\x01".__add__))
 KEYS = [FifoKeys(Subspace(("fifo",))), PriorityKeys(Subspace(("priority",)))]
 
@@ -56,7 +56,7 @@ def by_the_tuple_layer(keys: ItemKeys, place: bytes) -> object:
     if not is_usual:
         return None
     random = elements[1] if isinstance(elements[1], bytes) else b""
-    is_keyed = len(random) == RANDOM_BYTES + MARK_BYTES and random[RANDOM_BYTES] in (1, 2)
+    is_keyed = len(random) == RANDOM_BYTES + TAG_BYTES and random[RANDOM_BYTES] in (1, 2)
     return priority, elements[0], 1, random[RANDOM_BYTES:] if is_keyed else b""
 
 
@@ -89,15 +89,15 @@ def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
 def test_a_place_names_the_unique_key_of_its_item(keys, chunks, random, kept, digest):
     """In the recipes' order behind the random bytes, in commit order behind the chunks."""
     priority = 3 if keys.has_priorities else None
-    mark = kept + digest
-    assert keys.position(keys.place(priority, 5, random, chunks).data).mark == b""
-    found = keys.position(keys.place(priority, 5, random + mark, chunks).data)
-    assert found == (priority, 5, chunks, mark)
-    place = keys.place_in_commit_order(priority, chunks, mark).stamped(bytes(range(10)))
+    tag = kept + digest
+    assert keys.position(keys.place(priority, 5, random, chunks).data).tag == b""
+    found = keys.position(keys.place(priority, 5, random + tag, chunks).data)
+    assert found == (priority, 5, chunks, tag)
+    place = keys.place_in_commit_order(priority, chunks, tag).stamped(bytes(range(10)))
     found = keys.position(place)
-    assert (found.priority, found.chunks, found.mark) == (priority, chunks, mark)
+    assert (found.priority, found.chunks, found.tag) == (priority, chunks, tag)
     place = keys.place_in_commit_order(priority, chunks).stamped(bytes(range(10)))
-    assert keys.position(place).mark == b""
+    assert keys.position(place).tag == b""
 
 
 @pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 
@@ -11,6 +12,7 @@ from fdbqueue.service import FifoQueue, Worker
 from tests.concurrency.census import assert_counted
 from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
+from tests.engines.interrupts import Interrupt, Preemption
 
 ITEMS = 60
 
@@ -95,6 +97,85 @@ def test_a_stopped_worker_finishes_what_it_has_leased(queue):
     worker.run()
     assert done == list(range(5))
     assert queue.size() == ITEMS - 5
+
+
+@pytest.fixture
+def interruptible():
+    """Let SIGINT raise KeyboardInterrupt in the main thread."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_main_thread():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_an_interrupt_while_it_acknowledges_what_is_done_for_long(queue, interruptible, place):
+    """The worker finishes all that it has leased, and raises the interrupt."""
+    gate, hung = threading.Event(), threading.Event()
+
+    def work(item):
+        if item.value == 6:
+            assert gate.wait(60)
+
+    def tell(item, error):
+        if item.value == place:  # item 6 holds the only thread up, so this is another one
+            interrupt_main_thread()
+            gate.set()
+
+    def give_up():
+        hung.set()
+        gate.set()
+        interrupt_main_thread()
+
+    worker = Worker(queue, work, prefetch=20, on_end=tell)
+    watchdog = threading.Timer(30, give_up)
+    watchdog.start()
+    with pytest.raises(KeyboardInterrupt):
+        worker.run()
+    watchdog.cancel()
+    assert not hung.is_set()
+    assert worker.handled >= 7
+    assert queue.counts().leased == 0
+    assert queue.size() == ITEMS - worker.handled
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_an_interrupt_at_each_place(database, subspace, prefetch):
+    """It is raised; all that was leased is done by then, once, and no thread is left."""
+    queue = FifoQueue(database, subspace)
+    before = workers_threads()
+
+    def run():
+        try:
+            worker.run()
+        except Interrupt as interrupt:
+            raised.append(interrupt)
+        ended.set()
+
+    was_interrupted, place, done = True, 1, []
+    while was_interrupted:
+        queue.push_many([place] * 4)
+        worker = Worker(queue, lambda item: done.append(item.id), concurrency=2, prefetch=prefetch)
+        raised, ended = [], threading.Event()
+        preemption = Preemption(place, within="tools/worker.py")
+        threading.Thread(target=preemption.run, args=(run,), daemon=True).start()
+        assert ended.wait(60), f"it hangs after an interrupt at place {place}"
+        was_interrupted = preemption.was_interrupted
+        assert [type(one) for one in raised] == [Interrupt] * was_interrupted
+        counts = queue.counts()
+        assert (counts.leased, counts.delayed, counts.dead) == (0, 0, 0)
+        place += 1
+    assert len(done) == len(set(done))
+    assert worker.handled == 4
+    assert place > 60
+    wait_until(lambda: not [one for one in workers_threads() - before if one.is_alive()])
+
+
+def workers_threads():
+    return {one for one in threading.enumerate() if one.name == "fdbqueue-worker"}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -122,7 +122,8 @@ def test_push_many_reads_each_tail_once(database, subspace):
     counting = Counting(database)
     queue = PriorityQueue(counting, subspace)
     assert queue.push_many([(n, n % 3) for n in range(300)]) == 300
-    assert (counting.tails, counting.commits) == (3 + 1, 1)  # and the highest that is hidden
+    # and the highest that is hidden, the format, and both ends of a queue that has none
+    assert (counting.tails, counting.commits) == (3 + 4, 1)
     assert [item.value for item in queue.pop_many(100)] == list(range(0, 300, 3))
 
 
@@ -211,7 +212,7 @@ def test_an_unknown_outcome_says_how_many_may_be_in(engine, subspace):
     with pytest.raises(PushInterrupted) as caught:
         queue.push_many([bytes(90_000)] * 15)
     assert caught.value.context["pushed"] == 0
-    assert caught.value.context["unknown"] == len(list(FifoQueue(engine.database, subspace))) > 0
+    assert caught.value.context["unknown"] == FifoQueue(engine.database, subspace).size() > 0
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 
 import fdbqueue
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.service import FifoQueue, receipts, run
-from fdbqueue.service.tools.sweep import sweep as sweep_receipts
+from fdbqueue.service import FifoQueue, run, transactions
+from fdbqueue.service.tools.upkeep import sweep as sweep_receipts
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import PythonQueue
 from tests.engines.children import Child
@@ -22,7 +22,7 @@ THREADS = 4
 def receipted(database, subspace):
     """A client whose receipts are kept in the test's own subspace."""
     client = another(database)
-    receipts.keep_at(client, subspace["receipts"])
+    transactions.keep_receipts_at(client, subspace["receipts"])
     return client
 
 
@@ -80,7 +80,7 @@ class Later:
 def later(database, subspace, seconds):
     """Return the database as it will be, with the receipts of the test."""
     found = Later(database, seconds)
-    receipts.keep_at(found, subspace["receipts"])
+    transactions.keep_receipts_at(found, subspace["receipts"])
     return found
 
 
@@ -229,10 +229,10 @@ def test_two_databases_of_a_process_keep_apart(database, subspace):
     """Each has its receipts where it was told to."""
     clients = [another(database), another(database)]
     for number, client in enumerate(clients):
-        receipts.keep_at(client, subspace[number])
+        transactions.keep_receipts_at(client, subspace[number])
         FifoQueue(client, subspace["queue"]).push(number)
     for number, client in enumerate(clients):
-        assert receipts.place_of(client).key() == subspace[number].key()
+        assert transactions.receipts_of(client).key() == subspace[number].key()
         found = subspace[number].range()
         assert len(list(client.create_transaction().get_range(found.start, found.stop))) == 1
 
@@ -240,7 +240,7 @@ def test_two_databases_of_a_process_keep_apart(database, subspace):
 def test_without_being_told_they_have_a_place(database):
     """Of the package's own, outside of all queues."""
     for client in (another(database), object()):
-        assert receipts.place_of(client).key() == receipts.DEFAULT_SUBSPACE.key()
+        assert transactions.receipts_of(client).key() == transactions.DEFAULT_SUBSPACE.key()
 
 
 # Sweeping
@@ -312,10 +312,10 @@ def test_600_seconds_are_enough(database, subspace, queue):
 
 _FORKS = """
 from fdb.subspace_impl import Subspace
-from fdbqueue.service import (FifoQueue, receipts)
+from fdbqueue.service import (FifoQueue, transactions)
 
 subspace = Subspace(rawPrefix=bytes.fromhex(sys.argv[2]))
-receipts.keep_at(database, subspace["receipts"])
+transactions.keep_receipts_at(database, subspace["receipts"])
 queue = FifoQueue(database, subspace["queue"])
 queue.push("before")
 queue.lease()

@@ -84,6 +84,7 @@ def test_a_scan_reads_a_bounded_number_of_bytes(fifo):
 def test_a_scan_costs_few_reads(observed, subspace, fifo):
     """Two thousand items are looked at in two pages."""
     fifo.push_many(range(2_500))
+    fifo.peek()  # has seen the queue's format
     fifo.database = observed
     look(fifo, lambda item: False, looked_at=2_000)
     assert len(observed.reads) == 4

@@ -19,6 +19,8 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service.consume.poppers import EndPoppers
+from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
 from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
@@ -623,7 +625,7 @@ def test_a_push_to_any_of_them_wakes_who_waits(waiting, catalog, observed, pool,
     wait_until(lambda: len(observed.watches) == 3)
     catalog.queue(name).push("x")
     assert values([found.result(SOON_SECONDS)]) == [(name, "x")]
-    assert all(watch.is_ready() for watch in observed.watches)
+    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
     assert not any(waiting.queue(each).parts.group.watch.waiting for each in ("high", "low"))
 
 
@@ -694,7 +696,7 @@ def test_many_queues_are_waited_for(waiting, catalog, observed, pool):
     assert observed.transactions - before <= 5
     catalog.queue("mail-59").push("x")
     assert found.result(SOON_SECONDS).queue == "mail-59"
-    assert all(watch.is_ready() for watch in observed.watches)
+    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
 
 
 # Tasks
@@ -737,7 +739,7 @@ def test_a_task_that_is_cancelled_while_it_waits_has_taken_nothing(waiting, obse
         assert (await task).outcome_known is True
 
     asyncio.run(work())
-    assert all(watch.is_ready() for watch in observed.watches)
+    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
 
 
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
@@ -771,22 +773,41 @@ def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
 # Interrupts, and what observers see
 
 
-def test_an_interrupt_after_the_commit_requeues_what_was_taken(catalog, monkeypatch):
-    """By the helper thread; the error says that the outcome was not known."""
-    fill(catalog, low=range(3))
+@pytest.mark.parametrize("way", ["from all", "from one of them", "alone"])
+def test_an_interrupt_after_the_commit_requeues_what_was_taken(meddled, monkeypatch, way):
+    """By the helper thread, to its places, before what is pushed meanwhile."""
+    meddler, catalog, rival = meddled
+    fill(rival, low=range(3))
+    popper, pushed = threading.get_ident(), []
+
+    def push_before_the_helper():
+        if threading.get_ident() != popper and not pushed:
+            pushed.append(rival.queue("low").push("later"))
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    several = catalog.several(["high", "low"])
+    def interrupted(*arguments, do=EndPoppers.alone):
+        is_done = do(*arguments)
+        if threading.get_ident() == popper:
+            raise KeyboardInterrupt
+        return is_done
+
+    meddler.meddle = push_before_the_helper
+    taking = catalog.queue("low") if way == "alone" else catalog.several(["high", "low"])
     with monkeypatch.context() as patch:
-        patch.setattr("fdbqueue.service.consume.turns.Turns.note_turn", interrupt)
+        if way == "alone":
+            patch.setattr(EndPoppers, "alone", interrupted)
+        else:
+            patch.setattr(Turns, "note_turn", interrupt)
+        if way == "from one of them":
+            patch.setattr(Turns, "begins", lambda *_: False)
         with pytest.raises(KeyboardInterrupt) as caught:
-            several.pop()
+            taking.pop_many(3)
     assert caught.value.outcome_known is False
-    low = catalog.queue("low")
-    wait_until(lambda: low.size() == 3)
-    assert [item.value for item in low.pop_many(5)] == [0, 1, 2]
+    low = rival.queue("low")
+    wait_until(lambda: low.size() == 4)
+    assert [item.value for item in low.pop_many(5)] == [0, 1, 2, "later"]
     assert_counted(low)
 
 

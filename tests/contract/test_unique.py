@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fdb.subspace_impl import Subspace
@@ -23,6 +24,8 @@ from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
 from tests.concurrency.requests import ask
 from tests.contract.recipes import PythonQueue
+from tests.contract.test_combining import Held
+from tests.engines.children import wait_until
 
 SOON_SECONDS = 60
 WHILES = ["ready", "pending"]
@@ -301,7 +304,7 @@ def test_what_was_taken_for_a_thread_that_has_gone_takes_its_key_again(
             if operation == "pop"
             else queue.parts.consumer.lease_request("min", 1, 60, None)
         )
-        items = queue.parts.consumer.take_now(request)
+        (items,) = queue.parts.consumer.take_now(request)
         is_free = operation == "pop" or unique_while == "ready"
         if another_has_it and is_free:
             second = put(queue, unique_while=unique_while)
@@ -516,10 +519,114 @@ def test_saved_responses_are_bounded(database, subspace):
     queue = FifoQueue(database, subspace, max_value_bytes=4_000_000)
     queue.push("x" * 3_900_000, unique="k")
     pushes = [Push("a", unique="k"), Push("y" * 3_000_000)]
-    with pytest.raises(BatchTooLarge):
-        queue.push_batch(pushes, once="o")
+    for once in ("o", None):
+        with pytest.raises(BatchTooLarge):
+            queue.push_batch(pushes, once=once)
     assert queue.size() == 1
+    pushes = [Push("a", unique="k"), Push("y" * 1_000_000)]
     assert [item.existing for item in queue.push_batch(pushes)] == [True, False]
+
+
+@pytest.mark.parametrize("way", ["of many items", "of one item", "in a transaction"])
+def test_a_batch_does_not_read_long_items_without_end(engine, observed, subspace, way):
+    """It is refused before anything is written; each item of it may be asked for by itself."""
+    queue = FifoQueue(observed, subspace, codec="bytes", max_value_bytes=1_000_000)
+    for number in range(20):
+        queue.push(bytes(900_000), unique=f"k{number}")
+    keys = ["k7" if way == "of one item" else f"k{number}" for number in range(20)]
+    pushes = [Push(b"new"), *[Push(b"s", unique=key) for key in keys]]
+    tr = engine.database.create_transaction() if way == "in a transaction" else None
+    observed.reads.clear()
+    with pytest.raises(BatchTooLarge) as caught:
+        queue.push_batch(pushes, tr=tr)
+    assert caught.value.context["limit_bytes"] == 5_000_000
+    assert observed.reads.count("get_range") <= 8  # of the chunks of six items, and the tail
+    if tr is not None:
+        tr.commit().wait()
+    assert queue.size() == 20
+    found = queue.push_batch([Push(b"s", unique=key) for key in keys[:5]])
+    assert [(item.existing, item.size_bytes) for item in found] == [(True, 900_000)] * 5
+
+
+class Measured(Held):
+    """A database whose commits are held up, and that tells how much each transaction has read."""
+
+    commits_one_at_a_time = True
+
+    def __init__(self, database):
+        super().__init__(database)
+        self.most_bytes = 0
+
+    def create_transaction(self):
+        outer, transaction = self, super().create_transaction()
+        read = 0
+
+        class Wrapped:
+            def __getattr__(self, name):
+                return getattr(transaction, name)
+
+            def __getitem__(self, key):
+                return transaction[key]
+
+            def __setitem__(self, key, value):
+                transaction[key] = value
+
+            def get_range(self, *arguments, **options):
+                nonlocal read
+                rows = list(transaction.get_range(*arguments, **options))
+                read += sum([len(row.value) for row in rows])
+                outer.most_bytes = max(outer.most_bytes, read)
+                return rows
+
+        return Wrapped()
+
+
+@pytest.mark.parametrize("verb", ["push", "extend"])
+def test_threads_that_share_a_transaction_do_not_read_long_items_without_end(
+    database, subspace, verb
+):
+    """Those behind about as much as one operation returns wait for the next transaction."""
+    measured, threads = Measured(database), 16
+    queue = FifoQueue(measured, subspace, codec="bytes", max_value_bytes=2_000_000)
+    plain = FifoQueue(database, subspace, codec="bytes", max_value_bytes=2_000_000)
+    leases = []
+    for number in range(threads):
+        plain.push(bytes(1_900_000), unique=f"k{number}")
+    if verb == "extend":
+        leases = [plain.lease() for _ in range(threads)]
+
+    def work(number):
+        if verb == "extend":
+            return queue.extend(leases[number])
+        return queue.push(b"s", unique=f"k{number}")
+
+    with ThreadPoolExecutor(threads + 1) as pool:
+        first = pool.submit(queue.push, b"first")
+        assert measured.begun.acquire(timeout=SOON_SECONDS)
+        found = [pool.submit(work, number) for number in range(threads)]
+        try:
+            wait_until(lambda: queue.parts.group.writes.combiner.in_line == threads)
+        finally:
+            measured.meddle = lambda: None
+            measured.gate.release()
+        assert first.result(SOON_SECONDS)
+        assert {one.result(SOON_SECONDS).size_bytes for one in found} == {1_900_000}
+    assert 1_900_000 < measured.most_bytes < 8_000_000
+    assert_counted(plain)
+
+
+def test_keys_of_items_in_a_batch_are_found_in_one_read(observed, subspace):
+    """However many keys and batches there are."""
+    queue = FifoQueue(observed, subspace)
+    queue.push_batch([Push("x" * 1_000, unique=f"k{number}") for number in range(50)])
+    batches = [queue.lease_batch(10) for _ in range(5)]
+    observed.reads.clear()
+    found = queue.push_batch([Push("y", unique=f"k{number}") for number in range(50)])
+    assert all(item.existing for item in found)
+    assert observed.reads.count("get_range") <= 2
+    for batch in batches:
+        queue.return_batch(batch)
+    assert_counted(queue)
 
 
 # What others left

@@ -14,6 +14,7 @@ from fdbqueue.service import FifoQueue, PriorityQueue
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
+from tests.concurrency.requests import ask
 from tests.contract.recipes import PythonQueue
 from tests.engines.children import wait_until
 
@@ -141,6 +142,27 @@ def test_whatever_comes_back_wakes_who_waits(fifo, waiting, how):
         fifo.push("x", tr=transaction)
         fifo.lease(seconds=0.2, tr=transaction)
         transaction.commit().wait()
+    assert found.result(SOON_SECONDS).value == "x"
+    assert_counted(fifo)
+
+
+@pytest.mark.parametrize("how", ["return_batch", "settle_batch", "withdrawn"])
+def test_what_counted_as_ready_all_the_time_wakes_who_waits(fifo, waiting, how):
+    """The count of ready items does not change when a batch or a handoff is given back."""
+    fifo.push_many(["first", "x"])
+    owner = b"o" * 16
+    if how == "withdrawn":
+        request = ask(fifo, "min", 1)
+        assert fifo.pop().value == "first"
+    else:
+        batch = fifo.lease_batch(2, owner=owner)
+    found = waiting("pop_max")
+    if how == "withdrawn":
+        fifo.parts.group.poppers["min"]._staging._withdraw(request.name)
+    elif how == "return_batch":
+        fifo.return_batch(batch)
+    else:
+        fifo.settle_batch(owner)
     assert found.result(SOON_SECONDS).value == "x"
     assert_counted(fifo)
 

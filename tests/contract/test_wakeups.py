@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fdbqueue.service import FifoQueue
-from fdbqueue.service.consume import waiting, wakeups
+from fdbqueue.service.consume import waiting
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.engines.children import wait_until
@@ -29,8 +29,7 @@ WAITERS = 40
 @pytest.fixture(autouse=True)
 def no_look_without_a_reason(monkeypatch):
     """Nobody looks at the queue but those who were woken."""
-    for module in (waiting, wakeups):
-        monkeypatch.setattr(module, "LOOK_SECONDS", 10 * LONG_SECONDS)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 10 * LONG_SECONDS)
 
 
 @pytest.fixture

@@ -255,7 +255,7 @@ def test_the_receipts_are_under_the_prefix(setting, prefix):
         assert place.contains(key)
         fdbqueue.queue("mail").clear()
         everything = fdb.subspace_impl.Subspace(rawPrefix=b"")
-        assert stored(everything) == [key]
+        assert [one for one in stored(everything) if b"\xff\x02\x02" not in one] == [key]
 
 
 def stored(place):

@@ -220,3 +220,37 @@ def test_the_embedded_engine_without_debug_is_warned_of(setting):
     cluster = {**setting, "ENGINE": "fdbqueue.engines.foundationdb", "OPTIONS": {}}
     with override_settings(FDBQUEUE=cluster, DEBUG=False):
         assert not warned()
+
+
+# With a database
+
+
+def compared(setting, databases):
+    """Return what the checks say of the settings that queues are written under."""
+    with override_settings(FDBQUEUE=setting, DEBUG=True):
+        found = run_checks(databases=databases)
+    return [message for message in found if message.id in {"fdbqueue.E017", "fdbqueue.W004"}]
+
+
+def test_other_settings_are_an_error_where_a_database_may_be_asked(setting):
+    """E017 names both; nothing is read without --database."""
+    with override_settings(FDBQUEUE=setting):
+        fdbqueue.queue("quakes").push("a", priority=1.5)
+        fdbqueue.queue("mail").push("b")
+    assert compared(setting, ["default"]) == []
+    queues = {**setting["QUEUES"], "quakes": {"kind": "priority", "priority_type": "int"}}
+    wrong = {**setting, "QUEUES": queues}
+    assert compared(wrong, None) == []
+    (error,) = compared(wrong, ["default"])
+    assert error.id == "fdbqueue.E017"
+    assert "'quakes' was written under priority_type float" in error.msg
+    assert "the setting says priority_type int" in error.msg
+    assert "queue_doctor quakes --adopt-settings" in error.hint
+
+
+def test_an_engine_that_does_not_answer_is_a_warning(setting):
+    """W004 says why; the command goes on."""
+    away = {**setting, "OPTIONS": {"path": Path("/dev/null/queues.sqlite3")}}
+    (warning,) = compared(away, ["default"])
+    assert warning.id == "fdbqueue.W004"
+    assert "could not be compared" in warning.msg

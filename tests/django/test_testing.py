@@ -26,7 +26,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     QueueNotFound,
 )
-from fdbqueue.service import FifoQueue, PriorityQueue, receipts
+from fdbqueue.service import FifoQueue, PriorityQueue, transactions
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase
 from tests.django.open_files import open_files
@@ -149,14 +149,16 @@ def test_receipts_stay_where_the_project_keeps_them(project):
     own = {**project, "ENGINE": "tests.django.same_engine", "OPTIONS": options}
     with override_settings(FDBQUEUE=own):
         queue = fdbqueue.queue("mail")
-        before = receipts.place_of(queue.database).key()
+        before = transactions.receipts_of(queue.database).key()
         with testing.empty_queues() as catalog:
             assert catalog.database is queue.database
             prefix = django_settings.FDBQUEUE["PREFIX"]
             with testing.empty_queues():
                 pass
-            assert receipts.place_of(queue.database).key() == fdb.tuple.pack((*prefix, "receipt"))
-        assert receipts.place_of(queue.database).key() == before
+            assert transactions.receipts_of(queue.database).key() == fdb.tuple.pack(
+                (*prefix, "receipt")
+            )
+        assert transactions.receipts_of(queue.database).key() == before
         queue.push("x")
         assert under(queue.database, prefix) == []
 

@@ -16,7 +16,7 @@ from fdbqueue.engines import client_library, embedded, foundationdb
 from fdbqueue.management import exit_codes
 from fdbqueue.service import options
 from fdbqueue.tasks import options as task_options
-from fdbqueue.tasks.definition import FdbQueueTask
+from fdbqueue.tasks.options import FdbQueueTask
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 

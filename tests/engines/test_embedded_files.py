@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded.schema import APPLICATION_ID, SCHEMA_VERSION
+from fdbqueue.engines.embedded.files import APPLICATION_ID, SCHEMA_VERSION
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 
 _FILL_UP = """

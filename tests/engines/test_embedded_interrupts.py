@@ -11,8 +11,9 @@ import threading
 
 import pytest
 
+from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run, wait_until
-from tests.engines.interrupts import Preemption
+from tests.engines.interrupts import Preemption, handled_at_each_place
 
 _DEADLINE_SECONDS = 30
 
@@ -85,8 +86,8 @@ def test_an_interrupted_commit_blocks_none(database, other):
     assert places > 100
 
 
-def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
-    """A commit led by a thread that is interrupted ends as it is told, and does end."""
+def _following(database):
+    """Return a list for a thread and its commit, and what starts them below a leader."""
     follower = [None, None]
 
     def follow():
@@ -101,6 +102,13 @@ def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
             wait_until(lambda: database.committer._waiters or not thread.is_alive())
 
         return "_run", start
+
+    return follower, follow
+
+
+def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
+    """A commit led by a thread that is interrupted ends as it is told, and does end."""
+    follower, follow = _following(database)
 
     def commit():
         transaction = database.create_transaction()
@@ -214,6 +222,186 @@ def test_an_interrupted_watch(database, other):
         following.on_ready(lambda _, fired=fired: fired.set())
         assert fired.wait(_DEADLINE_SECONDS)
         database.watches.abandon(RuntimeError("the next one starts a thread"))
+
+
+def _count(database, key):
+    return int.from_bytes(bytes(database[key]), "little")
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["by its snapshot", "by the writer"])
+def test_a_handler_that_commits_below_a_commit(database, other, reads):
+    """Wherever it comes, both commits take effect once, at versions of their own."""
+    done, stamps = [], []
+
+    def add(key):
+        def change(transaction):
+            if reads:
+                transaction[b"read by both"].wait()
+            transaction.add(key, b"\x01\x00")
+            change.stamp = transaction.get_versionstamp()
+
+        run(database, change)
+        stamps.append(bytes(change.stamp.wait()))
+
+    def commit():
+        add(b"below")
+        done.append(b"below")
+
+    def handler():
+        add(b"handler")
+        done.append(b"handler")
+
+    places = 0
+    for place in handled_at_each_place(commit, handler, stride=1 if reads else 2):
+        places = place
+        assert len(done) == 2
+        done.clear()
+        other()
+        assert _count(database, b"handler") * 2 + 1 >= len(stamps)
+    assert places > 150
+    assert _count(database, b"handler") * 2 + 1 == len(stamps) == len(set(stamps))
+    assert _count(database, b"below") == _count(database, b"handler") + 1
+
+
+def test_a_handler_that_commits_below_a_leader(database, other):
+    """The commit of another thread, for which the interrupted one leads, takes effect once."""
+    follower, follow = _following(database)
+
+    def commit():
+        run(database, lambda tr: tr.add(b"below", b"\x01\x00"))
+
+    def handler():
+        run(database, lambda tr: tr.add(b"handler", b"\x01\x00"))
+
+    runs = 0
+    for _ in handled_at_each_place(commit, handler, follow):
+        thread, future = follower
+        if thread.ident is None:  # the handler has committed what is below it, which led nothing
+            thread.start()
+        thread.join(_DEADLINE_SECONDS)
+        assert not thread.is_alive()
+        assert future.exception() is None
+        runs += 1
+        assert _count(database, b"followed") == _count(database, b"below") == runs
+        assert _count(database, b"handler") == runs
+        other()
+    assert runs > 150
+
+
+def test_a_handler_that_commits_while_the_file_is_opened_or_closed(database, other):
+    """Its commit takes effect or is refused at once; what is below goes on."""
+    outcomes = []
+
+    def reopen():
+        database.close()
+        database[b"a"] = b"1"
+
+    def handler():
+        try:
+            database.add(b"handled", b"\x01\x00")
+        except EngineUnavailable:
+            outcomes.append(False)
+        else:
+            outcomes.append(True)
+
+    for _ in handled_at_each_place(reopen, handler, stride=3):
+        assert database[b"a"] == b"1"
+        other()
+    assert _count(database, b"handled") == sum(outcomes)
+    assert {True, False} == set(outcomes)
+
+
+def test_a_handler_that_closes_the_file_below_a_leader(database, other):
+    """It is refused at once, and what it interrupted takes effect once."""
+    outcomes = []
+
+    def commit():
+        run(database, lambda tr: tr.add(b"below", b"\x01\x00"))
+
+    def enter():
+        def close():
+            with pytest.raises(EngineUnavailable):
+                database.close()
+            outcomes.append(True)
+
+        return "_run", close
+
+    Preemption(0, enter()).run(commit)
+    assert (outcomes, _count(database, b"below")) == ([True], 1)
+    other()
+
+
+_HANDLED = """
+def add(key):
+    run(database, lambda tr: (tr[b"a"].wait(), tr.add(key, (1).to_bytes(8, "little"))))
+
+handled = 0
+def handler(*_):
+    global handled
+    add(b"handled")
+    handled += 1
+    signal.setitimer(signal.ITIMER_REAL, 0.0001 + handled % 40 * 0.00005)
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0001)
+others = [threading.Thread(target=lambda: [add(b"others") for _ in range(300)]) for _ in range(2)]
+for other in others:
+    other.start()
+below = 0
+while handled < 500:
+    add(b"below")
+    below += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+for other in others:
+    other.join()
+say(handled)
+say(below)
+"""
+
+
+def test_real_signals_whose_handler_commits(database, start):
+    """Nothing is lost or counted twice, and other threads and processes go on."""
+    database[b"a"] = b"1"
+    child = start(_HANDLED)
+    for _ in range(300):
+        run(database, lambda tr: tr.add(b"others", (1).to_bytes(8, "little")))
+    handled, below = map(int, child.end())
+    assert [_count(database, key) for key in (b"handled", b"below")] == [handled, below]
+    assert _count(database, b"others") == 900
+
+
+_PASSED_ON = """
+def add(key):
+    run(database, lambda tr: tr.add(key, b"\x01"))
+
+def hold():
+    held.set()
+    assert gate.wait(30)
+
+held, gate = threading.Event(), threading.Event()
+add(b"count")
+database.committer._committed = hold
+leader = threading.Thread(target=add, args=(b"count",))
+leader.start()
+assert held.wait(30)
+
+def open_gate():
+    wait_until(lambda: len(database.committer._waiters) == 1)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    wait_until(lambda: len(database.committer._waiters) == 2)
+    gate.set()
+
+signal.signal(signal.SIGUSR1, lambda *_: add(b"count"))
+threading.Thread(target=open_gate).start()
+add(b"count")
+leader.join()
+say(database[b"count"][0])
+"""
+
+
+def test_a_handler_that_waits_for_another_threads_commit(start):
+    """Who passes the lead on passes it to the handler, and not to the commit below it."""
+    assert start("from tests.engines.children import wait_until\n" + _PASSED_ON).end() == ["4"]
 
 
 _STORM = """

@@ -47,7 +47,7 @@ def test_a_timeout_outlives_a_retry(transaction):
     assert _code(transaction[b"a"]) == 1031
     transaction.reset()
     assert _code(transaction[b"a"]) is None
-    assert transaction._state._deadline() is None
+    assert transaction._state.deadline is None
 
 
 def test_a_retry_limit(transaction):

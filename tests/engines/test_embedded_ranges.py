@@ -245,7 +245,7 @@ def test_slices_and_prefixes(shared):
 
 def test_the_prefix_of_every_key_has_no_end():
     """A prefix of nothing but 0xFF bytes is refused: no key comes after it."""
-    from fdbqueue.engines.embedded.selectors import first_after_prefix
+    from fdbqueue.engines.embedded.keys import first_after_prefix
 
     assert first_after_prefix(b"a\xff\xff") == b"b"
     with pytest.raises(ValueError, match="0xFF"):

@@ -51,8 +51,8 @@ def test_the_next_commits_go_on(database, monkeypatch, caplog, reads, times):
     put(database, b"before", b"1", reads=reads)
     apply = Group.apply
 
-    def fail(group, connection, *arguments):
-        apply(group, connection, *arguments)
+    def fail(group, *arguments):
+        apply(group, *arguments)
         raise sqlite3.OperationalError("no commit")
 
     for number in range(times):

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fdbqueue.engines.embedded import FDBError
+from fdbqueue.engines.embedded import FDBError, KeySelector
 
 _DEADLINE_SECONDS = 30
 
@@ -28,6 +28,53 @@ def clock(monkeypatch):
     now = [1_000_000_000]
     monkeypatch.setattr("fdbqueue.engines.embedded.clock.reading", lambda: now[0])
     return now
+
+
+_READS = {
+    "key": lambda tr: tr[b"other"],
+    "snapshot": lambda tr: tr.snapshot[b"other"],
+    "selector": lambda tr: tr.get_key(KeySelector(b"other", True, 0)),
+    "range": lambda tr: tr[b"a":b"b"],
+    "version": lambda tr: tr.get_read_version(),
+    "watch": lambda tr: tr.watch(b"other"),
+}
+
+
+def _answer(read):
+    return list(read) if hasattr(read, "to_list") else read.wait()
+
+
+def _hides(transaction):
+    """Tell whether a stamped key hides one of an earlier commit, which is ``log/`` and zeros."""
+    transaction.set_versionstamped_key(b"log/" + bytes(10) + (4).to_bytes(4, "little"), b"")
+    return _code(transaction[b"log/" + bytes(10)]) == 1036
+
+
+@pytest.mark.parametrize("read", _READS.values(), ids=_READS)
+def test_the_version_is_known_with_the_first_answer(database, read):
+    """As on a cluster, where a read that has begun does not tell it yet: stamped keys hide all."""
+    assert _hides(database.create_transaction())
+    begun = database.create_transaction()
+    first = read(begun)
+    assert _hides(begun)
+    assert first is not None
+    if read is not _READS["watch"]:
+        answered = database.create_transaction()
+        _answer(read(answered))
+        assert not _hides(answered)
+    again = database.create_transaction()
+    first, second = read(again), again[b"another"]
+    assert not second.present()
+    assert not _hides(again)
+    assert first is not None
+
+
+def test_a_version_that_was_set_is_known(database):
+    """Before anything is read at it."""
+    reader = database.create_transaction()
+    transaction = database.create_transaction()
+    transaction.set_read_version(reader.get_read_version().wait())
+    assert not _hides(transaction)
 
 
 def test_versions_increase_when_the_counter_falls_back(database, clock):

@@ -318,3 +318,31 @@ def test_an_error_of_the_file_is_no_watch(tmp_path, watching_threads):
     assert not isinstance(future.exception(), FDBError)
     assert future.exception().code == "engine_unavailable"
     assert watching_threads() == []
+
+
+class Alarm(Exception):
+    """What a signal handler raises."""
+
+
+def test_an_interrupt_as_the_thread_starts(database, monkeypatch):
+    """What a signal handler raises then is the watch's error, not one of threading's."""
+    name = "_start_joinable_thread"
+    name = name if hasattr(threading, name) else "_start_new_thread"
+    begin = getattr(threading, name)
+
+    def interrupted(*arguments, **keywords):
+        begin(*arguments, **keywords)
+        assert database.watches._thread._started.wait(30)
+        raise Alarm
+
+    transaction = database.create_transaction()
+    watch = transaction.watch(b"a")  # reads, so that all other threads run
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, name, interrupted)
+        transaction.commit().wait()
+    with pytest.raises(Alarm):
+        watch.wait()
+    watch = database.get_and_watch(b"a")[1]
+    database[b"a"] = b"changed"
+    wait_until(watch.is_ready)
+    watch.wait()

@@ -186,6 +186,34 @@ def test_a_missing_cluster_file_is_reported(engine, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)
+def test_a_use_after_the_binding_has_stopped_is_refused(engine, prefix):
+    """A handler of the end of the process gets an error at once if it runs after the binding's."""
+    printed = run(
+        f"""
+        import atexit, os
+        from fdb.subspace_impl import Subspace
+        from fdbqueue.engines import foundationdb
+        from fdbqueue.exceptions import EngineUnavailable
+        from fdbqueue.service import FifoQueue
+
+        database = foundationdb.open(os.environ["FDB_CLUSTER_FILE"])
+        queue = FifoQueue(database, Subspace(rawPrefix={prefix!r}))
+
+        def say_goodbye():
+            try:
+                print(queue.push("goodbye").value)
+            except EngineUnavailable as error:
+                print("stopped" in error.context["reason"])
+
+        atexit.register(say_goodbye)  # runs last
+        queue.push("hello")
+        atexit.register(say_goodbye)
+        """
+    )
+    assert printed.splitlines() == ["goodbye", "True"]
+
+
+@pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)
 def test_a_child_of_a_process_that_opened_it_gets_an_error(engine):
     """The child is told, instead of hanging for ever; the parent goes on."""
     printed = run(

@@ -47,8 +47,7 @@ def is_free(lock):
     return taken == [True]
 
 
-@pytest.mark.parametrize("kind", ["Lock", "RLock"])
-def test_an_interrupted_lock_is_free(alarmed, kind):
+def test_an_interrupted_lock_is_free(alarmed):
     """Wherever in the ``with`` statement the exception came."""
 
     def take():
@@ -56,7 +55,7 @@ def test_an_interrupted_lock_is_free(alarmed, kind):
             pass
 
     for number in range(_INTERRUPTS):
-        lock = getattr(locks, kind)()
+        lock = locks.RLock()
         alarmed(take, 0.00002 + number % 10 * 0.00001)
         assert is_free(lock)
 
@@ -75,3 +74,24 @@ def test_an_interrupted_lock_stays_taken_by_those_who_had_it(alarmed):
             assert not is_free(lock)
         assert is_free(lock)
         lock = locks.RLock()
+
+
+def test_a_thread_that_is_interrupted_as_it_starts(monkeypatch):
+    """The handler's exception is raised, not one of threading's; and the thread runs."""
+    begin, ran = threading._start_new_thread, threading.Event()
+    threads = []
+
+    def interrupted(*arguments, **keywords):
+        begin(*arguments, **keywords)
+        assert threads[0]._started.wait(30)
+        raise Alarm
+
+    for _ in range(2):
+        threads[:] = [threading.Thread(target=ran.set)]
+        with monkeypatch.context() as patch:
+            patch.setattr(threading, "_start_new_thread", interrupted)
+            with pytest.raises(Alarm):
+                locks.start_thread(threads[0])
+        assert ran.wait(30)
+        threads[0].join()
+        ran.clear()

@@ -11,10 +11,10 @@ from tests.engines.children import Child
 _STORM = """
 import json, random, time
 from fdb.subspace_impl import Subspace
-from fdbqueue.service import (receipts, run)
+from fdbqueue.service import (run, transactions)
 
 subspace = Subspace(rawPrefix=bytes.fromhex(sys.argv[2]))
-receipts.keep_at(database, subspace["receipts"])
+transactions.keep_receipts_at(database, subspace["receipts"])
 signals = int(sys.argv[3])
 dice = random.Random(4)
 came = 0

@@ -10,16 +10,16 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded.ranges import encoded
+from fdbqueue.engines.embedded.keys import encoded
 from fdbqueue.exceptions import EngineUnavailable, OutcomeUnknown
-from fdbqueue.service import FifoQueue, receipts, run
-from fdbqueue.service.tools.sweep import sweep as sweep_receipts
+from fdbqueue.service import FifoQueue, run, transactions
+from fdbqueue.service.tools.upkeep import sweep as sweep_receipts
 from tests.engines.children import Child
 from tests.faults.faulty import AFTER, BEFORE, Fault, FaultyTransaction
 from tests.faults.telling import FailingOnce
 
 AGAIN = [fault for fault in BEFORE if fault.code in {1021, 1039}]
-LEAST = receipts.MIN_SWEPT_SECONDS
+LEAST = transactions.MIN_SWEPT_SECONDS
 TIMED_OUT = 1031
 
 
@@ -92,7 +92,7 @@ def test_a_receipt_that_was_swept_is_missed(sound, emails, fault):
 def test_a_slot_that_never_was_says_nothing_after_that(sound, emails, fault):
     """Neither does a pop that had no effect: whether it had cannot be told any more."""
     database = Pausing(sound, fault, lambda: move_on(sound, LEAST + 100))
-    receipts.keep_at(database, Subspace(("new",)))
+    transactions.keep_receipts_at(database, Subspace(("new",)))
     with pytest.raises(OutcomeUnknown):
         FifoQueue(database, Subspace(("emails",))).pop()
     assert [item.value for item in emails] == ["a", "b"]
@@ -103,7 +103,7 @@ def test_a_slot_that_never_was_says_nothing_after_that(sound, emails, fault):
 def test_before_that_it_is_found_out(sound, emails, fault, seconds):
     """While no receipt of the call can have been swept, it pops once."""
     database = Pausing(sound, fault, lambda: move_on(sound, seconds))
-    receipts.keep_at(database, Subspace(("new",)))
+    transactions.keep_receipts_at(database, Subspace(("new",)))
     assert FifoQueue(database, Subspace(("emails",))).pop().value == "a"
     assert [item.value for item in emails] == ["b"]
 
@@ -163,10 +163,10 @@ def test_an_unavailable_engine_hides_no_commit(sound, path, emails):
 
 _FORKS = """
 from fdb.subspace_impl import Subspace
-from fdbqueue.service import (receipts, run)
+from fdbqueue.service import (run, transactions)
 
 subspace = Subspace(rawPrefix=bytes.fromhex(sys.argv[2]))
-receipts.keep_at(database, subspace["receipts"])
+transactions.keep_receipts_at(database, subspace["receipts"])
 runs, children = [], []
 
 def push(tr):

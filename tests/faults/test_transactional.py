@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import fdbqueue
-from fdbqueue.service import receipts
+from fdbqueue.service import transactions
 from tests.concurrency.clients import together
 from tests.faults.faulty import AFTER, BEFORE, LATE, Fault
 
@@ -83,7 +83,7 @@ def test_a_late_commit_is_fenced(faulty, engine, subspace):
 def test_receipts_are_as_many_as_threads(faulty, engine, subspace):
     """However many calls there were, each client thread left one key at most."""
     database = faulty(seed=5)
-    receipts.keep_at(database, subspace["receipts"])
+    transactions.keep_receipts_at(database, subspace["receipts"])
     key = subspace["number"].key()
     together(8, lambda _: [add_blindly(database, key) for _ in range(20)])
     found = subspace["receipts"].range()

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fdbqueue.service import Item, Queue, receipts, run
+from fdbqueue.service import Item, Queue, run, transactions
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import Kind
@@ -300,7 +300,7 @@ def work_and_check(
     ledger = Ledger()
     clients = []
     for database in databases:
-        receipts.keep_at(database, subspace["receipts"])
+        transactions.keep_receipts_at(database, subspace["receipts"])
     for number in range(threads):
         database = databases[number % len(databases)]
         queue = kind.open(database, subspace["queue"], max_attempts=MAX_ATTEMPTS)

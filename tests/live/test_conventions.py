@@ -79,7 +79,9 @@ def test_every_address_of_the_root(ask):
 
 
 def test_what_is_nowhere(ask):
-    """Below the API every other address is 404 in JSON, and not a page of Django's."""
+    """Below the API every other address is 404 in its own form: JSON, or a page for people."""
     for path in ("/api/x", "/api/schema", "/api/queues", "/api/queuesque/", "/api/%00"):
-        response = ask("GET", path, headers={"Accept": BROWSER})
+        response = ask("GET", path)
         assert (response.status_code, response.json()["code"]) == (404, "address_not_found")
+        page = ask("GET", path, headers={"Accept": BROWSER})
+        assert (page.status_code, "address_not_found" in page.text) == (404, True)

@@ -8,11 +8,14 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from project import gunicorn_conf
+from tests.live.client import Client
 from tests.live.server import DEADLINE_SECONDS, ROOT, Server
 
 TOKEN = "a-token-of-some-length"
@@ -205,3 +208,24 @@ def test_the_secret_key_is_made_once_for_its_owner_alone(tmp_path):
     assert first == second
     assert len(first.strip()) >= 50
     assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_worker_takes_no_more_than_its_threads_can_serve(tmp_path, static, prepared):
+    """While long polls hold almost all threads, the last ones serve what comes."""
+    given = environment(tmp_path, DJANGO_HTTPS="0", DJANGO_STATIC_ROOT=str(static))
+    with (
+        Server(
+            tmp_path,
+            environment={**given, "WEB_CONCURRENCY": "2"},
+            config="tests.live.production_conf",
+            tables=prepared.tables,
+        ) as server,
+        ExitStack() as stack,
+    ):
+        client = Client(server.api, prepared.token)
+        for _ in range(2 * gunicorn_conf.threads - 2):
+            stack.enter_context(client.send("user-nobody/pop/", {"wait": 30}))
+        for _ in range(40):
+            assert get(server, "/health/live/").status_code == 200
+        assert server.answered("/pop/") == []
+        assert "No keepalived connections" not in server.errors

@@ -7,7 +7,7 @@ import logging
 import pytest
 from django.test import Client
 
-from fdbqueue import monitors
+from fdbqueue import access
 from fdbqueue.exceptions import CorruptItem
 from tests.api import silent_engine
 from tests.commands.spoiling import spoil
@@ -59,8 +59,8 @@ def test_a_queue_that_is_mended_is_not_blocked(queues, monitor):
 
 def test_too_many_queues_of_patterns(queues, monitor, monkeypatch):
     """It says that it has not read all of them."""
-    monkeypatch.setattr(monitors, "MAX_PATTERNED", 2)
-    monkeypatch.setattr(monitors, "QUEUES_AT_ONCE", 2)
+    monkeypatch.setattr(access, "MAX_PATTERNED", 2)
+    monkeypatch.setattr(access, "QUEUES_AT_ONCE", 2)
     for number in range(3):
         queue = queues.queue(f"user-{number}")
         spoil(queue, queue.push("x"))

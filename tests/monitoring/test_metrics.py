@@ -14,7 +14,7 @@ from fdb.subspace_impl import Subspace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from fdbqueue import monitors
+from fdbqueue import access
 from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, run
 from tests.commands.spoiling import spoil
@@ -172,7 +172,7 @@ def test_paused_queues(queues, bearer):
 
 def test_too_many_queues_are_not_all_read(queues, bearer, monkeypatch):
     """It says so, and the queues with names of their own are all there."""
-    monkeypatch.setattr(monitors, "MAX_PATTERNED", 2)
+    monkeypatch.setattr(access, "MAX_PATTERNED", 2)
     for number in range(3):
         queues.queue(f"user-{number}").push("x")
     queues.queue("quakes").push("x", 1)
@@ -249,6 +249,20 @@ def test_openmetrics_for_who_asks_for_it(queues, bearer):
     assert sample(samples(answer, openmetrics), "fdbqueue_engine_up") == 1
 
 
+@pytest.mark.parametrize(
+    "version", ["abc", "1.0.0-rc1", ".", "1..0", "9" * 5_000, "1=2", "1; x", ""]
+)
+@pytest.mark.parametrize("media", ["application/openmetrics-text", "text/plain"])
+def test_a_version_that_nobody_knows(queues, bearer, media, version):
+    """It is ignored, and the metrics are in a format that can be read."""
+    accept = f"{media};version={version}, text/html;q=0.5"
+    answer = bearer.get(ADDRESS, headers={"Accept": accept})
+    assert answer.status_code == 200
+    is_open = answer["Content-Type"].startswith("application/openmetrics-text")
+    found = samples(answer, *([openmetrics] if is_open else []))
+    assert sample(found, "fdbqueue_engine_up") == 1
+
+
 def test_an_engine_that_is_away_does_not_fail_the_scrape(settings, bearer, caplog):
     """It is said to be away, there are no sizes, and what this process did is there."""
     settings.FDBQUEUE = {"ENGINE": "tests.api.silent_engine", "QUEUES": {"mail": {"kind": "fifo"}}}
@@ -271,7 +285,7 @@ def test_a_scrape_costs_a_bounded_number_of_transactions(settings, tmp_path, bea
         "OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"},
         "QUEUES": {name: {"kind": "fifo"} for name in names},
     }
-    monkeypatch.setattr(monitors, "QUEUES_AT_ONCE", 20)
+    monkeypatch.setattr(access, "QUEUES_AT_ONCE", 20)
     watched_engine.transactions.clear()
     watched_engine.writes.clear()
     found = samples(bearer.get(ADDRESS))
@@ -370,7 +384,7 @@ import fdbqueue
 from fdbqueue.service import instrumentation
 import fdbqueue.health.urls
 fdbqueue.queue("mail").push("x")
-print(fdbqueue.queue("mail").pop().value, instrumentation._observers)
+print(fdbqueue.queue("mail").pop().value, instrumentation.observers)
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "queues.sqlite3")],

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from fdbqueue.pages import attention, queue_list
-from fdbqueue.pages.queue_rows import QueueRow
-from fdbqueue.service import Counts, Ends, Minute, Pause, run
+from fdbqueue.pages import queue_columns, queue_list
+from fdbqueue.pages.queue_columns import QueueRow
+from fdbqueue.service import Counts, Ends, FifoQueue, Minute, Pause, run
 from tests.pages.addresses import LIST, following, items, of, text
 from tests.pages.test_queues import names
 
@@ -90,7 +90,7 @@ def test_a_line_names_a_few_queues(viewer, queue):
     for number in range(9):
         queue(f"user-{number}").pause()
     response = viewer.get(LIST)
-    assert len(strip(response)["paused"]) == attention.NAMED
+    assert len(strip(response)["paused"]) == queue_columns.NAMED
     assert 'id="paused-others" href="?sort=-trouble">4 more</a>' in text(response)
 
 
@@ -146,11 +146,11 @@ def tiles(response):
 
 def test_an_item_that_waits_too_long_is_a_concern():
     """An hour is the limit; a queue without a known age has none."""
-    limit = datetime.timedelta(seconds=attention.OLDEST_SECONDS)
+    limit = datetime.timedelta(seconds=queue_columns.OLDEST_SECONDS)
     begin = datetime.datetime.now(datetime.timezone.utc) - limit
-    assert attention.is_overdue(row(oldest=begin - datetime.timedelta(seconds=5)))
-    assert not attention.is_overdue(row(oldest=begin + datetime.timedelta(minutes=5)))
-    assert not attention.is_overdue(row())
+    assert queue_columns.is_overdue(begin - datetime.timedelta(seconds=5))
+    assert not queue_columns.is_overdue(begin + datetime.timedelta(minutes=5))
+    assert not queue_columns.is_overdue(None)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,9 @@ def test_an_item_that_waits_too_long_is_a_concern():
 )
 def test_pushes_that_nothing_takes_are_a_concern(known, is_unattended):
     """Of a queue with ready items that is not paused, and of which no worker holds any."""
-    assert attention.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
+    assert (
+        queue_columns.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
+    )
 
 
 def test_the_worst_concern_counts_most():
@@ -179,8 +181,8 @@ def test_the_worst_concern_counts_most():
         minutes=minutes([1] * 5),
         oldest=NOW - datetime.timedelta(days=2),
     )
-    assert attention.trouble(blocked) > attention.trouble(others) > 0
-    assert attention.trouble(row()) is None
+    assert queue_columns.trouble(blocked) > queue_columns.trouble(others) > 0
+    assert queue_columns.trouble(row()) is None
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
@@ -231,9 +233,24 @@ def test_an_old_item_is_seen_on_its_page(viewer, queue, monkeypatch):
     queue("mail").push_many(range(2))
     assert 'fdbqueue-tile" id="tile-oldest"' in text(viewer.get(of("mail")))
     queue("mail").bury(queue("mail").peek().id)
-    monkeypatch.setattr(attention, "OLDEST_SECONDS", -1)
+    monkeypatch.setattr(queue_columns, "OLDEST_SECONDS", -1)
     markup = text(viewer.get(of("mail")))
     assert 'fdbqueue-tile fdbqueue-warning" id="tile-oldest"' in markup
     assert 'fdbqueue-tile fdbqueue-bad" id="tile-dead"' in markup
     assert list(strip(viewer.get(LIST))) == ["dead", "overdue"]
     assert items(viewer.get(of("mail")))
+
+
+def test_a_queue_that_was_written_under_other_settings(viewer, queue):
+    """It is named before all others, its page says what differs, and no item is shown."""
+    mail = queue("mail")
+    other = FifoQueue(mail.database, mail.subspace, codec="tuple")
+    other.push(("a", 1))
+    markup = text(viewer.get(LIST))
+    assert list(strip(viewer.get(LIST))) == ["mismatched"]
+    assert "Other settings" in markup
+    response = viewer.get(of("mail"))
+    assert response.status_code == 409
+    page = html.unescape(text(response))
+    assert "written under codec tuple, but the setting here says codec json" in page
+    assert "manage.py queue_doctor mail" in page

@@ -11,9 +11,18 @@ import fdb.tuple
 import pytest
 from django.utils import timezone
 
-from fdbqueue.pages.charts import bar_chart, depth_chart, nice_step, rate_chart, sparkline
-from fdbqueue.pages.priority_chart import BARS, LEVELS, bucketed, priorities_of
-from fdbqueue.service.overview import Depth
+from fdbqueue.pages.charts import (
+    BARS,
+    MOST_PRIORITIES,
+    bar_chart,
+    bucketed,
+    depth_chart,
+    nice_step,
+    priorities_of,
+    rate_chart,
+    sparkline,
+)
+from fdbqueue.service.browse import Depth
 from fdbqueue.service.storage.counts import Minute
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.transactions import run
@@ -95,9 +104,9 @@ def test_a_single_priority_is_said_in_words(viewer, queue):
 def test_a_few_bars_are_no_slabs():
     """However few there are, each has the width of a bar."""
     few = bar_chart("", "", [("1", "1"), ("2", "2")], [3, 4])
-    assert [float(mark.bar_width) for mark in few.marks] == [90, 90]
+    assert [float(one.bar_width) for one in few.tooltips] == [90, 90]
     many = bar_chart("", "", [(str(n), str(n)) for n in range(20)], [1] * 20)
-    assert {float(mark.bar_width) for mark in many.marks} == {42.5}
+    assert {float(one.bar_width) for one in many.tooltips} == {42.5}
 
 
 def test_the_charts_are_tables_too(viewer, queue):
@@ -123,7 +132,7 @@ def test_the_line_goes_through_the_values():
     """The highest at the top of the scale's values, nothing at the base."""
     chart = depth_chart([Depth(m.at, n) for n, m in enumerate(minutes(60))], "hour")
     points = [tuple(map(float, p.split(","))) for p in chart.lines[0].points.split()]
-    assert len(points) == len(chart.marks) == 60
+    assert len(points) == len(chart.tooltips) == 60
     assert points[0][1] == chart.plot_height
     assert points == sorted(points, key=lambda point: (point[0], -point[1]))
     assert [tick.label for tick in chart.y_ticks] == ["0", "20", "40", "60"]
@@ -132,9 +141,9 @@ def test_the_line_goes_through_the_values():
 def test_the_rates_of_a_day_are_means():
     """A quarter of an hour's pushes are divided by its minutes."""
     chart = rate_chart(minutes(1_440, pushes=lambda n: 3, pops=lambda n: n % 15 == 0), "day")
-    assert chart.marks[0].values == ("3", "0.1")
-    assert chart.marks[0].tooltip == "3 pushes per minute, 0.1 pops per minute"
-    assert chart.marks[0].when == "12:01"
+    assert chart.tooltips[0].values == ("3", "0.1")
+    assert chart.tooltips[0].tooltip == "3 pushes per minute, 0.1 pops per minute"
+    assert chart.tooltips[0].when == "12:01"
     assert "4,320 items pushed and 96 popped" in chart.description
 
 
@@ -259,7 +268,7 @@ def test_the_ranges_are_named_by_their_bounds():
 
 def test_more_priorities_than_are_read_are_said_to_be():
     """Those above the highest that was read are counted together."""
-    levels = [(n, 1) for n in range(LEVELS)]
+    levels = [(n, 1) for n in range(MOST_PRIORITIES)]
     found = priorities_of(levels, 5_000, "int", is_cut=True)
     assert found.above == 4_000
     assert "4,000 more items have higher priorities and are not shown." in found.description
@@ -319,7 +328,7 @@ def test_the_smallest_priorities_do_no_harm(viewer, queue):
 def test_a_priority_without_items_hides_none_above(viewer, queue):
     """Its count is read with the others, and is one of the thousand."""
     tickets = queue("tickets")
-    tickets.push_many((n, n) for n in range(LEVELS + 5))
+    tickets.push_many((n, n) for n in range(MOST_PRIORITIES + 5))
     level = TableKeys(tickets.subspace.key()).level(3)
     run(tickets.database, lambda tr: tr.set(level, bytes(8)))
     assert "more items have higher priorities and are not shown." in text(viewer.get(of("tickets")))

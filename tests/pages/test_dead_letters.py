@@ -113,7 +113,7 @@ def test_the_command_that_removes_those_of_a_reason(viewer, mail, capsys):
 
 def test_more_than_are_shown(viewer, mail, monkeypatch):
     """How many more there are is said, with what counts those of an earlier version."""
-    monkeypatch.setattr("fdbqueue.pages.queue_page.SHOWN", 2)
+    monkeypatch.setattr("fdbqueue.pages.queue_page.MOST_REASONS", 2)
     kill(mail, "a", "a", "b", "b", "c", "d")
     shown = text(viewer.get(of("mail") + "?state=dead"))
     assert [reason for reason, _, _ in groups(shown)] == ["a", "b"]

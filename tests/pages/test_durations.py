@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fdbqueue.pages.durations import duration, short_age
+from fdbqueue.pages.text import duration, short_age
 from tests.pages.addresses import of, text
 
 

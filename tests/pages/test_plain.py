@@ -166,10 +166,39 @@ def test_a_user_logs_out_by_the_projects_address(pages, customer, settings, logo
 
 
 @pytest.mark.parametrize("logout", [None, "", "no-such-name", "https://elsewhere.example/out"])
-def test_without_an_address_here_there_is_no_logging_out(pages, customer, settings, logout):
+@pytest.mark.parametrize("staff", [False, True])
+def test_without_an_address_of_the_project_the_pages_have_one(pages, settings, logout, staff):
     """A name that leads nowhere is none, and another host gets no token of this project."""
     settings.LOGOUT_URL = logout
-    assert "<form" not in header(customer.get(pages[0]))
+    check_logs_out(person("leaver", "view_queue", staff=staff), pages, PLAIN)
+
+
+@pytest.mark.parametrize("staff", [False, True])
+def test_beside_the_admin_everybody_can_log_out(pages, staff):
+    """Also those who are no staff, whom the admin's own address only sends elsewhere."""
+    with (
+        modify_settings(INSTALLED_APPS={"append": ["django.contrib.admin"]}),
+        override_settings(ROOT_URLCONF="project.urls"),
+    ):
+        own = [page.replace(PLAIN, "/queues/") for page in pages]
+        check_logs_out(person("leaver", "view_queue", staff=staff), own, "/queues/")
+
+
+def check_logs_out(client, pages, mount):
+    """Check that the button of each page needs a token, and ends the session."""
+    careful, cookies = Client(enforce_csrf_checks=True), client.cookies.copy()
+    careful.cookies = client.cookies
+    for page in pages:
+        assert f'<form method="post" action="{mount}-/log-out/">' in header(careful.get(page))
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', text(careful.get(mount)))[1]
+    assert careful.get(f"{mount}-/log-out/").status_code == 405
+    assert careful.post(f"{mount}-/log-out/").status_code == 403
+    assert careful.get(pages[1]).status_code == 200
+    done = careful.post(f"{mount}-/log-out/", {"csrfmiddlewaretoken": token})
+    assert (done.status_code, done.url) == (302, mount)
+    stolen = Client()
+    stolen.cookies = cookies
+    assert {one.get(page).status_code for page in pages for one in (careful, stolen)} == {302}
 
 
 class _Named:
@@ -200,6 +229,37 @@ def warnings():
     return [
         message.id for message in run_checks() if (message.id or "").startswith("fdbqueue.W002")
     ]
+
+
+@pytest.mark.parametrize(
+    ("login", "address"),
+    [
+        ("/log-in/?by=name", "/log-in/?by=name&next="),
+        ("log-in", "/log-in/?next="),
+        ("", None),
+        (None, None),
+        ("no-such-name", None),
+    ],
+)
+def test_where_an_anonymous_visitor_is_sent(pages, settings, login, address):
+    """With the query of ``LOGIN_URL``; where that is no address, the page is 403."""
+    settings.LOGIN_URL = login
+    for page in [*pages, f"{PLAIN}nope/"]:
+        response = Client().get(page)
+        if address is None:
+            assert response.status_code == 403
+        else:
+            assert (response.status_code, response.url) == (302, address + page)
+
+
+def test_an_address_that_is_none_is_said_in_the_frame(pages, customer):
+    """404 with the way back, for whoever may see the queue."""
+    for rest in ("nothing/", "a/b/c/", "items/a/b/", "tasks/a/b/"):
+        response = customer.get(f"{pages[1]}{rest}")
+        assert response.status_code == 404
+        assert "There is no page at this address." in text(response)
+        assert f'<a href="{pages[1]}">' in text(response)
+        assert Client().get(f"{pages[1]}{rest}").status_code == 302
 
 
 @pytest.mark.parametrize(

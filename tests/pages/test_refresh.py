@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import modify_settings
 
-from fdbqueue.pages.refresh import HEADER
+from fdbqueue.pages.forms import LIVE_HEADER
 from tests.pages.addresses import LIST, items, of, text
 
 PART = {"HX-Request": "true"}
@@ -18,8 +18,8 @@ def test_htmx_gets_the_live_part_alone(viewer, queue, address):
     whole, part = viewer.get(address), viewer.get(address, headers=PART)
     assert "<html" not in text(part)
     assert "<form" not in text(part)
-    assert part.headers[HEADER] == "1"
-    assert HEADER not in whole.headers
+    assert part.headers[LIVE_HEADER] == "1"
+    assert LIVE_HEADER not in whole.headers
     assert "HX-Request" in whole.headers["Vary"]
     assert "no-store" in whole.headers["Cache-Control"]
     assert len(part.content) < len(whole.content)
@@ -76,7 +76,7 @@ def test_a_page_that_cannot_be_made_is_no_part(viewer, queue):
     for address, status in ((of("nope"), 404), (of("mail") + "?limit=1", 400)):
         response = viewer.get(address, headers=PART)
         assert response.status_code == status
-        assert HEADER not in response.headers
+        assert LIVE_HEADER not in response.headers
 
 
 def test_who_was_logged_out_gets_no_part(viewer):
@@ -84,7 +84,7 @@ def test_who_was_logged_out_gets_no_part(viewer):
     viewer.logout()
     response = viewer.get(LIST, headers=PART, follow=True)
     assert response.status_code == 200
-    assert HEADER not in response.headers
+    assert LIVE_HEADER not in response.headers
 
 
 def test_there_is_a_place_to_say_that_a_refresh_failed(viewer):

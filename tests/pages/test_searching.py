@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fdbqueue import deadlines
-from fdbqueue.pages.marks import Marker, places
+from fdbqueue.pages.search import Highlighter, places
 from tests.pages.addresses import following, items, of, previous, text
 from tests.pages.test_items import numbers, progress
 
@@ -142,18 +142,18 @@ def test_letters_that_fold_to_several_are_marked_whole(value, wanted, marked):
     """The marks are around whole letters of the text, and the text stays as it is."""
     from fdbqueue.pages.text import visible
 
-    marker = Marker(wanted)
-    found = marker.marked(visible(value))
+    highlighter = Highlighter(wanted)
+    found = highlighter.highlighted(visible(value))
     assert re.findall(r"<mark[^>]*>([^<]*)</mark>", found) == marked
     assert re.sub(r"<[^>]+>", "", found) == visible(value)
-    assert marker.count == len(marked)
+    assert highlighter.count == len(marked)
 
 
 def test_marks_are_bounded_and_escaped():
     """A page has a thousand of them, whatever the value."""
-    marker = Marker("<")
-    found = marker.marked("<" * 5_000)
-    assert marker.count == 1_000
+    highlighter = Highlighter("<")
+    found = highlighter.highlighted("<" * 5_000)
+    assert highlighter.count == 1_000
     assert found.count("<mark") == 1_000
     assert found.count("&lt;") == 5_000
     assert list(places("abc", "d")) == []

@@ -12,8 +12,9 @@ import fdb.tuple
 import pytest
 
 from fdbqueue.pages.text import size
+from fdbqueue.service.codecs import CODECS, LONG_BYTES
 from fdbqueue.service.transactions import run
-from tests.pages.addresses import LIST, of, text
+from tests.pages.addresses import LIST, items, of, text
 
 
 def put(queue, value, index=1):
@@ -184,7 +185,7 @@ def test_a_text_beyond_all_bounds_is_cut(viewer, queue, monkeypatch):
 
 def test_bytes_beyond_all_bounds_are_cut(viewer, queue, monkeypatch):
     """And say that they are."""
-    monkeypatch.setattr("fdbqueue.pages.text.DUMPED_BYTES", 32)
+    monkeypatch.setattr("fdbqueue.pages.values.DUMPED_BYTES", 32)
     response = viewer.get(of("raw", queue("raw").push(b"x" * 100)))
     assert len(shown(response).splitlines()) == 2
     assert "Showing the first 32 of 100 bytes." in main(response)
@@ -444,6 +445,40 @@ def test_stored_bytes_in_several_keys_are_cut_and_counted(viewer, queue, setting
     item = queue("wide").push("x" * 250_000)
     response = viewer.get(of("wide", item) + "?show=bytes")
     assert f"Showing the first 100,000 of {item.size_bytes:,} bytes." in text(response)
+
+
+@pytest.mark.parametrize("codec", ["json", "tuple", "bytes"])
+def test_a_long_value_is_shown_and_not_parsed(viewer, queue, settings, monkeypatch, codec):
+    """Its pages cost about what its bytes are, on the list and between neighbours, too."""
+    wide = {"kind": "fifo", "codec": codec, "max_value_bytes": 2_000_000}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"wide": wide}}
+    text_of_it = json.dumps([["needle"], *[[]] * 500_000], separators=(",", ":"))
+    given = {
+        "json": json.loads(text_of_it),
+        "tuple": (("needle",), *[()] * 600_000),
+        "bytes": text_of_it.encode(),
+    }[codec]
+    long = [queue("wide").push(given) for _ in range(3)][1]
+    assert long.size_bytes > LONG_BYTES
+    short = queue("wide").push(given[:3])
+    decoded = []
+    decode = CODECS[codec].decode
+    monkeypatch.setattr(
+        CODECS[codec], "decode", lambda self, data: decoded.append(len(data)) or decode(self, data)
+    )
+    pages = [of("wide", long) + query for query in ("", "?show=text", "?show=bytes", "?q=needle")]
+    pages += [LIST, of("wide"), of("wide") + "?q=needle", of("wide", short)]
+    found = [viewer.get(page) for page in pages]
+    assert {page.status_code for page in found} == {200}
+    assert decoded
+    assert max(decoded) < LONG_BYTES
+    if codec == "json":
+        assert "This value is too long to show as a tree." in text(found[0])
+        assert shown(found[0]) == text_of_it[: len(shown(found[0]))]
+        assert shown(found[1]) == text_of_it
+        assert "<mark" in text(found[3])
+    assert items(found[6])[:3] == items(found[5])[:3]
+    assert len(queue("wide").peek().value) == len(given)  # others get it as ever
 
 
 def test_a_list_leads_to_what_it_shortens(viewer, queue):

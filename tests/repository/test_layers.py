@@ -29,12 +29,10 @@ LAYERS = {
         "fdbqueue.exceptions",
         "fdbqueue.locks",
     ),
-    "fdbqueue.setting_cache": (),
     "fdbqueue.conf": (
         "fdbqueue.service",
         "fdbqueue.engines.protocols",
         "fdbqueue.exceptions",
-        "fdbqueue.setting_cache",
     ),
     "fdbqueue": ("fdbqueue",),
 }
@@ -128,18 +126,16 @@ def test_there_is_no_drawer_for_odds_and_ends():
 FLOORS: tuple[frozenset[str], ...] = tuple(
     frozenset(rooms.split())
     for rooms in (
-        "limits items tuples tuple_json strict_json threads instrumentation operations",
-        "clock codecs priorities",
+        "limits items tuples threads instrumentation",
+        "clock codecs",
         "options",
         "storage",
-        "receipts combiner entries",
-        "transactions",
+        "combiner entries transactions",
         "writes",
-        "runner",
         "idempotency",
         "uniques",
         "push consume",
-        "browse overview",
+        "browse",
         "assembly",
         "bulk",
         "aio",
@@ -157,33 +153,22 @@ CIRCLES: set[frozenset[str]] = set()
 #: What the rest of the package imports from below the face of the service, and where: to become
 #: shorter. What several rooms need belongs on the face, ``fdbqueue/service/__init__.py``.
 BELOW_THE_FACE = {
-    "catalog": {"conf", "tasks"},
-    "clock": {"metrics", "testing"},
+    "clock": {"testing"},
     "entries": {"management"},
-    "idempotency": {"conf"},
     "instrumentation": {"metrics"},
-    "items": {"commits", "metrics"},
     "options": {"api", "conf", "pages", "tasks"},
-    "push": {"commits"},
-    "receipts": {"management", "testing"},
     "storage.handoffs": {"tasks"},
     "storage.item_keys": {"api"},
-    "strict_json": {"api", "management"},
-    "tools.census": {"management"},
     "tools.load": {"management"},
-    "tools.sweep": {"management"},
-    "transactions": {"tasks"},
+    "tools.upkeep": {"management"},
+    "transactions": {"management", "tasks", "testing"},
     "tuples": {"pages"},
 }
 #: Modules that only check and delegate may be longer.
-MAX_LINES = 400
+MAX_LINES = 600
 LONGER = {
-    "fdbqueue.service.aio": 650,
     # Half of it documents the verbs, for the applications that call them; there is room for more.
-    "fdbqueue.service.queues": 1_000,
-    "fdbqueue.service.several": 650,
-    # Its threads share one state under one lock: who reads it must see all of them.
-    "fdbqueue.service.tools.worker": 500,
+    "fdbqueue.service.queues": 1_100,
 }
 #: Classes that have more than two of ours above them, and why that is right.
 TALLER = {
@@ -196,7 +181,6 @@ TALLER = {
     "fdbqueue.api.inputs.ExtendManyBody": "a Django REST framework serializer",
     "fdbqueue.pages.forms.IntegerItemsForm": "a Django form",
     "fdbqueue.pages.forms.FloatItemsForm": "a Django form",
-    "fdbqueue.tasks.testing.conformance.BackendConformance": "tests, a mix-in for each concern",
 }
 #: Bases with one class under them, in another module: that may be one class in two files.
 BASES_OF_ONE = {
@@ -204,23 +188,6 @@ BASES_OF_ONE = {
     "fdbqueue.service.aio.AsyncVerbs": "the twins of the verbs, over public verbs alone",
     "fdbqueue.service.instrumentation.Observer": "public: for observers of any program",
     "fdbqueue.testing.isolation.empty_queues": "public: for tests without pytest",
-    **{
-        f"fdbqueue.tasks.testing.{one}": "public: the tests of one concern alone"
-        for one in (
-            "contexts.AsyncTasks",
-            "contexts.Contexts",
-            "contexts.Retries",
-            "enqueueing.Enqueueing",
-            "order.Deferring",
-            "order.Priorities",
-            "outcomes.Outcomes",
-            "results.Results",
-            "signals.Checks",
-            "signals.Signals",
-            "validation.Validation",
-            "worker_death.WorkerDeath",
-        )
-    },
 }
 
 
@@ -337,7 +304,7 @@ def test_the_service_is_used_through_its_face():
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_a_module_is_read_in_one_sitting(name):
-    """It has at most 400 lines, unless it is listed."""
+    """It has at most 600 lines, unless it is listed."""
     lines = len(modules()[name].read_text(encoding="utf-8").splitlines())
     assert lines <= LONGER.get(name, MAX_LINES)
     assert name not in LONGER or lines > MAX_LINES, "it need not be listed any more"

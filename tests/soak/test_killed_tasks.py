@@ -1,9 +1,13 @@
-"""Two thousand tasks, and twenty workers that are killed."""
+"""Two thousand tasks, and twenty workers that are killed; others that are signalled."""
 
 from __future__ import annotations
 
+import signal
+
+import pytest
+
 from tests.tasks.conftest import configure, environment
-from tests.tasks.killing import survive_kills
+from tests.tasks.killing import signalled, survive_kills
 
 __all__ = ["configure", "environment"]
 
@@ -11,3 +15,11 @@ __all__ = ["configure", "environment"]
 def test_twenty_killed_workers_lose_nothing(configure, environment):
     """Each task has one result, and none is left running."""
     survive_kills(configure(lease_seconds=1), environment, tasks=2_000, kills=20, threads=2)
+
+
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]], ids=["once", "twice"]
+)
+def test_twelve_signalled_workers_run_nothing_twice(configure, environment, tmp_path, numbers):
+    """Each task runs once, however many a worker holds when it is told to end."""
+    signalled(configure, environment, tmp_path, numbers, rounds=12)

@@ -11,6 +11,7 @@ from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS, STRICT
 from tests.concurrency.linearizable import broken_rules, linearization
 from tests.concurrency.machine import explore
+from tests.concurrency.test_forks import VERBS, check_forks
 from tests.concurrency.test_killed import RELAXED, check_killed
 from tests.concurrency.test_linearizable import CALLS, IN_COMMIT_ORDER, SINGLE, record
 from tests.concurrency.test_preempted import pop_all, work
@@ -74,6 +75,12 @@ def test_kills(engine, subspace, start, kind):
     """Again and again processes are killed, and what they had reported holds."""
     for number in range(1 + OPERATIONS // 20_000):
         check_killed(engine, subspace, start, kind, name=str(number))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_forks(tmp_path, verb):
+    """Whatever line of the service another thread is held up at, a forked child goes on."""
+    check_forks(tmp_path / "q.sqlite3", verb, [])
 
 
 @pytest.mark.parametrize("kind", STRICT, ids=str)

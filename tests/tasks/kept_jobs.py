@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fdbqueue.tasks import task
@@ -31,3 +33,28 @@ def wait_for_file(folder: str, name: str) -> str:
     while not (Path(folder) / name).exists():
         time.sleep(0.01)
     return name
+
+
+@task(max_attempts=1)
+def write_once(folder: str, number: int) -> int:
+    """Note that it runs, in a file for each number, and take a moment."""
+    with (Path(folder) / f"ran-{number}").open("a") as file:
+        file.write("x")
+    time.sleep(0.005)
+    return number
+
+
+@task
+def leave_a_thread() -> None:
+    """Leave a thread behind for which Python waits."""
+    ThreadPoolExecutor(1).submit(time.sleep, 600)
+
+
+@task
+async def leave_in_a_subtask() -> None:
+    """Let a coroutine of its own raise what asyncio lets out of the loop."""
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    await asyncio.create_task(leave())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
-from tests.tasks import jobs
+from tests.tasks import jobs, kept_jobs
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE_SECONDS = 600
@@ -48,6 +50,56 @@ class Workers:
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
         return [process.wait(60) for process in self.processes]
+
+
+def signalled(
+    configure: Any,
+    environment: dict[str, str],
+    folder: Path,
+    numbers: Sequence[int],
+    *,
+    rounds: int,
+    tasks: int = 300,
+) -> None:
+    """Signal a worker that has many leases, and check that each task has run once.
+
+    Args:
+        configure: Sets the options of the backend.
+        environment: That of the workers; their leases outlast the test.
+        folder: Where the tasks write.
+        numbers: The signals that each worker gets, one right behind the other; two
+            that are the same may count as one.
+        rounds: How many workers are signalled.
+        tasks: How many tasks each of them meets.
+    """
+    backend = configure(lease_seconds=600)
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
+    settings["FDBQUEUE_TEST_OPTIONS"] = json.dumps({"lease_seconds": 600})
+    command = [sys.executable, "manage.py", "tasks_worker", "--threads", "4", "--prefetch", "20"]
+    dice = random.Random(rounds)
+    for number in range(rounds):
+        here = folder / str(number)
+        here.mkdir()
+        results = [kept_jobs.write_once.enqueue(str(here), one) for one in range(tasks)]
+        goal = dice.randrange(1, tasks // 2)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**environment, **settings}, stderr=subprocess.DEVNULL
+        )
+        try:
+            wait_until(lambda here=here, goal=goal: len([*here.iterdir()]) >= goal)
+            for one in numbers:
+                process.send_signal(one)
+            assert process.wait(60) == (0 if len(numbers) == 1 else 130)
+        finally:
+            process.kill()
+        assert backend.queue("default").counts().leased == 0
+        TaskWorker(backend, ["default"], threads=4, prefetch=20, follow=False).run()
+        runs = [(here / f"ran-{one}").read_text() for one in range(tasks)]
+        assert runs == ["x"] * tasks
+        found = [backend.get_result(result.id) for result in results]
+        cut_short = [one for one in found if one.status is not TaskResultStatus.SUCCESSFUL]
+        assert {one.status for one in cut_short} <= {TaskResultStatus.FAILED}
+        assert len(cut_short) <= 4 * (len(numbers) - 1)  # those that ran at the second signal
 
 
 def survive_kills(

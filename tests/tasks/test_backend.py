@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import io
 import subprocess
 import sys
 
 import pytest
 from django.core import checks
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.db import transaction
 from django.test import override_settings
 
@@ -18,8 +21,14 @@ from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import compat, enqueue_in, task
-from fdbqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.tasks.compat import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+)
 from fdbqueue.tasks.options import Retention
+from fdbqueue.tasks.worker import TaskWorker
 from tests.tasks import jobs
 
 NOW = datetime.datetime.now(datetime.timezone.utc)
@@ -332,6 +341,71 @@ def test_backends_that_share_queues_are_found_by_a_check(backend):
     one = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "OPTIONS": {"queue_prefix": "p-"}}
     with override_settings(TASKS={"default": one, "second": one}):
         assert ids() == ["fdbqueue.tasks.E004"]
+
+
+ANY_NAME = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": []}
+
+
+def two(**options):
+    """Set two backends that take queues of any name."""
+    second = {**ANY_NAME, "OPTIONS": options}
+    return override_settings(TASKS={"default": ANY_NAME, "second": second})
+
+
+def test_backends_of_any_name_take_their_own_tasks(backend, work):
+    """``tasks-*`` fits ``tasks-second-x``, too, and is not asked for it."""
+    with two():
+        own = jobs.note.using(queue_name="x").enqueue("own")
+        other = jobs.note.using(backend="second", queue_name="x").enqueue("other")
+        assert (work().succeeded, jobs.done) == (1, ["own"])
+        other.refresh()
+        assert other.status == "READY"
+        TaskWorker(task_backends["second"], follow=False).run()
+        assert jobs.done == ["own", "other"]
+        found = [task_backends[one.backend].get_result(one.id) for one in (own, other)]
+        assert [result.attempts for result in found] == [1, 1]
+
+
+def test_a_queue_that_would_be_another_backends_is_refused(backend):
+    """By the enqueue, and by the worker's command."""
+    with two():
+        with pytest.raises(InvalidTask, match="'tasks-second-x', which is another backend's"):
+            jobs.note.using(queue_name="second-x").enqueue(1)
+        with pytest.raises(CommandError, match="'tasks-second-x', which is another backend's"):
+            call_command("tasks_worker", "--batch", "--queue", "second-x", stderr=io.StringIO())
+
+
+def test_backends_whose_queues_may_be_the_same_are_found_by_a_check(backend):
+    """One that takes any name has the other's among them; not if the prefixes are apart."""
+    with two():
+        assert ids() == ["fdbqueue.tasks.W001"]
+        (warning,) = task_backends["default"].check()
+        assert "tasks-second-*" in warning.msg
+        assert "queue_prefix" in warning.hint
+    with two(queue_prefix="second."):
+        assert ids() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("tasks-x", "default"),
+        ("tasks-second-x", "second"),
+        ("tasks-named", "named"),
+        ("tasks-third-a", "third"),
+        ("tasks-third-gone", "third"),
+    ],
+)
+def test_each_queue_belongs_to_one_backend(backend, name, owner):
+    """To the one that names it, else to the one with the longest prefix."""
+    given = {
+        "default": ANY_NAME,
+        "second": ANY_NAME,
+        "third": {**ANY_NAME, "QUEUES": ["a"]},
+        "named": {**ANY_NAME, "QUEUES": ["named"], "OPTIONS": {"queue_prefix": "tasks-"}},
+    }
+    with override_settings(TASKS=given):
+        assert [alias for alias in given if task_backends[alias].owns(name)] == [owner]
 
 
 def test_a_queue_of_the_setting_that_is_one_of_tasks_is_found_by_a_check(backend):

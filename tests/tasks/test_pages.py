@@ -10,18 +10,19 @@ import shlex
 import sys
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
 import fdbqueue
-from fdbqueue.pages import readings, registry
+from fdbqueue.pages import readings
 from fdbqueue.pages.columns import DASH
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
-from fdbqueue.tasks.calls import is_id
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.pages.times import lasting
+from fdbqueue.tasks.pages.rows import lasting
+from fdbqueue.tasks.records import is_id
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages import watched_engine
 from tests.pages.addresses import first, following, of, previous, text
@@ -399,7 +400,7 @@ def test_a_task_whose_code_is_gone(viewer, queue, work, backend):
     task = letters.send.enqueue("ada")
     (item,) = queue.page().items
     queue.remove(item.id)
-    gone = {**item.value, "task": "shop.gone.send"}
+    gone = {**item.value, "task": "shop.gone.send", "max_attempts": 1}
     new = queue.push(gone, item.priority)
     (row,) = table(viewer.get(PAGE))
     assert (row["Function"], row["Attempts"]) == ("send", "0")
@@ -592,8 +593,12 @@ def test_what_a_list_costs(viewer, work, queue, watched):
 def test_other_queues_pay_nothing(viewer, watched, monkeypatch):
     """Their pages show items, and do the same reads as without the app of the tasks."""
     found = []
-    for paths in (registry._paths, []):
-        monkeypatch.setattr(registry, "_paths", paths)
+    for name in ("mail", "numbers"):  # then their formats are known
+        fdbqueue.queue(name).push("ada")
+        fdbqueue.queue(name).pop()
+    app = apps.get_app_config("fdbqueue_tasks")
+    for path in (app.fdbqueue_reading, ""):
+        monkeypatch.setattr(app, "fdbqueue_reading", path)
         for name in ("mail", "numbers"):
             queue = fdbqueue.queue(name)
             item = queue.push("ada")

@@ -13,10 +13,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from fdbqueue.service import clock, run
-from fdbqueue.tasks import abort, retention
+from fdbqueue.tasks import abort, housekeeping
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.tasks.housekeeping import Pruned, may_prune, prune, remove_lost
 from fdbqueue.tasks.options import Retention
-from fdbqueue.tasks.retention import Pruned, may_prune, prune, remove_lost
 from tests.tasks import jobs, kept_jobs
 
 _DAY = 86_400
@@ -221,8 +221,8 @@ def test_an_item_in_a_batch_is_not_lost(backend):
 
 def test_portions(backend, work, later, monkeypatch):
     """Many are removed in several transactions; between two of them it may be stopped."""
-    monkeypatch.setitem(retention._PORTIONS, "SUCCESSFUL", 7)
-    monkeypatch.setitem(retention._PORTIONS, "FAILED", 2)
+    monkeypatch.setitem(housekeeping._PORTIONS, "SUCCESSFUL", 7)
+    monkeypatch.setitem(housekeeping._PORTIONS, "FAILED", 2)
     for number in range(20):
         jobs.note.enqueue(number)
     for _ in range(5):

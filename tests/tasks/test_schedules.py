@@ -17,8 +17,7 @@ import pytest
 
 from fdbqueue.service import clock, run
 from fdbqueue.tasks.compat import task_enqueued
-from fdbqueue.tasks.periodic import Periodic
-from fdbqueue.tasks.schedules import Cron, Every
+from fdbqueue.tasks.schedules import Cron, Every, Periodic
 from tests.engines.children import wait_until
 from tests.tasks import jobs
 
@@ -388,7 +387,7 @@ import django
 django.setup()
 from fdbqueue.service import clock
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.periodic import Periodic
+from fdbqueue.tasks.schedules import Periodic
 clock.set_ahead(int(sys.argv[1]))
 backend = task_backends["default"]
 one = Periodic(backend, backend.catalog)

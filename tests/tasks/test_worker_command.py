@@ -20,11 +20,13 @@ from django.core.management.base import CommandError
 from fdbqueue.tasks.compat import TaskResultStatus
 from tests.engines.children import wait_until
 from tests.tasks import jobs, kept_jobs
+from tests.tasks.killing import signalled
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
-SUCCESSFUL, RUNNING, READY = (
+SUCCESSFUL, FAILED, RUNNING, READY = (
     TaskResultStatus.SUCCESSFUL,
+    TaskResultStatus.FAILED,
     TaskResultStatus.RUNNING,
     TaskResultStatus.READY,
 )
@@ -161,6 +163,36 @@ def test_an_idle_worker_ends_at_once(start, backend, number, code):
     worker = start()
     worker.wait("runs the tasks of")
     assert worker.end(number) == code
+
+
+def test_a_task_that_leaves_the_loop_leaves_the_worker(start, backend):
+    """The worker runs async tasks afterwards, and one SIGTERM ends it."""
+    left = kept_jobs.leave_in_a_subtask.enqueue()
+    after = [jobs.double.enqueue(number) for number in range(3)]
+    worker = start("--threads", "2")
+    wait_until(lambda: all(status(one) is SUCCESSFUL for one in after), DEADLINE_SECONDS)
+    wait_until(lambda: status(left) is FAILED, DEADLINE_SECONDS)
+    assert {error.exception_class for error in left.errors} == {SystemExit}
+    assert left.attempts == 5
+    assert worker.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]], ids=["once", "twice"]
+)
+def test_signals_to_a_worker_with_many_leases(configure, environment, tmp_path, numbers):
+    """Whenever they come, each task runs once, and none is left running."""
+    signalled(configure, environment, tmp_path, numbers, rounds=2)
+
+
+def test_threads_that_tasks_have_left(start, backend):
+    """The worker ends without them, some seconds later, and says so."""
+    result = kept_jobs.leave_a_thread.enqueue()
+    worker = start()
+    wait_until(lambda: status(result) is SUCCESSFUL, DEADLINE_SECONDS)
+    assert worker.end(signal.SIGTERM) == 0
+    assert "Threads that tasks have left still run: " in worker.said
+    assert "ThreadPoolExecutor-" in worker.said
 
 
 # Processes
@@ -344,6 +376,7 @@ def test_heartbeat_files_of_processes(start, backend, tmp_path):
         (["--heartbeat-file", "/nosuch/folder/file"], "cannot be written: No such file"),
         (["--threads", "0"], "0 is less than 1"),
         (["--worker-id", ""], "the name of a worker has 1 to"),
+        (["--threads", "256", "--prefetch", "40"], "--threads 256 x --prefetch 40 are 10,240"),
     ],
 )
 def test_wrong_arguments(backend, arguments, said):
@@ -369,6 +402,16 @@ def test_which_queues(backend, arguments, done):
         jobs.note.using(queue_name=name).enqueue(name)
     call_command("tasks_worker", "--batch", *arguments, stderr=io.StringIO())
     assert set(jobs.done) == done
+
+
+def test_leases_that_may_be_lost_are_warned_of(configure):
+    """What can hardly be extended in time; not the default."""
+    for seconds, is_warned in ((5, True), (60, False)):
+        configure(lease_seconds=seconds)
+        said = io.StringIO()
+        given = ["--batch", "--threads", "64", "--prefetch", "40"]
+        call_command("tasks_worker", *given, stderr=said)
+        assert ("2,560 leases, to be extended every" in said.getvalue()) == is_warned
 
 
 # The log, the metrics

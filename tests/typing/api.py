@@ -35,7 +35,7 @@ from fdbqueue.service import (
     run,
     transactional,
 )
-from fdbqueue.service.tools.sweep import sweep
+from fdbqueue.service.tools.upkeep import sweep
 
 queue: Queue = fdbqueue.queue("quakes")
 pushed: Item = queue.push({"place": "Hualian"}, priority=6.4)
@@ -55,8 +55,12 @@ waited: Item | None = queue.pop_min(wait=20)
 waited_for: list[Item] = queue.pop_many(100, wait=0.5)
 
 from_several: Item | None = fdbqueue.pop_from(["a", "b-*"], wait=1)
+fdbqueue.pop_from(["a"], seconds=1)  # type: ignore[call-arg]  # a pop has none
 from_one: list[Item] = fdbqueue.lease_many_from(["a"], 10, fair=True, seconds=30)
 both: SeveralQueues = fdbqueue.several(["a", "b"], fair=True)
+both.nack(from_one[0], delay=1.5, reason="busy")
+both.ack(from_one[0], dealy=1)  # type: ignore[call-arg]  # no such option
+still: Item = both.extend(from_one[0], 60, once="key")
 of_both: Item | None = both.lease(seconds=30, wait=1)
 which: str = pushed.queue
 both.ack(pushed)

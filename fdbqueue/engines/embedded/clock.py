@@ -6,17 +6,17 @@ wall clock said ``W``. A commit at which they say ``r`` and ``w`` follows this r
 1. By the same counter its version is ``V + (r - R)``. All processes of a machine read the
    same counter, which cannot be set and which counts while the machine sleeps. So neither
    the wall clock nor which process commits plays a part.
-2. By another counter (the machine was started anew, or the file came to another one) its
+2. By another counter (the machine was started again, or the file came to another one) its
    version is ``V + (w - W)``: the wall clock stands in for the time in between.
-3. Where that is not above the newest version of the file, it is the newest plus one.
+3. If that is not above the newest version of the file, it is the newest plus one.
 4. A commit that did not get its version by 1 alone makes that version, its counter and its
    times the anchor.
 
 So versions never go back (3), are 1,000,000 for each second of real time while the machine
-is up (1), and go on from there, whatever the wall clock says, after it was started anew (4).
+is up (1), and go on from there, whatever the wall clock says, after it was started again (4).
 
 The counter's name is Linux's boot id, with the time namespace, whose counters are its own.
-Where there is no boot id (macOS) each process counts for itself, and the wall clock stands
+If there is no boot id (macOS) each process counts for itself, and the wall clock stands
 in whenever another process commits: to set it forward then makes versions leap once.
 """
 
@@ -79,7 +79,7 @@ def unix_microseconds() -> int:
 
 @functools.cache
 def counter() -> str:
-    """Return the name of the counter, which differs where readings cannot be compared."""
+    """Return the name of the counter, which differs if readings cannot be compared."""
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:

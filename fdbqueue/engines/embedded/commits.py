@@ -10,6 +10,27 @@ whether a group took effect is noted by the assignment that follows its COMMIT. 
 leaves by an exception gives up the lead by an assignment, and wakes all that wait by one call
 of a function in C: the next leader tells a group that took effect that it did, and commits
 another one anew.
+
+A signal handler may also commit something itself, while the leader it has interrupted waits for
+it to return. Then its commit leads within that lead, for itself alone:
+
+1. It finds its own thread leading, and takes the lead, which no other thread can have before the
+   interrupted leader goes on. So whatever follows is in one thread, one call inside the other.
+2. If the interrupted group's COMMIT has returned, the group took effect: it is told so. Otherwise
+   it is forgotten, and what it has written is rolled back by closing its connection: nothing can be
+   written by that again.
+3. It commits its own request, by another connection and with a new history. No other request is
+   touched, because the interrupted leader may be in the middle of any.
+4. It gives the lead back, and returns. The interrupted leader goes on where it was. Its next
+   statement fails, or it sees before its COMMIT that the history is another one; then it commits
+   its line again. After its COMMIT all that is left to do may be done twice.
+
+The processes' turn is free from then on until the interrupted leader takes it again; meanwhile
+SQLite's own lock orders the writers. Where the interrupted thread does not lead, another thread
+does: whoever passes the lead on gives it to the youngest in line, because an interrupted request is
+older than that of the handler for which its thread waits. While this thread opens or closes the
+file, or forks, there is nothing to commit by: a handler's commit is then refused
+(:class:`EngineUnavailable`), having changed nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +46,11 @@ import time
 from collections.abc import Callable
 
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.groups import CommitRequest, Group
-from fdbqueue.engines.embedded.history import History
+from fdbqueue.engines.embedded.groups import CommitRequest, Group, History
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.storage import IN_A_HANDLER, Store
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import Lock
+from fdbqueue.locks import RLock
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +82,11 @@ class Committer:
 
     def _start_empty(self) -> None:
         #: Held to lead, to wait, and to tell how a request ended.
-        self._mutex = Lock()
+        self._mutex = RLock()
         #: The line: all that were not told yet how they ended, and some that were.
         self._requests: collections.deque[CommitRequest] = collections.deque()
+        #: Ask for a commit; it runs when a thread waits for it or for another one.
+        self.submit: Callable[[CommitRequest], None] = self._requests.append
         self._group: Group | None = None
         self._is_announced = True
         #: The request whose thread leads, or the thread that keeps others from leading.
@@ -73,10 +95,6 @@ class Committer:
         self._wake_all = _alarm(self._waiters)
         self._history = History()
         self._groups_until_look = _GROUPS_BETWEEN_LOOKS
-
-    def submit(self, request: CommitRequest) -> None:
-        """Ask for a commit; it runs when a thread waits for it or for another one."""
-        self._requests.append(request)
 
     def withdraw(self, request: CommitRequest, error: Exception) -> None:
         """Report ``error`` for a commit, which then runs only if it was running already."""
@@ -92,27 +110,20 @@ class Committer:
         """
         if request.is_abandoned:
             self.withdraw(request, FDBError(1021))
+        request.thread = threading.get_ident()
         try:
-            while True:
-                with self._mutex:
-                    if request.done:  # told just now, maybe: then it is not woken any more
-                        break
-                    if self._leader is None:
-                        self._leader = request
-                    else:
-                        self._register(request)
+            while not request.done:
+                self._seek_lead(request)
                 if self._leader is request:
                     self._lead(request)
-                    self._pass_on()
-                    if request.done:
-                        break
-                else:
+                    self._pass_on(request)
+                elif not request.done:
                     request.release()
                     self._follow(request)
         except BaseException:
             request.is_abandoned = True
             if self._leader is request:
-                self._leader = None
+                self._leader = request.interrupted
             self._wake_all()
             raise
         finally:
@@ -122,14 +133,21 @@ class Committer:
             request.release()
 
     def quiesce(self) -> None:
-        """Keep every thread from committing until :meth:`resume`, by the same thread."""
+        """Keep every thread from committing until :meth:`resume`, by the same thread.
+
+        Raises:
+            EngineUnavailable: A signal handler asks for it, whose own thread leads.
+        """
         thread = threading.get_ident()
         while self._leader != thread:
             with self._mutex:
-                if self._leader is None:
+                leader = self._leader
+                if leader is None:
                     self._leader = thread
                     self._history = History()  # another file may be there afterwards
                     return
+                if isinstance(leader, CommitRequest) and leader.thread == thread:
+                    raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
             time.sleep(_QUIESCE_POLL_SECONDS)
 
     def resume(self) -> None:
@@ -141,13 +159,29 @@ class Committer:
         self._wake_all()
 
     def forget(self) -> None:
-        """Start anew in a forked child, and report 1021 for the commits still to run.
+        """Start again in a forked child, and report 1021 for the commits still to run.
 
         The parent runs them. Takes no lock: a thread that did not come along may hold it.
         """
         for request in self._requests:
             request.end(FDBError(1021))
         self._start_empty()
+
+    def _seek_lead(self, request: CommitRequest) -> None:
+        """Take the lead, or register to be woken; neither if the request is done."""
+        with self._mutex:
+            leader = self._leader
+            if request.done:  # told just now, maybe: then it is not woken any more
+                return
+            if leader is None:
+                self._leader = request
+            elif leader == request.thread:
+                raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
+            elif isinstance(leader, CommitRequest) and leader.thread == request.thread:
+                self._set_aside(leader)
+                self._leader, request.interrupted = request, leader
+            else:
+                self._register(request)
 
     def _register(self, request: CommitRequest) -> None:
         """Let the request's thread be woken by its leader, or by one that gives up the lead."""
@@ -167,13 +201,26 @@ class Committer:
         except queue.Empty:
             self.withdraw(request, FDBError(1031))
 
-    def _pass_on(self) -> None:
+    def _pass_on(self, request: CommitRequest) -> None:
         """Give up the lead, and wake one that waits; one that is about to wait sees it."""
-        self._leader = None
-        for request in list(self._requests):
-            if request.waiter is not None and not request.done:
-                request.waiter.put(None)
+        self._leader = request.interrupted
+        if self._leader is not None:
+            return
+        for one in reversed(list(self._requests)):
+            if one.waiter is not None and not one.done:
+                one.waiter.put(None)
                 return
+
+    def _set_aside(self, interrupted: CommitRequest) -> None:
+        """Roll back what an interrupted leader of this thread has not committed."""
+        group = self._group
+        if group is not None and group.failure is None:
+            if group.has_ended is not None:  # its COMMIT was called, and has returned
+                group.has_ended = not group.connection.in_transaction
+            if not group.has_ended:
+                self._group = None
+        self._store.roll_back(interrupted.snapshot)
+        self._history = History()  # the other may be half changed
 
     def _lead(self, request: CommitRequest) -> None:
         try:
@@ -185,7 +232,7 @@ class Committer:
                     version = snapshot.version
                     if version < self._history.newest or request.size > _SMALL_BYTES:
                         snapshot = None  # too old to write by, or with too small a cache
-                run = functools.partial(self._run, snapshot, version)
+                run = functools.partial(self._run, snapshot, version, self._history, request)
                 self._store.write(request.deadline, run, snapshot)
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
@@ -199,7 +246,7 @@ class Committer:
                         self._committed()
                         self._is_announced = True
 
-    def _take_group(self) -> Group:
+    def _next_in_line(self) -> list[CommitRequest]:
         """Return the first requests of the line, within a group's limits; they stay in the line."""
         requests: list[CommitRequest] = []
         size = 0
@@ -209,7 +256,7 @@ class Committer:
             if not (request.done or request.is_abandoned):
                 requests.append(request)
                 size += request.size
-        return Group(requests)
+        return requests
 
     def _leave_line(self) -> None:
         """Remove the requests at the line's front that have ended or are abandoned."""
@@ -217,24 +264,36 @@ class Committer:
         while requests and (requests[0].done or requests[0].is_abandoned):
             requests.popleft()
 
-    def _run(self, snapshot: Snapshot | None, version: int, connection: sqlite3.Connection) -> None:
+    def _run(
+        self,
+        snapshot: Snapshot | None,
+        version: int,
+        history: History,
+        leader: CommitRequest,
+        connection: sqlite3.Connection,
+    ) -> None:
         """Commit a group, and tell each of its requests how it ended.
 
         Args:
             snapshot: If ``connection`` is its connection, a transaction that may write has begun.
             version: The snapshot's, before that.
+            history: The commits before; it is another one as soon as a signal handler has led.
+            leader: The request whose thread leads.
             connection: The one to write by.
         """
-        group, history = self._take_group(), self._history
-        self._group = group
+        requests = [leader] if leader.interrupted is not None else self._next_in_line()
+        self._group = group = Group(requests, connection)
         try:
             newest = None
             if snapshot is not None and snapshot.connection is connection:
                 newest = version
             else:
                 connection.execute("BEGIN IMMEDIATE")
-            group.apply(connection, history, history.begin(connection, newest))
+            group.apply(history, history.begin(connection, newest))
+            if self._history is not history:  # set aside; until COMMIT no handler can run
+                return
             self._is_announced = not group.accepted
+            group.has_ended = False
             try:
                 connection.execute("COMMIT" if group.accepted else "ROLLBACK")
             finally:
@@ -242,6 +301,8 @@ class Committer:
             if group.accepted:
                 history.remember()
         except sqlite3.Error as error:
+            if self._history is not history:
+                return
             group.failure = error
             logger.exception("a commit failed", extra={"path": self._store.path})
         self._tell_group()
@@ -254,7 +315,7 @@ class Committer:
     def _tell_group(self) -> None:
         """Tell the requests of the last group that were not told yet how it ended.
 
-        Where an exception came before its end they are still in the line, and run again.
+        If an exception came before its end they are still in the line, and run again.
         """
         group = self._group
         if group is None:

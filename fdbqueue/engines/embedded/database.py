@@ -13,9 +13,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import Future, KeyValue, Value
-from fdbqueue.engines.embedded.option_values import DatabaseDefaults
 from fdbqueue.engines.embedded.options import DatabaseOptions
-from fdbqueue.engines.embedded.range_result import StreamingMode
+from fdbqueue.engines.embedded.ranges import StreamingMode
+from fdbqueue.engines.embedded.state import OptionValues
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
 from fdbqueue.engines.embedded.watches import Notifier, Watch, WatchRegistry
@@ -54,7 +54,7 @@ class Database:
             raise ConfigurationError(option="durability", value=durability, allowed="full, normal")
         self.path = path
         self.durability = durability
-        self.defaults = DatabaseDefaults()
+        self.defaults = OptionValues()
         self._store = Store(path, _SYNCHRONOUS[durability])
         self._notifier = Notifier(self._store.sync_directory, self._store.turn.doubt)
         self.watches = WatchRegistry(self._store)
@@ -89,7 +89,7 @@ class Database:
         """Close the file and end all watches; the next use opens it again.
 
         Transactions under way fail with 1007, which they may retry. The next use takes
-        the file that is there then, also where that is another one.
+        the file that is there then, also if that is another one.
         """
         self.watches.abandon(FDBError(1101))
         try:
@@ -104,7 +104,7 @@ class Database:
     # The methods of a transaction, each in a transaction of its own
 
     def get(self, key: Any) -> bytes | None:
-        """Read one key; None where it is absent."""
+        """Read one key; None if it is absent."""
         return self._transact(lambda tr: tr.get(key).value)
 
     def get_key(self, key_selector: Any) -> bytes | None:
@@ -183,7 +183,7 @@ class Database:
     )
 
     def _transact(self, function: Callable[[Transaction], T]) -> T:
-        """Run a function in a transaction, again where that may help, and commit.
+        """Run a function in a transaction, again if that may help, and commit.
 
         As with the binding, this includes an outcome that is unknown (1021).
         """
@@ -199,7 +199,7 @@ class Database:
     # Forks: a process that forks must hand no SQLite connection and no lock to its child.
 
     def before_fork(self) -> None:
-        """Stop commits and close the file; call it again where it was interrupted."""
+        """Stop commits and close the file; call it again if it was interrupted."""
         self.committer.quiesce()
         self._store.pause()
         self._notifier.close()
@@ -231,7 +231,8 @@ def _close_unused() -> None:
             finally:
                 store.resume()
             notifier.close()
-            _unused.popleft()
+            if _unused and _unused[0][0] is store:  # else a signal handler has closed it meanwhile
+                _unused.popleft()
 
 
 _databases: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()

@@ -1,8 +1,11 @@
-"""The files of a database: whether they are those that were opened, and may be read or written.
+"""The files of a database: whether they are those that were opened, and what must be in them.
 
 SQLite finds ``-wal`` and ``-shm`` by the name of the file, but holds what it has opened by
 inode. Once a name leads elsewhere, one process writes where the others do not read. So it is
 an error until the names lead to the opened files again, or the processes are started anew.
+
+In the SQLite file ``kv`` holds the keys, ``commits`` the write conflict ranges of recent commits
+under their versions, ``clock`` the anchor of versions (:mod:`fdbqueue.engines.embedded.clock`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.exceptions import EngineUnavailable
 
@@ -61,7 +65,7 @@ class OpenFiles:
         self._opened = {}
 
     def check(self) -> None:
-        """Raise where a name leads elsewhere.
+        """Raise if a name leads elsewhere.
 
         As long as nothing changes in the directory, it costs one ``stat``.
 
@@ -138,7 +142,7 @@ def _found(path: str) -> str:
 
 
 def obstacle_to_writing(path: str) -> str | None:
-    """Return why this process cannot write a file that exists, None where it can."""
+    """Return why this process cannot write a file that exists, None if it can."""
     if not os.path.exists(path):
         return None
     directory = os.path.dirname(path)
@@ -171,7 +175,7 @@ def connect_to_read(path: str) -> tuple[sqlite3.Connection, Callable[[], None] |
     as one that does not change; whether that held is checked after each read.
 
     Returns:
-        The connection, and the check where one is needed.
+        The connection, and the check if one is needed.
 
     Raises:
         EngineUnavailable: SQLite cannot open it.
@@ -208,3 +212,65 @@ def _settled_state(path: str) -> tuple[int, ...]:
         if not 0 <= since < STAMP_GRANULARITY_NS:
             return state
         time.sleep((STAMP_GRANULARITY_NS - since) / 1e9)
+
+
+# What is in the file
+
+#: ``PRAGMA application_id`` of an fdbqueue file: "fdbq".
+APPLICATION_ID = 0x66646271
+#: ``PRAGMA user_version``: the schema below.
+SCHEMA_VERSION = 2
+_UPGRADABLE = 1
+
+_SCHEMA = """
+    BEGIN IMMEDIATE;
+    CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE commits (version INTEGER PRIMARY KEY, ranges BLOB NOT NULL);
+    CREATE TABLE clock (counter TEXT, reading INTEGER, version INTEGER, unix_microseconds INTEGER);
+    INSERT INTO commits VALUES (1, x'00000000');
+    INSERT INTO clock VALUES ('', 0, 1, {now});
+    PRAGMA application_id = {application_id};
+    PRAGMA user_version = {schema_version};
+    COMMIT;
+"""
+#: From schema 1, whose versions counted from a moment of the wall clock.
+_UPGRADE = """
+    BEGIN IMMEDIATE;
+    CREATE TABLE clock (counter TEXT, reading INTEGER, version INTEGER, unix_microseconds INTEGER);
+    INSERT INTO clock SELECT '', 0, 0, unix_microseconds FROM epoch;
+    DROP TABLE epoch;
+    PRAGMA user_version = {schema_version};
+    COMMIT;
+"""
+
+
+def create_or_check_schema(connection: sqlite3.Connection) -> None:
+    """Create an empty file's schema, or see that the file has it."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if not tables and not application:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(
+            _SCHEMA.format(
+                application_id=APPLICATION_ID,
+                schema_version=SCHEMA_VERSION,
+                now=clock.unix_microseconds(),
+            )
+        )
+    elif check_schema(connection) == _UPGRADABLE:
+        connection.executescript(_UPGRADE.format(schema_version=SCHEMA_VERSION))
+
+
+def check_schema(connection: sqlite3.Connection) -> int:
+    """Return the version of the file's schema.
+
+    Raises:
+        sqlite3.DatabaseError: It is another program's file, or one of another version.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (schema,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise sqlite3.DatabaseError("it is another program's SQLite file")
+    if schema not in (_UPGRADABLE, SCHEMA_VERSION):
+        raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
+    return int(schema)

@@ -3,6 +3,9 @@
 The embedded engine reads at once, so a read's future is ready when it is made; its error,
 if any, is raised when the result is first used, as with the binding. A commit runs when
 its future is first used.
+
+With a cluster, the client knows the read version of a transaction once the first answer has come.
+Here it is when the first answer is used, which is as late as it can be there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from fdbqueue.engines.embedded.errors import FDBError, anew
+from fdbqueue.locks import start_thread
 
 T = TypeVar("T")
 
@@ -35,8 +39,23 @@ def _put_place(ready: queue.SimpleQueue[int], place: int, _: Any) -> None:
     ready.put(place)
 
 
+class ReadVersion:
+    """The version at which an attempt of a transaction reads.
+
+    Attributes:
+        number: None until it was got or set.
+        known: The same, from when on a cluster's client knows it at the latest.
+    """
+
+    number: int | None = None
+    known: int | None = None
+
+
 class Future(Generic[T]):
     """A result that is known already, or the error that took its place."""
+
+    #: The read version that this makes known if it is the first answer; None for all others.
+    asked_at: ReadVersion | None = None
 
     def __init__(self, result: T | None = None, error: Exception | None = None) -> None:
         self._result = result
@@ -44,16 +63,23 @@ class Future(Generic[T]):
 
     def wait(self) -> T:
         """Return the result, or raise the error."""
+        asked_at = self.asked_at
+        if asked_at is not None:
+            asked_at.known, self.asked_at = asked_at.number, None
         if self._error is not None:
             raise anew(self._error)
         return self._result  # type: ignore[return-value]  # None is a result of Future[None]
 
     def is_ready(self) -> bool:
         """Tell whether :meth:`wait` would return at once."""
+        self.block_until_ready()
         return True
 
     def block_until_ready(self) -> None:
         """Return when the future is ready, raising no error of its own."""
+        asked_at = self.asked_at
+        if asked_at is not None:
+            asked_at.known, self.asked_at = asked_at.number, None
 
     def cancel(self) -> None:
         """Cancel the operation; without effect once it is ready."""
@@ -209,7 +235,7 @@ class Delay(Future[None]):
         remaining = max(0.0, self._ready_at - time.monotonic())
         timer = threading.Timer(remaining, _call, [callback, self])
         timer.daemon = True
-        timer.start()
+        start_thread(timer)
 
     done = is_ready
 
@@ -229,14 +255,16 @@ class Value(Future["Value"]):
     @property
     def value(self) -> bytes | None:
         """The bytes read, or None; raises the read's error."""
+        asked_at = self.asked_at
+        if asked_at is not None:
+            asked_at.known, self.asked_at = asked_at.number, None
         if self._error is not None:
             raise anew(self._error)
         return self._result  # type: ignore[return-value]  # holds the bytes, not the future
 
     def wait(self) -> Value:
         """Return this object, its value known, or raise the read's error."""
-        if self._error is not None:
-            raise anew(self._error)
+        super().wait()
         return self
 
     def present(self) -> bool:
@@ -252,7 +280,10 @@ class Value(Future["Value"]):
         return self.value
 
     def __bytes__(self) -> bytes:
-        return self._present()
+        value = self.value
+        if value is None:
+            raise TypeError("the key has no value")
+        return value
 
     def __str__(self) -> str:
         return str(self.value)
@@ -261,57 +292,51 @@ class Value(Future["Value"]):
         return repr(self.value)
 
     def __len__(self) -> int:
-        return len(self._present())
+        return len(bytes(self))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._present())
+        return iter(bytes(self))
 
     def __hash__(self) -> int:
-        return hash(self._present())
+        return hash(bytes(self))
 
     def __getitem__(self, index: Any) -> Any:
-        return self._present()[index]
+        return bytes(self)[index]
 
     def __eq__(self, other: object) -> bool:
         return self.value == _plain(other)
 
     def __lt__(self, other: Any) -> bool:
-        return self._present() < _plain(other)
+        return bytes(self) < _plain(other)
 
     def __le__(self, other: Any) -> bool:
-        return self._present() <= _plain(other)
+        return bytes(self) <= _plain(other)
 
     def __gt__(self, other: Any) -> bool:
-        return self._present() > _plain(other)
+        return bytes(self) > _plain(other)
 
     def __ge__(self, other: Any) -> bool:
-        return self._present() >= _plain(other)
+        return bytes(self) >= _plain(other)
 
     def __add__(self, other: Any) -> bytes:
-        return self._present() + _plain(other)
+        return bytes(self) + _plain(other)
 
     def __radd__(self, other: Any) -> bytes:
-        return _plain(other) + self._present()
+        return _plain(other) + bytes(self)
 
     def __mul__(self, count: int) -> bytes:
-        return self._present() * count
+        return bytes(self) * count
 
     __rmul__ = __mul__
 
     def __int__(self) -> int:
-        return int(self._present())
+        return int(bytes(self))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         method = getattr(bytes, name)
         return lambda *arguments: method(self.value, *arguments)
-
-    def _present(self) -> bytes:
-        value = self.value
-        if value is None:
-            raise TypeError("the key has no value")
-        return value
 
 
 def _plain(other: Any) -> Any:

@@ -2,21 +2,57 @@
 
 A commit fails with 1020 if a range it read was written by a commit newer than its read
 version, or by an earlier one of its group. Those that do not are written in one SQLite
-transaction. Each group has one version; the order within the group is the last two bytes of
-the versionstamp.
+transaction, with few statements. Each group has one version; the order within the group is the
+last two bytes of the versionstamp.
+
+The history of a file says what conflicts: its newest version, the anchor of its clock, and what
+commits wrote lately.
 """
 
 from __future__ import annotations
 
+import itertools
 import queue
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from fdbqueue.engines.embedded.changes import Changes
-from fdbqueue.engines.embedded.history import History, conflict
-from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
+from fdbqueue.engines.embedded import clock
+from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
+from fdbqueue.engines.embedded.keys import Range, RangeSet, after, encoded
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.writes import Mutation
+from fdbqueue.engines.embedded.writes import OPERATIONS, Mutation, stamped
+
+#: Among others a key costs about half of what it costs alone. There is a statement for each
+#: number of keys, and SQLite prepares each.
+_KEYS_AT_ONCE = 16
+
+_GET = [
+    "SELECT " + ", ".join(["(SELECT value FROM kv WHERE key = ?)"] * keys)
+    for keys in range(_KEYS_AT_ONCE + 1)
+]
+_SET = [
+    f"INSERT INTO kv VALUES {', '.join(['(?, ?)'] * keys)}"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    for keys in range(_KEYS_AT_ONCE + 1)
+]
+
+_KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
+#: No more commits than this are remembered; those before them are read from the file.
+_REMEMBERED = 1_000
+_NEWEST = """
+    SELECT (SELECT max(version) FROM commits), counter, reading, version, unix_microseconds
+    FROM clock
+"""
+_SET_ANCHOR = "UPDATE clock SET counter = ?, reading = ?, version = ?, unix_microseconds = ?"
+_ADD = "INSERT INTO commits VALUES (?, ?)"
+_SINCE = """
+    SELECT version, ranges FROM commits WHERE version > ? AND version <= ? ORDER BY version
+"""
+#: The newest commit before the kept ones stays: it is what the oldest transactions read.
+_PRUNE = """
+    DELETE FROM commits
+    WHERE version < (SELECT max(version) FROM commits WHERE version <= ?)
+"""
 
 
 class CommitRequest:
@@ -37,8 +73,12 @@ class CommitRequest:
     refusal: int | None = None
     #: Its thread left by an exception while it waited.
     is_abandoned = False
-    #: What its thread waits by, where another thread leads.
+    #: What its thread waits by, if another thread leads.
     waiter: queue.SimpleQueue[None] | None = None
+    #: The thread that waits for it.
+    thread = 0
+    #: If it is a signal handler's: the leader of the same thread, which waits for the handler.
+    interrupted: CommitRequest | None = None
 
     def __init__(
         self,
@@ -75,59 +115,221 @@ class CommitRequest:
 
 
 class Group:
-    """Requests committed together, until each was told how that ended."""
+    """Requests committed together, until each was told how that ended.
+
+    A key that the group changes more than once is read once and written once.
+
+    Args:
+        requests: Those in the order of the line.
+        connection: What they are written by.
+    """
 
     accepted = 0
     #: Whether SQLite's transaction is over: None before its end was asked for.
     has_ended: bool | None = None
     failure: sqlite3.Error | None = None
 
-    def __init__(self, requests: list[CommitRequest]) -> None:
+    def __init__(self, requests: list[CommitRequest], connection: sqlite3.Connection) -> None:
         self.requests = requests
+        self.connection = connection
+        #: What the keys come to hold, until it is written; None clears.
+        self._values: dict[bytes, bytes | None] = {}
 
     def failure_code(self) -> int:
-        """Return 1510 where it certainly had no effect, 1021 otherwise."""
+        """Return 1510 if it certainly had no effect, 1021 otherwise."""
         is_unwritten = self.failure is not None and _is_unwritten(self.failure)
         return 1021 if self.has_ended and not is_unwritten else 1510
 
-    def apply(self, connection: sqlite3.Connection, history: History, version: int) -> None:
-        """Write what the requests do, except those that conflict.
+    def apply(self, history: History, version: int) -> None:
+        """Write what the requests do, except those that conflict, inside SQLite's transaction.
 
         Args:
-            connection: Inside the transaction that writes.
             history: The commits before.
             version: The group's.
         """
-        changes = Changes(connection)
         written: list[Range] = []
         earlier: list[RangeSet] = []
         self.accepted = 0
         for request in self.requests:
             if request.read_version is None:  # a commit that has read nothing reads now
                 request.read_version = history.newest
-            if request.read_ranges:
+            if request.read_ranges and (earlier or request.read_version < history.newest):
                 request.refusal = history.conflict(
-                    connection, request.read_version, request.read_ranges
+                    self.connection, request.read_version, request.read_ranges
                 ) or conflict(earlier, request.read_ranges)
                 if request.refusal:
                     continue
             request.version = version
             request.stamp = version.to_bytes(8, "big") + self.accepted.to_bytes(2, "big")
-            stamped = changes.add(request.mutations, request.stamp)
+            stamped_keys = self._change(request.mutations, request.stamp)
             ranges = request.write_ranges
-            if stamped:
-                request.stamped_ranges = [(key, after(key)) for key in stamped]
+            if stamped_keys:
+                request.stamped_ranges = [(key, after(key)) for key in stamped_keys]
                 ranges = [*ranges, *request.stamped_ranges]
             self.accepted += 1
             written += ranges
             if len(self.requests) > 1:
                 earlier.append(RangeSet.of(ranges))
         if self.accepted:
-            changes.write()
-            history.add(connection, written)
+            self._write()
+            history.add(self.connection, written)
+
+    def _change(self, mutations: list[Mutation], stamp: bytes) -> list[bytes]:
+        """Apply the mutations of one commit, in order, over those of the commits before.
+
+        Returns:
+            The keys that its versionstamp became part of.
+        """
+        values = self._values
+        stamped_keys = []
+        for place, (name, key, param) in enumerate(mutations):
+            if name == "set":
+                values[key] = param
+            elif name == "clear":
+                values[key] = None
+            elif name == "clear_range":
+                self._write()
+                self.connection.execute("DELETE FROM kv WHERE key >= ? AND key < ?", (key, param))
+            elif name == "set_versionstamped_value":
+                values[key] = stamped(param, stamp)
+            elif name == "set_versionstamped_key":
+                stamped_keys.append(stamped(key, stamp))
+                values[stamped_keys[-1]] = param
+            else:
+                if key not in values:
+                    self._read(mutations[place : place + _KEYS_AT_ONCE])
+                values[key] = OPERATIONS[name](values[key], param)
+        return stamped_keys
+
+    def _read(self, mutations: list[Mutation]) -> None:
+        """Start from what is stored under the keys that the next mutations depend on."""
+        values = self._values
+        keys = [key for name, key, _ in mutations if name in OPERATIONS and key not in values]
+        stored = self.connection.execute(_GET[len(keys)], keys).fetchone()
+        values.update(zip(keys, stored, strict=True))
+
+    def _write(self) -> None:
+        """Write what was worked out so far."""
+        rows: list[bytes] = []  # each key followed by its value
+        cleared = []
+        for key, value in self._values.items():
+            if value is None:
+                cleared.append((key,))
+            else:
+                rows += (key, value)
+        for start in range(0, len(rows), 2 * _KEYS_AT_ONCE):
+            part = rows[start : start + 2 * _KEYS_AT_ONCE]
+            self.connection.execute(_SET[len(part) // 2], part)
+        if cleared:
+            self.connection.executemany("DELETE FROM kv WHERE key = ?", cleared)
+        self._values.clear()
 
 
 def _is_unwritten(error: sqlite3.Error) -> bool:
     """Tell whether a failed COMMIT certainly had no effect: its last frame is not there."""
     name = getattr(error, "sqlite_errorname", "")  # Python 3.11
     return name in {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}
+
+
+class History:
+    """Read and write the history, by the connection of the process that has the turn.
+
+    A process remembers what it read and wrote. Every commit makes a newer version, so this holds
+    as long as the file's newest version is the one it remembers; otherwise it reads again. So a
+    process that is alone on the file never reads its history.
+    """
+
+    def __init__(self) -> None:
+        self.newest = -1
+        self._anchor = clock.Anchor("", 0, 0, 0)
+        #: The write conflict ranges of every commit after this version, by version, in order;
+        #: as the file has them, until they are asked for.
+        self._since = -1
+        self._ranges: dict[int, RangeSet | bytes] = {}
+        self._pruned_at = 0
+        #: What the transaction under way adds.
+        self._added: tuple[int, clock.Anchor, bytes] | None = None
+
+    def begin(self, connection: sqlite3.Connection, newest: int | None) -> int:
+        """Return the version of the commit that begins inside a transaction.
+
+        Args:
+            newest: The version of the file's newest commit; None if that is not known.
+        """
+        self._added = None
+        if newest is None or newest != self.newest:
+            newest, *row = connection.execute(_NEWEST).fetchone()
+            if newest != self.newest:
+                anchor = clock.Anchor(*row)
+                # The newest comes last: what a signal cuts short is read again by the next commit.
+                self._ranges, self._since, self._anchor = {}, newest, anchor
+                self.newest = newest
+        version, anchor = clock.next_version(self._anchor, newest)
+        self._added = version, anchor, b""
+        return version
+
+    def conflict(
+        self, connection: sqlite3.Connection, read_version: int, read_ranges: list[Range]
+    ) -> int | None:
+        """Return the code that refuses a commit by what it read: 1020, 1007, or None."""
+        if read_version >= self.newest:
+            return None
+        if read_version < self._since:
+            (oldest,) = connection.execute("SELECT min(version) FROM commits").fetchone()
+            if read_version < oldest:
+                return 1007
+            rows = connection.execute(_SINCE, (read_version, self._since)).fetchall()
+            self._since, self._ranges = read_version, dict([*rows, *self._ranges.items()])
+        return conflict(self._newer(read_version), read_ranges)
+
+    def _newer(self, version: int) -> Iterator[RangeSet]:
+        """Return the write conflict ranges of the commits after a version, the newest first."""
+        for newer in itertools.takewhile(version.__lt__, reversed(self._ranges)):
+            ranges = self._ranges[newer]
+            if isinstance(ranges, bytes):
+                ranges = self._ranges[newer] = RangeSet.decode(ranges)
+            yield ranges
+
+    def add(self, connection: sqlite3.Connection, written: list[Range]) -> None:
+        """Add the commit under way.
+
+        Args:
+            written: Its write conflict ranges.
+        """
+        assert self._added is not None
+        version, anchor, _ = self._added
+        ranges = encoded(written)
+        connection.execute(_ADD, (version, ranges))
+        if anchor is not self._anchor:
+            connection.execute(_SET_ANCHOR, anchor)
+        if version - self._pruned_at >= VERSIONS_PER_SECOND:
+            self._prune(connection, version)
+        self._added = version, anchor, ranges
+
+    def _prune(self, connection: sqlite3.Connection, version: int) -> None:
+        self._pruned_at = version
+        oldest = version - _KEPT_VERSIONS
+        connection.execute(_PRUNE, (oldest,))
+        kept = {version: ranges for version, ranges in self._ranges.items() if version > oldest}
+        self._since, self._ranges = max(self._since, oldest), kept
+
+    def remember(self) -> None:
+        """Take the commit that was added as the newest: it has taken effect."""
+        if self._added is None:
+            return
+        if len(self._ranges) >= _REMEMBERED:
+            self._since, self._ranges = self.newest, {}
+        version, anchor, ranges = self._added
+        self._ranges[version] = ranges
+        self._anchor = anchor
+        self.newest = version  # last, as above
+        self._added = None
+
+
+def conflict(written: Iterable[RangeSet], read_ranges: list[Range]) -> int | None:
+    """Return 1020 if a range that was read was written, otherwise None."""
+    for ranges in written:
+        for begin, end in read_ranges:
+            if ranges.intersects(begin, end):
+                return 1020
+    return None

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.limits import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT
-from fdbqueue.engines.embedded.option_values import DatabaseDefaults
-from fdbqueue.engines.embedded.state import TransactionState
+from fdbqueue.engines.embedded.errors import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT, FDBError
+from fdbqueue.engines.embedded.state import OptionValues, TransactionState
 
 _INT_MAX = 2**31 - 1
 _MIN_SIZE_LIMIT = 32
@@ -97,7 +95,7 @@ class DatabaseOptions:
 
     __slots__ = ("_defaults",)
 
-    def __init__(self, defaults: DatabaseDefaults) -> None:
+    def __init__(self, defaults: OptionValues) -> None:
         self._defaults = defaults
 
     def set_transaction_timeout(self, milliseconds: int) -> None:
@@ -198,7 +196,7 @@ class TransactionOptions:
         self._state.options.keys_end = self._state.options.write_end = SYSTEM_KEYS_END
 
     def _set(self, **changes: int) -> None:
-        self._state.options.persistent = replace(self._state.options.persistent, **changes)
+        self._state.set_persistent(replace(self._state.options.persistent, **changes))
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name in _WITHOUT_EFFECT:

@@ -1,145 +1,175 @@
-"""Sets of half-open key ranges: keys that were cleared, cannot be read, or conflict."""
+r"""Reads of ranges: the rows that come in parts, and those that stand for special keys.
+
+Under the special keys ``\xff\xff/transaction/write_conflict_range/`` a cluster's client shows the
+write conflict ranges of the transaction that reads there, merged: the key of each begin holds
+``b"1"``, that of each end ``b"0"`` ("Special Keys" in FoundationDB's documentation). Only this
+range of them is there, and only as a range between keys.
+"""
 
 from __future__ import annotations
 
-import struct
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain, starmap
 
-Range = tuple[bytes, bytes]
+from fdbqueue.engines.embedded.errors import SYSTEM_KEYS_END, FDBError
+from fdbqueue.engines.embedded.futures import Future, KeyValue
+from fdbqueue.engines.embedded.keys import (
+    KeySelector,
+    Place,
+    Range,
+    RangeSet,
+    after,
+    first_after_prefix,
+)
+from fdbqueue.engines.embedded.snapshots import Row
+from fdbqueue.engines.embedded.state import TransactionState
+from fdbqueue.engines.embedded.writes import STAMP_BYTES, stamped
 
-_POINT = 0xFFFFFFFF
+#: A part of a range: its rows, and whether a limit ended it.
+Part = tuple[list[Row], bool]
+
+WRITE_CONFLICT_RANGES = b"\xff\xff/transaction/write_conflict_range/"
+_WRITE_CONFLICT_RANGES_END = first_after_prefix(WRITE_CONFLICT_RANGES)
 
 
-def after(key: bytes) -> bytes:
-    """Return the first key after ``key``, so that ``[key, after(key))`` holds it alone."""
-    return key + b"\x00"
+class StreamingMode:
+    """How much of a range each part of it has."""
+
+    want_all = -2
+    iterator = -1
+    exact = 0
+    small = 1
+    medium = 2
+    large = 3
+    serial = 4
 
 
-class RangeSet:
-    """Hold disjoint, sorted, half-open ranges of keys.
+_BYTES_WANTED = {
+    StreamingMode.want_all: 80_000,
+    StreamingMode.iterator: 4_096,
+    StreamingMode.exact: 0,
+    StreamingMode.small: 256,
+    StreamingMode.medium: 1_000,
+    StreamingMode.large: 4_096,
+    StreamingMode.serial: 80_000,
+}
+#: Of the second part that is iterated and those after it; the last for all further ones.
+_ITERATOR_BYTES = (6_144, 9_216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000)
 
-    ``begins[i]`` and ``ends[i]`` bound the i-th range. Ranges that touch are merged.
+
+class RangeResult:
+    """The rows of a range read; the first part is read at once, the others when needed.
+
+    Args:
+        read_part: Reads a part: from one place to another, with at most so many rows and about so
+            many bytes (0 for no limit), from the end or not.
+        begin: The first key.
+        end: The key after the last one.
+        limit: The most rows; 0 or -1 for no limit.
+        reverse: Read from the end.
+        mode: A number of :class:`StreamingMode`.
     """
 
-    __slots__ = ("begins", "ends")
+    __slots__ = ("_begin", "_end", "_first", "_limit", "_mode", "_read_part", "_reverse")
 
-    def __init__(self) -> None:
-        self.begins: list[bytes] = []
-        self.ends: list[bytes] = []
+    def __init__(
+        self,
+        read_part: Callable[[Place, Place, int, int, bool], Future[Part]],
+        begin: Place,
+        end: Place,
+        limit: int,
+        reverse: bool,
+        mode: int,
+    ) -> None:
+        self._read_part = read_part
+        self._begin = begin
+        self._end = end
+        self._limit = 0 if limit == -1 else limit
+        self._reverse = reverse
+        self._mode = mode
+        self._first: Future[Part]
+        if mode not in _BYTES_WANTED:
+            self._first = Future(error=FDBError(2000))
+        elif mode == StreamingMode.exact and not self._limit:
+            self._first = Future(error=FDBError(2210))
+        else:
+            self._first = read_part(begin, end, self._limit, _BYTES_WANTED[mode], reverse)
 
-    @classmethod
-    def of(cls, ranges: Iterable[Range]) -> RangeSet:
-        """Build a set from ranges in any order, overlapping or not; empty ones are dropped."""
-        merged = cls()
-        begins, ends = merged.begins, merged.ends
-        for begin, end in sorted(ranges):
-            if begin >= end:
-                continue
-            if ends and begin <= ends[-1]:
-                ends[-1] = max(ends[-1], end)
+    def to_list(self) -> list[KeyValue]:
+        """Return all rows."""
+        rows, more = self._first.wait()
+        if not more or len(rows) == self._limit:
+            return list(starmap(KeyValue, rows))
+        mode = self._mode
+        if mode == StreamingMode.iterator:
+            mode = StreamingMode.exact if self._limit > 0 else StreamingMode.want_all
+        return list(chain.from_iterable(self._parts(mode)))
+
+    def __iter__(self) -> Iterator[KeyValue]:
+        rows, more = self._first.wait()
+        if not more or len(rows) == self._limit:
+            return starmap(KeyValue, rows)
+        return chain.from_iterable(self._parts(self._mode))
+
+    def _parts(self, mode: int) -> Iterator[Iterator[KeyValue]]:
+        begin, end, limit = self._begin, self._end, self._limit
+        (rows, more), step = self._first.wait(), 0
+        while True:
+            yield starmap(KeyValue, rows)
+            if not more or not rows or limit == len(rows):
+                return
+            limit = limit - len(rows) if limit else 0
+            wanted = _BYTES_WANTED[mode]
+            if mode == StreamingMode.iterator:
+                wanted = _ITERATOR_BYTES[min(step, len(_ITERATOR_BYTES) - 1)]
+                step += 1
+            if self._reverse:
+                end = rows[-1][0]
             else:
-                begins.append(begin)
-                ends.append(end)
-        return merged
-
-    def __bool__(self) -> bool:
-        return bool(self.begins)
-
-    def __iter__(self) -> Iterator[Range]:
-        return zip(self.begins, self.ends, strict=True)
-
-    def __contains__(self, key: bytes) -> bool:
-        index = bisect_right(self.begins, key) - 1
-        return index >= 0 and key < self.ends[index]
-
-    def intersects(self, begin: bytes, end: bytes) -> bool:
-        """Tell whether any key of ``[begin, end)`` is in the set."""
-        index = bisect_left(self.begins, end) - 1
-        return index >= 0 and self.ends[index] > begin
-
-    def within(self, begin: bytes, end: bytes) -> list[Range]:
-        """Return the parts of ``[begin, end)`` that are in the set, in order."""
-        parts = []
-        for index in range(bisect_right(self.ends, begin), len(self.begins)):
-            if self.begins[index] >= end:
-                break
-            parts.append((max(begin, self.begins[index]), min(end, self.ends[index])))
-        return parts
-
-    def outside(self, begin: bytes, end: bytes) -> list[Range]:
-        """Return the parts of ``[begin, end)`` that are not in the set, in order."""
-        gaps = []
-        for covered_begin, covered_end in self.within(begin, end):
-            if begin < covered_begin:
-                gaps.append((begin, covered_begin))
-            begin = covered_end
-        if begin < end:
-            gaps.append((begin, end))
-        return gaps
-
-    def add(self, begin: bytes, end: bytes) -> None:
-        """Put ``[begin, end)`` into the set; an empty range changes nothing."""
-        if begin >= end:
-            return
-        first = bisect_left(self.ends, begin)
-        last = bisect_right(self.begins, end)
-        if first < last:
-            begin = min(begin, self.begins[first])
-            end = max(end, self.ends[last - 1])
-        self.begins[first:last] = [begin]
-        self.ends[first:last] = [end]
-
-    def remove(self, begin: bytes, end: bytes) -> None:
-        """Take ``[begin, end)`` out of the set, splitting what it cuts."""
-        if begin >= end:
-            return
-        first = bisect_right(self.ends, begin)
-        last = bisect_left(self.begins, end)
-        if first >= last:
-            return
-        kept = []
-        if self.begins[first] < begin:
-            kept.append((self.begins[first], begin))
-        if self.ends[last - 1] > end:
-            kept.append((end, self.ends[last - 1]))
-        self.begins[first:last] = [kept_begin for kept_begin, _ in kept]
-        self.ends[first:last] = [kept_end for _, kept_end in kept]
-
-    @classmethod
-    def decode(cls, data: bytes) -> RangeSet:
-        """Return the set that :func:`encoded` made ``data`` from."""
-        decoded = cls()
-        (count,) = struct.unpack_from(">I", data)
-        lengths = struct.unpack_from(f">{count}I", data, 4)
-        position = 4 + 4 * count
-        for index in range(0, count, 2):
-            begin = data[position : position + lengths[index]]
-            position += lengths[index]
-            if lengths[index + 1] == _POINT:
-                end = after(begin)
-            else:
-                end = data[position : position + lengths[index + 1]]
-                position += lengths[index + 1]
-            decoded.begins.append(begin)
-            decoded.ends.append(end)
-        return decoded
+                begin = after(rows[-1][0])
+            rows, more = self._read_part(begin, end, limit, wanted, self._reverse).wait()
 
 
-def encoded(ranges: list[Range]) -> bytes:
-    """Return the set of some ranges as bytes: a count, the lengths, then the keys in a row.
+def is_special(begin: KeySelector, end: KeySelector) -> bool:
+    """Tell whether a read is one of special keys alone."""
+    return (
+        min(begin.key, end.key) >= WRITE_CONFLICT_RANGES
+        and max(begin.key, end.key) <= _WRITE_CONFLICT_RANGES_END
+        and begin.offset == end.offset == 1
+    )
 
-    A range has the lengths of its begin and of its end. One of a single key has only its begin, and
-    a mark in place of the second length.
+
+def special_rows(
+    state: TransactionState, begin: bytes, end: bytes, limit: int, reverse: bool
+) -> Future[Part]:
+    """Read special keys, also of a transaction that was cancelled or committed.
+
+    This opens no snapshot, and adds no read conflict.
     """
-    keys = [begin for begin, end in ranges if end == begin + b"\x00"]
-    if len(keys) == len(ranges):  # as in nearly all commits
-        keys = sorted(set(keys))
-        lengths = [length for key in keys for length in (len(key), _POINT)]
-    else:
-        keys, lengths = [], []
-        for begin, end in RangeSet.of(ranges):
-            is_point = end == begin + b"\x00"
-            keys += [begin] if is_point else [begin, end]
-            lengths += [len(begin), _POINT if is_point else len(end)]
-    return struct.pack(f">{len(lengths) + 1}I", len(lengths), *lengths) + b"".join(keys)
+    with state.lock:
+        if state.deferred is not None:
+            return Future(error=state.deferred)
+        rows = []
+        for written_begin, written_end in _written(state):
+            rows.append((WRITE_CONFLICT_RANGES + written_begin, b"1"))
+            if written_end < SYSTEM_KEYS_END:
+                rows.append((WRITE_CONFLICT_RANGES + written_end, b"0"))
+        rows = [row for row in rows if begin <= row[0] < end]
+        if reverse:
+            rows.reverse()
+        more = 0 < limit <= len(rows)
+        return Future((rows[:limit] if more else rows, more))
+
+
+def _written(state: TransactionState) -> RangeSet:
+    """Return the write conflict ranges so far, with those of keys that a stamp completes."""
+    return RangeSet.of(
+        [*state.write_conflicts, *(_stamped(key, state) for key in state.versionstamped_keys)]
+    )
+
+
+def _stamped(key: bytes, state: TransactionState) -> Range:
+    """Return the keys that a versionstamped key may become."""
+    least = (state.read_version.known or 0).to_bytes(8, "big").ljust(STAMP_BYTES, b"\x00")
+    end = after(stamped(key, b"\xff" * STAMP_BYTES))
+    return stamped(key, least), min(end, state.options.keys_end)

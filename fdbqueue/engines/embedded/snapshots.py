@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.embedded import clock
-from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
+from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
 from fdbqueue.locks import RLock
 
 _SIZE = "SELECT sum(length(key) + length(value)) FROM kv WHERE key >= ? AND key < ?"
@@ -26,11 +25,12 @@ _CHUNKS = """
 #: Takes the place of BEGIN, a query and ROLLBACK: only the first of its three rows is fetched, so
 #: the statement is under way until its cursor is closed, and meanwhile SQLite reads everything by
 #: this connection at the same version.
-_BEGIN = "SELECT max(version) FROM commits UNION ALL SELECT 0 UNION ALL SELECT 0"
+BEGIN = "SELECT max(version) FROM commits UNION ALL SELECT 0 UNION ALL SELECT 0"
 
-_GET = "SELECT value FROM kv WHERE key = ?"
-_FORWARD = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
-_REVERSE = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
+#: Queries of a key, and of the first and the last rows of a range up to a number of them.
+GET = "SELECT value FROM kv WHERE key = ?"
+FORWARD = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+REVERSE = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
 
 Row = tuple[bytes, bytes]
 
@@ -45,7 +45,7 @@ class Snapshot:
     Args:
         give_back: Takes :attr:`connection` when the snapshot ends.
         is_reusable: Another snapshot may have the connection then.
-        check: Called after each read, to raise what is wrong with it; None where nothing can be.
+        check: Called after each read, to raise what is wrong with it; None if nothing can be.
     """
 
     __slots__ = (
@@ -71,11 +71,11 @@ class Snapshot:
         self._check = check
         self._lock = RLock()  # a finalizer may release while this thread reads
         self._users = 1
-        #: What it reads by, None before :meth:`begin` and once it was given back.
+        #: What it reads by, None before it begins and once it was given back.
         self.connection: sqlite3.Connection | None = None
         #: What keeps SQLite at one version until it is closed.
         self.cursor: sqlite3.Cursor | None = None
-        #: -1 before :meth:`begin`, and once it has become a transaction that writes.
+        #: -1 before it begins, and once it has become a transaction that writes.
         self.version = -1
         self.opened_at = clock.seconds()
 
@@ -83,12 +83,6 @@ class Snapshot:
     def expired(self) -> bool:
         """Whether the five seconds a transaction may read are over."""
         return clock.seconds() - self.opened_at > TRANSACTION_LIFE_SECONDS
-
-    def begin(self, connection: sqlite3.Connection) -> None:
-        """Read by a connection, from the newest version."""
-        self.connection = connection
-        self.cursor = cursor = connection.execute(_BEGIN)
-        self.version = cursor.fetchone()[0]
 
     def write(self, work: Callable[[sqlite3.Connection], object]) -> bool:
         """Call ``work`` with the connection, inside a transaction that may write.
@@ -114,43 +108,52 @@ class Snapshot:
                 self.cursor.close()  # or the checkpoint that the commit may make would not be whole
                 work(connection)
             except sqlite3.Error:
-                if self.version == -1:
+                if self.version == -1 and self.connection is not None:
                     raise
                 return False
             finally:
-                if connection.in_transaction:
+                if self.connection is not None and connection.in_transaction:
                     connection.rollback()
             return True
 
+    def roll_back(self) -> None:
+        """End a transaction that :meth:`write` has begun, so that nothing can go on with it."""
+        with self._lock:
+            connection = self.connection
+            if connection is not None and connection.in_transaction:
+                self.is_reusable = False
+                connection.rollback()
+                self._give_back(self)
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
-        row = self._query(_GET, (key,))
+        row = self.query(GET, (key,))
         return row[0][0] if row else None
 
     def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Row]:
         """Return up to ``limit`` rows of ``[begin, end)`` from either end."""
-        return self._query(_REVERSE if reverse else _FORWARD, (begin, end, limit))
+        return self.query(REVERSE if reverse else FORWARD, (begin, end, limit))
 
     def size(self, begin: bytes, end: bytes) -> int:
         """Return how many bytes the keys and values of ``[begin, end)`` have."""
-        return self._query(_SIZE, (begin, end))[0][0] or 0
+        return self.query(_SIZE, (begin, end))[0][0] or 0
 
     def split_points(self, begin: bytes, end: bytes, chunk_bytes: int) -> list[bytes]:
         """Return the begin of each chunk of ``[begin, end)``, and the end."""
-        starts = [row[0] for row in self._query(_CHUNKS, (chunk_bytes, begin, end))]
+        starts = [row[0] for row in self.query(_CHUNKS, (chunk_bytes, begin, end))]
         points = [begin, *starts[1:]]
         return points if points[-1] == end else [*points, end]
 
     def commits_since(self, version: int) -> list[tuple[int, bytes]]:
         """Return the version and write conflict ranges of each later commit still kept."""
-        return self._query(
+        return self.query(
             "SELECT version, ranges FROM commits WHERE version > ? ORDER BY version",
             (version,),
         )
 
     def oldest_commit(self) -> int:
         """Return the version from which on the commits are kept without a gap."""
-        return self._query("SELECT min(version) FROM commits")[0][0]
+        return self.query("SELECT min(version) FROM commits")[0][0]
 
     def share(self) -> bool:
         """Count one more user; False when the snapshot was given back already, or has written."""
@@ -172,9 +175,15 @@ class Snapshot:
         with self._lock:
             self._give_back(self)
 
-    def _query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
+    def query(self, sql: str, parameters: tuple[bytes | int, ...] = ()) -> list[Any]:
+        """Return the rows of a query.
+
+        Raises:
+            FDBError: 1007 when the snapshot has ended, 1510 when SQLite cannot read.
+        """
         with self._lock:
-            if self.connection is None or self.expired:
+            is_over = clock.seconds() - self.opened_at > TRANSACTION_LIFE_SECONDS
+            if self.connection is None or is_over:
                 raise FDBError(1007)
             try:
                 return self.connection.execute(sql, parameters).fetchall()

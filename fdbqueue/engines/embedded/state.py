@@ -1,113 +1,169 @@
-"""The state of a transaction: whether it can be used, its commit, and what ends with it.
+"""The state of a transaction: its options, what it has read and written, its commit and its end.
 
 A transaction makes one attempt after another: an attempt ends when ``on_error`` or ``reset``
 begins the next one. What belongs to an attempt is replaced then; the object stays, and the
 parts of the transaction share it and its lock.
+
+The commit sends the writes in the order in which they were made. What reads of the transaction
+see of them is worked out by a :class:`WriteBuffer`, once they ask.
 """
 
 from __future__ import annotations
 
 import functools
+import random
 import time
 from _thread import RLock
-from collections.abc import Callable
+from dataclasses import dataclass
 
-from fdbqueue.engines.embedded.backoff import Backoff
-from fdbqueue.engines.embedded.commit_draft import CommitDraft
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.errors import FDBError, anew
-from fdbqueue.engines.embedded.futures import Delay, Future, Versionstamp, WorkFuture
+from fdbqueue.engines.embedded.errors import (
+    BACKED_OFF,
+    KEY_SIZE_LIMIT,
+    KEYS_END,
+    REPORTED_AS,
+    TRANSACTION_SIZE_LIMIT,
+    VALUE_SIZE_LIMIT,
+    VERSION_ERRORS,
+    FDBError,
+    anew,
+)
+from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.groups import CommitRequest
-from fdbqueue.engines.embedded.option_values import DatabaseDefaults
+from fdbqueue.engines.embedded.keys import Range
 from fdbqueue.engines.embedded.snapshots import Snapshot
+from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.view import View
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
+from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
 from fdbqueue.exceptions import EngineUnavailable
+
+#: What FoundationDB's client counts for a mutation and for a range besides their bytes.
+_MUTATION_BYTES = 44
+_RANGE_BYTES = 24
+#: The approximate size counts each key and value at least once, and the exact one each a few
+#: times at most: it is less than this many times as large.
+_APPROXIMATION = 8
+
+_FIRST_PAUSE_SECONDS = 0.01
+_VERSION_PAUSE_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Persistent:
+    """The options that outlive ``on_error``, and that a database sets as defaults."""
+
+    timeout_ms: int = 0
+    retry_limit: int = -1
+    max_retry_delay_ms: int = 1000
+    size_limit: int = TRANSACTION_SIZE_LIMIT
+
+
+class OptionValues:
+    """The options in force for one transaction.
+
+    A database has one as well: a new transaction takes the first two of that.
+    """
+
+    persistent = Persistent()
+    snapshot_read_your_writes = 1
+    read_your_writes = True
+    skip_next_write_conflict = False
+    used_during_commit_protection = True
+    bypass_unreadable = False
+    keys_end = KEYS_END
+    write_end = KEYS_END
 
 
 class TransactionState:
     """What a transaction has read and written, and whether it failed or is committing.
 
-    The methods that say so need :attr:`lock`.
+    Who calls a method that does not take :attr:`lock` holds it; so does who reads or changes what
+    is kept here.
 
     Args:
+        store: Where to read.
         committer: Commits the transaction.
         watches: Keeps the watches of committed transactions.
         defaults: The options to start with.
     """
 
-    __slots__ = (
-        "_backoff",
-        "_committer",
-        "_created_at",
-        "_defaults",
-        "_failure",
-        "_is_committing",
-        "_request",
-        "committed_version",
-        "deferred",
-        "draft",
-        "lock",
-        "options",
-        "read_failure",
-        "snapshot",
-        "stamps",
-        "watch_registry",
-        "watches",
-    )
+    #: What reads see of the file, None before the first one.
+    snapshot: Snapshot | None = None
+    _request: CommitRequest | None = None
 
     def __init__(
-        self, committer: Committer, watches: WatchRegistry, defaults: DatabaseDefaults
+        self, store: Store, committer: Committer, watches: WatchRegistry, defaults: OptionValues
     ) -> None:
         self.lock = RLock()
         self.watch_registry = watches
+        self.store = store
         self._committer = committer
         self._defaults = defaults
         self._created_at = time.monotonic()
-        self._backoff: Backoff | None = None
-        self.options = defaults.start()
-        #: The version of the last commit; -1 where it wrote nothing.
+        self._retries = 0
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        #: The version of the last commit; -1 if it wrote nothing.
         self.committed_version = -1
-        self._begin_attempt()
+        self._begin_attempt(defaults.persistent)
 
-    def _begin_attempt(self) -> None:
-        self.draft = CommitDraft(self.options)
+    def _begin_attempt(self, persistent: Persistent) -> None:
+        self.options = options = OptionValues()
+        options.persistent = persistent
+        options.snapshot_read_your_writes = self._defaults.snapshot_read_your_writes
+        #: Whether a use may go on without a look at what may keep it from that: no error is kept,
+        #: no commit has begun, and there is no timeout.
+        self.is_free = True
         #: The error of a write: raised by the next use; the writes after it have no effect.
         self.deferred: FDBError | None = None
         #: The error of a read, which the commit raises again.
         self.read_failure: Exception | None = None
         self._failure: FDBError | None = None  # raised by every use until a reset
-        self._request: CommitRequest | None = None
         self._is_committing = False
-        #: What reads see of the file, None before the first one.
-        self.snapshot: Snapshot | None = None
+        self._request = None
+        self.snapshot = None
+        #: When the time for the transaction is over, on the monotonic clock.
+        self.deadline: float | None = None
+        if persistent.timeout_ms:
+            self.set_persistent(persistent)
+        self.read_version = ReadVersion()
+        self.has_read = False
+        self.mutations: list[Mutation] = []
+        self.read_conflicts: list[Range] = []
+        self.write_conflicts: list[Range] = []
+        #: The keys set with a versionstamp, whose conflict ranges are known after the commit.
+        self.versionstamped_keys: list[bytes] = []
+        self.approximate_size = 0
+        #: The keys that were written one by one, and whether more than these was written.
+        self._keys: set[bytes] = set()
+        self._has_spans = False
+        self._buffer: WriteBuffer | None = None
+        #: How many of the mutations the buffer has.
+        self._buffered = 0
         #: The watches to set after the commit.
         self.watches: list[Watch] = []
         #: The futures that wait for the commit's versionstamp.
         self.stamps: list[Versionstamp] = []
 
     def __del__(self) -> None:
-        snapshot: Snapshot | None = getattr(self, "snapshot", None)  # an interrupt may come first
-        if snapshot is not None:
-            snapshot.release()
-        request: CommitRequest | None = getattr(self, "_request", None)
-        if request is not None and request.snapshot is not None:  # no thread waited for it
-            request.release()
+        if self.snapshot is not None:
+            self.snapshot.release()
+        if self._request is not None and self._request.snapshot is not None:
+            self._request.release()  # no thread waited for it
 
     # Use
 
     def check_usable(self) -> None:
-        """Raise what keeps the transaction from being used."""
+        """Raise what keeps the transaction from being used; not needed while it is free."""
         if self.deferred is not None:
             raise anew(self.deferred)
         if self._is_committing:
             self._refuse_use_during_commit()
-        if self._failure is not None or self.options.persistent.timeout_ms:
-            self.check_failure()
+        self.check_failure()
 
     def check_failure(self) -> None:
         """Raise the error that the transaction failed with, or that its time is over."""
-        if self.options.persistent.timeout_ms:
-            self.note_timeout()
+        self.note_timeout()
         if self._failure is not None:
             raise anew(self._failure)
 
@@ -116,37 +172,146 @@ class TransactionState:
             self.fail(FDBError(2017))
         raise FDBError(2017)
 
-    def write(self, apply: Callable[..., None], *arguments: str | bytes) -> None:
-        """Apply a write to the draft.
+    def _defer(self, error: FDBError) -> None:
+        self.deferred, self.is_free = error, False
 
-        Its error is kept for the next read or the commit.
+    def open(self) -> Snapshot:
+        """Open the snapshot, at the read version if that was set."""
+        version = self.read_version.number
+        snapshot = self.store.snapshot() if version is None else self.store.snapshot_at(version)
+        self.snapshot = snapshot
+        self.read_version.number = snapshot.version
+        return snapshot
 
-        Args:
-            apply: A method of :class:`CommitDraft` that writes.
-            arguments: What follows its first argument.
+    def stored(self) -> Snapshot:
+        """Return the snapshot to read by."""
+        self.has_read = True
+        return self.snapshot or self.open()
+
+    def view(self, is_snapshot: bool) -> View:
+        """Return what is stored with what was written over it, if such a read sees that."""
+        options = self.options
+        sees_writes = options.read_your_writes and (
+            not is_snapshot or options.snapshot_read_your_writes > 0
+        )
+        return View(
+            self.stored,
+            self.buffer() if sees_writes else None,
+            options.keys_end,
+            is_open=self.snapshot is not None,
+        )
+
+    def set_persistent(self, persistent: Persistent) -> None:
+        """Replace the options that outlive ``on_error``."""
+        with self.lock:
+            self.options.persistent = persistent
+            self.deadline = None
+            if persistent.timeout_ms:
+                self.deadline = self._created_at + persistent.timeout_ms / 1000
+                self.is_free = False
+
+    def disable_read_your_writes(self) -> None:
+        """Let reads not see the writes; 2000 after a read or a write, kept as that of a write."""
+        with self.lock:
+            has_written = bool(self.mutations or self.write_conflicts)
+            if self.deferred is not None:
+                return
+            if self.has_read or (self.options.read_your_writes and has_written):
+                self._defer(FDBError(2000))
+            else:
+                self.options.read_your_writes = False
+
+    def set_read_version(self, version: int) -> None:
+        """Read at a given version; an error is kept as that of a write."""
+        with self.lock:
+            if self.deferred is not None:
+                return
+            if self.read_version.number is not None:
+                self._defer(FDBError(2010))
+            elif version <= 0:
+                self._defer(FDBError(2011))
+            else:
+                self.read_version.number = self.read_version.known = version
+
+    # Writes and conflict ranges
+
+    def write(self, name: str, key: bytes, param: bytes) -> None:
+        """Make the next write, as :data:`Mutation` has it.
+
+        If FoundationDB's client raises an error, that is kept for the next read or the commit:
+        nothing of the transaction may be committed.
         """
         with self.lock:
             if self.deferred is not None:
                 return
-            conflicts = True
-            if self.options.skip_next_write_conflict:
-                conflicts = self.options.skip_next_write_conflict = False
+            options = self.options
+            conflicts = not options.skip_next_write_conflict
+            options.skip_next_write_conflict = False
             try:
                 if self._is_committing:
                     self._refuse_use_during_commit()
-                apply(self.draft, conflicts, *arguments)
+                if name == "clear_range":
+                    self._clear_range(key, param, conflicts)
+                    return
+                key_size, size = len(key), len(param)
+                if key >= options.write_end or key_size > KEY_SIZE_LIMIT or size > VALUE_SIZE_LIMIT:
+                    self._refuse_write(name, key)
+                    return
+                size += key_size + _MUTATION_BYTES
+                if name == "clear":  # the client counts it as a range
+                    size += key_size + 1 + _RANGE_BYTES - _MUTATION_BYTES
+                elif name == "set_versionstamped_value":
+                    stamp_position(param)
+                if conflicts:
+                    self.write_conflicts.append((key, key + b"\x00"))
+                    size += 2 * key_size + 1 + _RANGE_BYTES
+                self.approximate_size += size
+                self._keys.add(key)
+                self.mutations.append((name, key, param))
             except FDBError as error:
-                self.deferred = error
+                self._defer(error)
 
-    def add_conflict(
-        self, add: Callable[[CommitDraft, bytes, bytes], None], begin: bytes, end: bytes
-    ) -> None:
-        """Add a conflict range to the draft; its error is kept as that of a write is.
+    def set_versionstamped_key(self, key: bytes, value: bytes) -> None:
+        """Set a key that contains the commit's stamp, which makes others conflict with it."""
+        with self.lock:
+            self.options.skip_next_write_conflict = True
+            self.write("set_versionstamped_key", key, value)
+            if self.deferred is not None:
+                return
+            self._has_spans = True
+            try:
+                stamp_position(key)
+            except FDBError as error:
+                self._defer(error)
+                return
+            self.versionstamped_keys.append(key)
+            if self.options.read_your_writes:
+                self.buffer()  # what becomes unreadable depends on the version that is known now
 
-        Args:
-            add: A method of :class:`CommitDraft`.
-            begin: The first key.
-            end: The key after the last one.
+    def _refuse_write(self, name: str, key: bytes) -> None:
+        if key >= self.options.write_end:
+            raise FDBError(2004)
+        if len(key) <= KEY_SIZE_LIMIT:
+            raise FDBError(2103)
+        if name != "clear":  # one that is too long is not there
+            raise FDBError(2102)
+
+    def _clear_range(self, begin: bytes, end: bytes, conflicts: bool) -> None:
+        if begin > end:
+            raise FDBError(2005)
+        if end > self.options.write_end:
+            raise FDBError(2004)
+        if begin == end:
+            return
+        self.approximate_size += len(begin) + len(end) + _MUTATION_BYTES
+        if conflicts:
+            self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
+            self.write_conflicts.append((begin, end))
+        self._has_spans = True
+        self.mutations.append(("clear_range", begin, end))
+
+    def add_conflict(self, begin: bytes, end: bytes, *, is_read: bool) -> None:
+        """Conflict as if a range had been read, or written; an error is kept as a write's.
 
         Raises:
             FDBError: 2005 when the range is inverted.
@@ -161,30 +326,46 @@ class TransactionState:
                     self._refuse_use_during_commit()
                 if end > self.options.keys_end:
                     raise FDBError(2004)
-                if begin < end:
-                    add(self.draft, begin, end)
             except FDBError as error:
-                self.deferred = error
+                self._defer(error)
+                return
+            if is_read:
+                self.add_read_conflict(begin, end)
+            elif begin < end:
+                self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
+                self.write_conflicts.append((begin, end))
 
-    def disable_read_your_writes(self) -> None:
-        """Let reads not see the transaction's own writes; an error is kept as that of a write."""
-        with self.lock:
-            if self.deferred is None:
-                try:
-                    self.draft.disable_read_your_writes()
-                except FDBError as error:
-                    self.deferred = error
+    def add_read_conflict(self, begin: bytes, end: bytes) -> None:
+        """Conflict with other writes to a range, except what was written here before."""
+        if begin >= end:
+            return
+        size = len(begin) + len(end) + _RANGE_BYTES
+        if self.mutations and self.options.read_your_writes:
+            if self._has_spans or end != begin + b"\x00":
+                touches = self.buffer().touches(begin, end)
+            else:  # one key: mostly answered without the buffer
+                touches = begin in self._keys
+            if touches:
+                parts = self.buffer().undetermined(begin, end)
+                self.read_conflicts.extend(parts)
+                self.approximate_size += len(parts) * size
+                return
+        self.read_conflicts.append((begin, end))
+        self.approximate_size += size
 
-    def set_read_version(self, version: int) -> None:
-        """Read at a given version; an error is kept as that of a write."""
-        with self.lock:
-            if self.deferred is None:
-                if self.draft.read_version is not None:
-                    self.deferred = FDBError(2010)
-                elif version <= 0:
-                    self.deferred = FDBError(2011)
-                else:
-                    self.draft.read_version = version
+    def buffer(self) -> WriteBuffer:
+        """Return what was written, as reads of the transaction see it."""
+        buffer = self._buffer
+        if buffer is not None and self._buffered == len(self.mutations):
+            return buffer
+        self._buffer = None  # if an interrupt leaves it half done, it is made again
+        if buffer is None:
+            buffer, self._buffered = WriteBuffer(), 0
+        for mutation in self.mutations[self._buffered :]:
+            buffer.write(*mutation, self.read_version.known or 0)
+        self._buffered = len(self.mutations)
+        self._buffer = buffer
+        return buffer
 
     # Commit
 
@@ -192,10 +373,11 @@ class TransactionState:
         """Commit; see :meth:`Transaction.commit`."""
         with self.lock:
             try:
-                self.check_usable()
+                if not self.is_free:
+                    self.check_usable()
             except FDBError as error:
                 return Future(error=error)
-            self._is_committing = True
+            self._is_committing, self.is_free = True, False
             try:
                 request = self._commit_request()
             except (FDBError, EngineUnavailable) as error:
@@ -217,21 +399,52 @@ class TransactionState:
             return future
 
     def _commit_request(self) -> CommitRequest | None:
-        """Return what to commit, None when nothing was written."""
+        """Return what to commit, None when nothing was written.
+
+        Raises:
+            FDBError: 1007 if what was read is too old to be compared with later commits, 2101 if
+                the transaction is larger than its size limit, or what a read failed with.
+        """
         if self.read_failure is not None:
             raise anew(self.read_failure)
-        draft = self.draft
-        request = draft.request(self._deadline())
+        mutations = self.mutations
+        size, limit = self.approximate_size, self.options.persistent.size_limit
+        if size * _APPROXIMATION > limit:
+            if self.options.read_your_writes:
+                mutations = self.buffer().mutations()  # as few as the client would send
+            size = self._size(mutations)
+            if size > limit:
+                raise FDBError(2101)
+        request = None
+        if mutations or self.write_conflicts:
+            request = CommitRequest(
+                read_version=self.read_version.number,
+                read_ranges=self.read_conflicts,
+                write_ranges=self.write_conflicts,
+                mutations=mutations,
+                size=size,
+                deadline=self.deadline,
+            )
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
             if request is None:
                 snapshot.release()
-            elif draft.read_conflicts and snapshot.expired:
+            elif self.read_conflicts and snapshot.expired:
                 snapshot.release()
                 raise FDBError(1007)
             else:
                 request.snapshot = snapshot
         return request
+
+    def _size(self, mutations: list[Mutation]) -> int:
+        """Return how many bytes the client counts for the commit."""
+        size = 0
+        for name, key, param in mutations:
+            size += len(key) + (len(param) if name != "clear" else len(key) + 1) + _MUTATION_BYTES
+        for ranges in (self.read_conflicts, self.write_conflicts):
+            for begin, end in ranges:
+                size += len(begin) + len(end) + _RANGE_BYTES
+        return size
 
     def _finish_commit(self, request: CommitRequest) -> None:
         self._committer.wait(request)
@@ -241,8 +454,8 @@ class TransactionState:
                 self._end_stamps(error=FDBError(2020))
                 raise anew(request.error)
             self.committed_version = request.version
-            self.draft.read_version = request.read_version
-            self.draft.versionstamped_keys = []  # now known, and in the conflict ranges
+            self.read_version.number = request.read_version
+            self.versionstamped_keys = []  # now known, and in the conflict ranges
             if self.stamps:
                 self._end_stamps(stamp=request.stamp)
             if self.watches:
@@ -250,7 +463,7 @@ class TransactionState:
 
     def _set_watches(self) -> None:
         watches, self.watches = self.watches, []
-        version = max(self.committed_version, self.draft.read_version or 0)
+        version = max(self.committed_version, self.read_version.number or 0)
         for watch in watches:
             try:
                 self.watch_registry.activate(watch, version)
@@ -267,51 +480,59 @@ class TransactionState:
     def retry(self, code: int) -> Delay | Future[None]:
         """Begin the next attempt after an error; see :meth:`Transaction.on_error`."""
         with self.lock:
-            persistent = self.options.persistent
             try:
                 self.check_failure()
-                self._backoff = self._backoff or Backoff()
-                pause = self._backoff.pause(
-                    code, persistent.retry_limit, persistent.max_retry_delay_ms / 1000
-                )
+                pause_seconds = self._pause_after(code)
             except FDBError as failure:
                 self.fail(FDBError(1025))
                 return Future(error=failure)
             self._drop_attempt()
-            self.options = self._defaults.start()
-            self.options.persistent = persistent
-            self._begin_attempt()
-            return Delay(pause)
+            self._begin_attempt(self.options.persistent)
+            return Delay(pause_seconds)
+
+    def _pause_after(self, code: int) -> float:
+        """Count a retry, and return how many seconds to wait after an error of this code.
+
+        Raises:
+            FDBError: Running again would not help, or the limit is reached.
+        """
+        persistent = self.options.persistent
+        longest_seconds = persistent.max_retry_delay_ms / 1000
+        code = REPORTED_AS.get(code, code) if code >= 0 else 4000
+        self._retries += 1
+        if persistent.retry_limit != -1 and self._retries > persistent.retry_limit:
+            raise FDBError(code)
+        if code in VERSION_ERRORS:
+            return min(_VERSION_PAUSE_SECONDS, longest_seconds)
+        if code not in BACKED_OFF:
+            raise FDBError(code)
+        pause_seconds = min(self._pause_seconds, longest_seconds) * random.random()
+        self._pause_seconds = min(self._pause_seconds * 2, longest_seconds)
+        return pause_seconds
 
     def reset(self) -> None:
         """Begin as a new transaction does."""
         with self.lock:
             self._drop_attempt()
-            self.options = self._defaults.start()
             self._created_at = time.monotonic()
-            self._backoff = None
-            self._begin_attempt()
+            self._retries, self._pause_seconds = 0, _FIRST_PAUSE_SECONDS
+            self._begin_attempt(self._defaults.persistent)
 
     def fail(self, error: FDBError) -> None:
         """Raise an error from every use until a reset, unless it failed before."""
         with self.lock:
             if self._failure is not None:
                 return
-            self._failure = error
+            self._failure, self.is_free = error, False
             if self._request is not None:
                 self._committer.withdraw(self._request, error)
             self._end_attempt(error)
 
     def note_timeout(self) -> None:
-        """Fail the transaction where its time is over."""
+        """Fail the transaction if its time is over."""
         with self.lock:
-            deadline = self._deadline()
-            if deadline is not None and time.monotonic() > deadline:
+            if self.deadline is not None and time.monotonic() > self.deadline:
                 self.fail(FDBError(1031))
-
-    def _deadline(self) -> float | None:
-        timeout_ms = self.options.persistent.timeout_ms
-        return self._created_at + timeout_ms / 1000 if timeout_ms else None
 
     def _drop_attempt(self) -> None:
         if self._request is not None:

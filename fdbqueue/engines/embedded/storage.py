@@ -22,28 +22,29 @@ import threading
 import time
 from collections.abc import Callable
 
-from fdbqueue.engines.embedded import files, schema
-from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.limits import TRANSACTION_LIFE_SECONDS
-from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.turns import Turn, take
+from fdbqueue.engines.embedded import files
+from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import Lock, RLock
+from fdbqueue.locks import RLock, start_thread
 
 logger = logging.getLogger(__name__)
 
 #: What a commit of some megabytes changes fits in: with SQLite's 2 MB it writes pages twice.
-_WRITER_CACHE_KIB = 16_000
+_WRITER_CACHE = "PRAGMA cache_size = -16000"
 _BUSY_TIMEOUT_SECONDS = 30.0
 _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
-#: Readers that overlap without end keep SQLite from starting its log anew; past this many
+#: Readers that overlap without end keep SQLite from starting its log again; past this many
 #: bytes a commit waits for them, which takes as long as the longest of them.
 _LARGE_LOG_BYTES = 64_000_000
+#: Why a signal handler cannot use the file.
+IN_A_HANDLER = "the thread opened, closed or forked when this signal handler interrupted it"
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 500"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
+_TURN_POLL_SECONDS = 0.002
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
 
 
@@ -51,7 +52,7 @@ class Store:
     """Open one SQLite file and hand out snapshots and the writer's turn.
 
     Nothing is opened before it is needed, and after :meth:`pause` everything is opened
-    anew when needed again; a fork is safe between :meth:`pause` and :meth:`resume`.
+    again when needed; a fork is safe between :meth:`pause` and :meth:`resume`.
 
     Args:
         path: Where the file is, or is to be created.
@@ -64,11 +65,12 @@ class Store:
         self.sync_directory = path + files.SYNC
         self.files = files.OpenFiles(path)
         self._synchronous = synchronous
-        self._lock = Lock()
+        self._lock = RLock()
         # Held by a pause, and while a snapshot is opened: threads that do so one by one also
         # contend less for the interpreter (8 pushed 2.2 times as fast as one, 1.6 without).
         self._opening = RLock()
         self._paused = False
+        self._is_opening = False
         self._ready = False
         self._read_only = False
         #: No object refers to its database any more: only its watching thread may still read, by
@@ -79,6 +81,7 @@ class Store:
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
+        self._is_writing = False
         self.turn = Turn(self.sync_directory)
         self._mark: int | None = None
 
@@ -93,6 +96,8 @@ class Store:
         if self._snapshots:
             self._expire_old()
         with self._opening:
+            if self._paused:  # by this thread, which has the lock
+                raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
             if not self._ready and not self.is_retired:
                 self._prepare()
             self.files.check()
@@ -109,7 +114,9 @@ class Store:
                 self._await_expiry()
             self._snapshots[snapshot] = None
             try:
-                snapshot.begin(connection)
+                snapshot.connection = connection
+                snapshot.cursor = cursor = connection.execute(BEGIN)
+                snapshot.version = cursor.fetchone()[0]
             except BaseException as error:
                 snapshot.connection = None
                 connection.close()
@@ -184,7 +191,7 @@ class Store:
         expiry = threading.Timer(_EXPIRY_SECONDS, self._on_expiry)
         expiry.daemon = True
         with contextlib.suppress(RuntimeError):  # the interpreter is about to end
-            expiry.start()
+            start_thread(expiry)
         self._expiry = expiry
 
     def _on_expiry(self) -> None:
@@ -218,20 +225,21 @@ class Store:
         """
         if not self._ready or self._read_only:
             self._prepare(to_write=True)
-        if self.turn.is_doubted:
+        if self.turn.is_doubted and not self._is_writing:
             with self._lock:
                 self.turn.reopen_deleted()
         turnstile, turn, connection = self.turn.turnstile, self.turn.turn, self._writer
         if turnstile is None or turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
+        was_writing, self._is_writing = self._is_writing, True
         try:
             try:
                 if deadline is None:  # waits in the kernel's queue
                     fcntl.flock(turnstile, fcntl.LOCK_EX)
                     fcntl.flock(turn, fcntl.LOCK_EX)
                 else:
-                    take(turnstile, deadline)
-                    take(turn, deadline)
+                    _take(turnstile, deadline)
+                    _take(turn, deadline)
             finally:  # unlocking what is not locked does nothing
                 fcntl.flock(turnstile, fcntl.LOCK_UN)
             self.files.check()
@@ -242,18 +250,36 @@ class Store:
                 try:
                     work(connection)
                 finally:
-                    if connection.in_transaction:
+                    if connection is self._writer and connection.in_transaction:
                         connection.rollback()
         except sqlite3.Error:  # of a rollback, tried again by the next commit
             logger.exception("a transaction stays open", extra={"path": self.path})
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
+            self._is_writing = was_writing
+
+    def roll_back(self, snapshot: Snapshot | None) -> None:
+        """Roll back what :meth:`write` has under way in this thread, below a signal handler.
+
+        Its connection is closed, so that it cannot go on.
+
+        Args:
+            snapshot: What :meth:`write` was called with.
+        """
+        if snapshot is not None:
+            snapshot.roll_back()
+        writer = self._writer
+        if writer is not None and writer.in_transaction:
+            self._writer = self.connect()
+            writer.rollback()  # a close alone leaves it to a statement that is under way
+            writer.close()
+            self._writer.execute(_WRITER_CACHE)
 
     def keep_log_small(self, connection: sqlite3.Connection) -> None:
-        """Start the write-ahead log anew where it has grown large; called now and then.
+        """Start the write-ahead log again if it has grown large; called now and then.
 
         Done while this process has the turn. Snapshots go on; new ones no longer need the
-        log once all of it is in the database. Where one lasts too long, a later commit
+        log once all of it is in the database. If one lasts too long, a later commit
         tries again.
         """
         with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
@@ -298,9 +324,12 @@ class Store:
         with self._lock:
             if self._ready and not (to_write and self._read_only):
                 return
-            self.files.check()
-            obstacle = files.obstacle_to_writing(self.path)
+            if self._is_opening:  # by this thread, which has the lock
+                raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
+            self._is_opening = True
             try:
+                self.files.check()
+                obstacle = files.obstacle_to_writing(self.path)
                 if obstacle is None:
                     self._open_to_write()
                 elif to_write:
@@ -311,6 +340,8 @@ class Store:
                     self._open_to_read()
             except (OSError, sqlite3.Error) as error:
                 raise EngineUnavailable(path=self.path, reason=str(error)) from error
+            finally:
+                self._is_opening = False
             self._read_only = obstacle is not None
             self._ready = True
 
@@ -323,11 +354,11 @@ class Store:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_EX)
                 self._mark = files.join(self.path)
                 self._writer = self.connect()
-                schema.check_or_create(self._writer)
+                files.create_or_check_schema(self._writer)
                 files.note(self.path, self._mark)
             finally:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_UN)
-            self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
+            self._writer.execute(_WRITER_CACHE)
             self.files.opened(files.WAL, files.SHM)
         except BaseException:
             self._close_writer()
@@ -338,7 +369,7 @@ class Store:
     def _open_to_read(self) -> None:
         connection, _ = files.connect_to_read(self.path)
         try:
-            schema.check(connection)
+            files.check_schema(connection)
         finally:
             connection.close()
         self.files.opened()
@@ -347,7 +378,7 @@ class Store:
         """Close every connection and lock; no thread can open one until :meth:`resume`.
 
         Reads of open snapshots fail with 1007. The caller makes sure that no thread is
-        writing, and resumes from the same thread, also where this is interrupted.
+        writing, and resumes from the same thread, also if this is interrupted.
         """
         self._opening.acquire()
         self._paused = True
@@ -378,3 +409,84 @@ class Store:
             self._writer.close()
             self._writer = None
         self.turn.close()
+
+
+class Turn:
+    """The turn of the processes that write: two lock files, made again if they were deleted.
+
+    Each process holds the turnstile until it has the turn, so one that waits for the turn goes
+    before one that has just written. The kernel wakes those who wait at the turnstile together,
+    and one of them gets it. The locks order the writers, and no more: what keeps two from writing
+    at once is SQLite's own lock.
+
+    Args:
+        directory: Where they are.
+
+    Attributes:
+        turnstile: The first lock to take, None while it is closed.
+        turn: The second one, which the process that writes holds.
+        is_doubted: Whether the files may have been deleted.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.turnstile: int | None = None
+        self.turn: int | None = None
+        self.is_doubted = False
+
+    def open(self) -> None:
+        """Open the lock files.
+
+        While some processes still hold deleted ones, SQLite's own lock orders the writers.
+        """
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._directory)
+        self.close()
+        self.turnstile = self._open(files.LOCKS[0])
+        self.turn = self._open(files.LOCKS[1])
+
+    def _open(self, name: str) -> int:
+        return os.open(os.path.join(self._directory, name), os.O_RDWR | os.O_CREAT, 0o666)
+
+    def close(self) -> None:
+        """Close the lock files, which frees the turn."""
+        opened = self.turnstile, self.turn
+        self.turnstile = self.turn = None
+        for descriptor in opened:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def doubt(self) -> None:
+        """Look at the next commit whether the lock files are still there."""
+        self.is_doubted = True
+
+    def reopen_deleted(self) -> None:
+        """Open the lock files again if they were deleted."""
+        opened = [lock for lock in (self.turnstile, self.turn) if lock is not None]
+        self.is_doubted = False
+        if not all(os.fstat(lock).st_nlink for lock in opened):
+            self.open()
+
+    def remove(self) -> None:
+        """Remove the lock files beside a file that is another program's."""
+        with contextlib.suppress(OSError):
+            for name in (*files.LOCKS, files.MARK):
+                os.unlink(os.path.join(self._directory, name))
+            os.rmdir(self._directory)
+
+
+def _take(lock: int, deadline: float) -> None:
+    """Take a lock.
+
+    Raises:
+        FDBError: 1031 when the deadline, on the monotonic clock, passed first.
+    """
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise FDBError(1031) from None
+            time.sleep(_TURN_POLL_SECONDS)
+        else:
+            return

@@ -1,9 +1,8 @@
 """Transactions of the embedded engine: the methods and meanings of ``fdb.Transaction``.
 
-The methods check their arguments and call a part of the transaction: its reads
-(:mod:`fdbqueue.engines.embedded.reads`), or its state
-(:mod:`fdbqueue.engines.embedded.state`), which holds its writes, its conflict ranges and its
-options, and commits it.
+Reads see one version, with the transaction's own writes over it. The first read that those do not
+answer opens the snapshot. Writes change the transaction's state
+(:mod:`fdbqueue.engines.embedded.state`), which also commits it.
 """
 
 from __future__ import annotations
@@ -12,28 +11,41 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from fdbqueue.engines.embedded.commit_draft import CommitDraft
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.errors import (
+    KEY_SIZE_LIMIT,
+    KEYS_END,
+    READ_KEY_SIZE_LIMIT,
+    FDBError,
+    anew,
+)
 from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp
-from fdbqueue.engines.embedded.limits import KEY_SIZE_LIMIT, KEYS_END
-from fdbqueue.engines.embedded.option_values import DatabaseDefaults
-from fdbqueue.engines.embedded.options import TransactionOptions
-from fdbqueue.engines.embedded.range_result import RangeResult, StreamingMode
-from fdbqueue.engines.embedded.ranges import after
-from fdbqueue.engines.embedded.reads import Reads
-from fdbqueue.engines.embedded.selectors import (
-    KeySelector,
+from fdbqueue.engines.embedded.keys import (
+    Place,
+    after,
     as_key,
     as_selector,
     as_value,
     first_after_prefix,
+    is_within,
+    selector_of,
 )
-from fdbqueue.engines.embedded.state import TransactionState
+from fdbqueue.engines.embedded.options import TransactionOptions
+from fdbqueue.engines.embedded.ranges import (
+    Part,
+    RangeResult,
+    StreamingMode,
+    is_special,
+    special_rows,
+)
+from fdbqueue.engines.embedded.snapshots import FORWARD, GET, REVERSE, Row, Snapshot
+from fdbqueue.engines.embedded.state import OptionValues, TransactionState
 from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.view import ROWS_AT_ONCE
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.exceptions import EngineUnavailable
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[[Any, Any, Any], None])
 
 
@@ -41,23 +53,71 @@ class SnapshotTransaction:
     """The reads of a transaction: ``transaction.snapshot``, which adds no read conflicts.
 
     Args:
-        reads: Reads for the transaction.
+        state: The transaction's state.
     """
 
     _is_snapshot = True
 
-    def __init__(self, reads: Reads) -> None:
-        self._reads = reads
+    def __init__(self, state: TransactionState) -> None:
+        self._state = state
 
     def get(self, key: Any) -> Value:
-        """Read one key; the result equals None where it is absent."""
+        """Read one key; the result equals None if it is absent."""
         if type(key) is not bytes:
             key = as_key(key)
-        return self._reads.key(key, self._is_snapshot)
+        state = self._state
+        with state.lock:
+            try:
+                if not state.is_free:
+                    state.check_usable()
+                if key >= state.options.keys_end:
+                    raise FDBError(2004)
+            except FDBError as error:
+                return Value(None, error)
+            try:
+                if len(key) > READ_KEY_SIZE_LIMIT:
+                    return Value()
+                value: bytes | None
+                if state.mutations:
+                    value = state.view(self._is_snapshot).get(key, state.options.bypass_unreadable)
+                else:
+                    state.has_read = True
+                    rows = (state.snapshot or state.open()).query(GET, (key,))
+                    value = rows[0][0] if rows else None
+                if not self._is_snapshot:
+                    state.add_read_conflict(key, key + b"\x00")
+                found = Value(value)  # type: ignore[arg-type]  # it holds the bytes
+                if state.read_version.known is not state.read_version.number:
+                    found.asked_at = state.read_version
+                return found
+            except (FDBError, EngineUnavailable) as error:
+                state.read_failure = anew(error)
+                return Value(None, error)
 
     def get_key(self, key_selector: Any) -> Value:
         r"""Find a selector's key: empty before the first key, ``\xff`` after the last."""
-        return self._reads.selected_key(as_selector(key_selector, b""), self._is_snapshot)
+        selector = as_selector(key_selector, b"")
+        state = self._state
+        with state.lock:
+            try:
+                state.check_usable()
+                if not is_within(selector, state.options.keys_end):
+                    raise FDBError(2004)
+            except FDBError as error:
+                return Value(None, error)
+            try:
+                key = state.view(self._is_snapshot).get_key(selector)
+                if not self._is_snapshot and selector.offset > 0:
+                    state.add_read_conflict(selector.key, after(key))
+                elif not self._is_snapshot:
+                    state.add_read_conflict(key, selector.key)
+                found = Value(key)  # type: ignore[arg-type]  # it holds the bytes
+                if state.read_version.known is not state.read_version.number:
+                    found.asked_at = state.read_version
+                return found
+            except (FDBError, EngineUnavailable) as error:
+                state.read_failure = anew(error)
+                return Value(None, error)
 
     def get_range(
         self,
@@ -69,10 +129,9 @@ class SnapshotTransaction:
     ) -> RangeResult:
         """Read the rows of ``[begin, end)``, keys or selectors; None stands for either end."""
         return RangeResult(
-            self._reads,
-            self._is_snapshot,
-            KeySelector(begin, False, 1) if type(begin) is bytes else as_selector(begin, b""),
-            KeySelector(end, False, 1) if type(end) is bytes else as_selector(end, KEYS_END),
+            self._read_part,
+            begin if type(begin) is bytes else as_selector(begin, b""),
+            end if type(end) is bytes else as_selector(end, KEYS_END),
             limit,
             reverse,
             streaming_mode,
@@ -90,7 +149,8 @@ class SnapshotTransaction:
         """
         if begin_key is None or end_key is None:
             raise Exception("Invalid begin key or end key")  # noqa: TRY002  # as the binding does
-        return self._reads.range_size(as_key(begin_key), as_key(end_key))
+        begin, end = as_key(begin_key), as_key(end_key)
+        return self._measure(begin, end, True, lambda stored: stored.size(begin, end))
 
     def get_range_split_points(
         self, begin_key: Any, end_key: Any, chunk_size: int
@@ -103,11 +163,27 @@ class SnapshotTransaction:
             raise Exception(  # noqa: TRY002  # as the binding does
                 "Invalid begin key, end key or chunk size"
             )
-        return self._reads.split_points(as_key(begin_key), as_key(end_key), chunk_size)
+        begin, end = as_key(begin_key), as_key(end_key)
+        legal = max(begin, end) <= self._state.options.keys_end
+        return self._measure(
+            begin, end, legal, lambda stored: stored.split_points(begin, end, chunk_size)
+        )
 
     def get_read_version(self) -> Future[int]:
         """Return the version that all reads of the transaction see."""
-        return self._reads.version()
+        state = self._state
+        with state.lock:
+            try:
+                if state.deferred is not None:
+                    raise anew(state.deferred)
+                state.check_failure()
+                if state.read_version.number is None:
+                    state.open()
+                version = Future(state.read_version.number)
+                version.asked_at = state.read_version
+                return version
+            except (FDBError, EngineUnavailable) as error:
+                return Future(error=error)
 
     @overload
     def __getitem__(self, key: slice) -> RangeResult: ...
@@ -120,9 +196,130 @@ class SnapshotTransaction:
             return self.get_range(key.start, key.stop, reverse=(key.step == -1))
         return self.get(key)
 
+    def _read_part(
+        self,
+        begin: Place,
+        end: Place,
+        limit: int,
+        wanted: int,
+        reverse: bool,
+    ) -> Future[Part]:
+        """Read one part of a range.
 
-def _atomic(method: F) -> F:
-    """Decorate a method that stands for the atomic operation of its name."""
+        Args:
+            begin: The first key.
+            end: The key after the last one.
+            limit: The most rows; 0 for no limit.
+            wanted: End the part at the row that reaches this many bytes; 0 for no limit.
+            reverse: Read from the end.
+        """
+        state = self._state
+        keys_end = state.options.keys_end
+        refusal = 0 if limit >= 0 else 2012
+        if type(begin) is not bytes or type(end) is not bytes or max(begin, end) > keys_end:
+            begin, end = selector_of(begin), selector_of(end)
+            if not (is_within(begin, keys_end) and is_within(end, keys_end)):
+                if is_special(begin, end):
+                    return special_rows(state, begin.key, end.key, limit, reverse)
+                refusal = 2004
+            if begin.offset == end.offset == 1:
+                begin, end = begin.key, end.key
+        with state.lock:
+            try:
+                if not state.is_free:
+                    state.check_usable()
+                if refusal:
+                    raise FDBError(refusal)
+            except FDBError as error:
+                return Future(error=error)
+            try:
+                part = Future(self._rows(begin, end, limit, wanted, reverse))
+                if state.read_version.known is not state.read_version.number:
+                    part.asked_at = state.read_version
+                return part
+            except (FDBError, EngineUnavailable) as error:
+                state.read_failure = anew(error)
+                return Future(error=error)
+
+    def _rows(
+        self,
+        begin: Place,
+        end: Place,
+        limit: int,
+        wanted: int,
+        reverse: bool,
+    ) -> Part:
+        state = self._state
+        if state.mutations or type(begin) is not bytes or type(end) is not bytes or begin >= end:
+            return self._seen_rows(begin, end, limit, wanted, reverse)
+        state.has_read = True
+        snapshot = state.snapshot or state.open()
+        sql = REVERSE if reverse else FORWARD
+        at_once = limit if 0 < limit < ROWS_AT_ONCE else ROWS_AT_ONCE
+        low, high = begin, end
+        taken: list[Row] = []
+        size, more, at_end = 0, False, False
+        while not (more or at_end):
+            rows = snapshot.query(sql, (low, high, at_once))
+            at_end = len(rows) < at_once
+            for row in rows:
+                taken.append(row)
+                size += len(row[0]) + len(row[1])
+                if len(taken) == limit or 0 < wanted <= size:
+                    more = True
+                    break
+            if rows and reverse:
+                high = rows[-1][0]
+            elif rows:
+                low = rows[-1][0] + b"\x00"
+        if not self._is_snapshot:
+            if more and reverse:
+                begin = taken[-1][0]
+            elif more:
+                end = taken[-1][0] + b"\x00"
+            state.add_read_conflict(begin, end)
+        return taken, more
+
+    def _seen_rows(
+        self,
+        begin: Place,
+        end: Place,
+        limit: int,
+        wanted: int,
+        reverse: bool,
+    ) -> Part:
+        """Read by a view: between selectors, after a write, or nothing at all."""
+        state = self._state
+        rows, more, conflict = state.view(self._is_snapshot).get_range(
+            selector_of(begin), selector_of(end), limit, wanted, reverse=reverse
+        )
+        if conflict is not None and not self._is_snapshot:
+            state.add_read_conflict(*conflict)
+        return rows, more
+
+    def _measure(
+        self, begin: bytes, end: bytes, legal: bool, measure: Callable[[Snapshot], T]
+    ) -> Future[T]:
+        """Look at what is stored now, which is not a read of the transaction."""
+        state = self._state
+        with state.lock:
+            try:
+                if begin > end:
+                    raise FDBError(2005)
+                state.check_usable()
+                if not legal:
+                    raise FDBError(2004)
+                stored = state.store.snapshot()
+                try:
+                    return Future(measure(stored))
+                finally:
+                    stored.release()
+            except (FDBError, EngineUnavailable) as error:
+                return Future(error=error)
+
+
+def _mutation(method: F) -> F:
+    """Decorate a method that stands for the mutation of its name."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -131,7 +328,7 @@ def _atomic(method: F) -> F:
             key = as_key(key)
         if type(param) is not bytes:
             param = as_value(param)
-        self._state.write(CommitDraft.write, name, key, param)
+        self._state.write(name, key, param)
 
     return mutate  # type: ignore[return-value]  # of the same parameters
 
@@ -150,11 +347,10 @@ class Transaction(SnapshotTransaction):
     _is_snapshot = False
 
     def __init__(
-        self, store: Store, committer: Committer, watches: WatchRegistry, defaults: DatabaseDefaults
+        self, store: Store, committer: Committer, watches: WatchRegistry, defaults: OptionValues
     ) -> None:
-        self._state = state = TransactionState(committer, watches, defaults)
-        self._reads = reads = Reads(state, store)
-        self.snapshot = SnapshotTransaction(reads)
+        self._state = TransactionState(store, committer, watches, defaults)
+        self.snapshot = SnapshotTransaction(self._state)
 
     @property
     def options(self) -> TransactionOptions:
@@ -169,24 +365,24 @@ class Transaction(SnapshotTransaction):
             key = as_key(key)
         if type(value) is not bytes:
             value = as_value(value)
-        self._state.write(CommitDraft.write, "set", key, value)
+        self._state.write("set", key, value)
 
     def clear(self, key: Any) -> None:
         """Clear a key, or the key that a selector stands for."""
         if type(key) is not bytes:
             key = self._key_of(key)
-        self._state.write(CommitDraft.clear, key)
+        self._state.write("clear", key, b"")
 
     def clear_range(self, begin: Any, end: Any) -> None:
         """Clear the keys of ``[begin, end)``, keys or selectors; None stands for either end."""
         begin = b"" if begin is None else begin
         end = KEYS_END if end is None else end
-        self._state.write(CommitDraft.clear_range, self._key_of(begin), self._key_of(end))
+        self._state.write("clear_range", self._key_of(begin), self._key_of(end))
 
     def clear_range_startswith(self, prefix: Any) -> None:
         """Clear the keys that start with ``prefix``."""
         prefix = as_key(prefix)
-        self._state.write(CommitDraft.clear_range, prefix, first_after_prefix(prefix))
+        self._state.write("clear_range", prefix, first_after_prefix(prefix))
 
     __setitem__ = set  # noqa: A003  # the method above is meant
 
@@ -203,57 +399,53 @@ class Transaction(SnapshotTransaction):
 
     # Atomic operations: the binding has each of them a second time, with "bit_" before its name
 
-    @_atomic
+    @_mutation
     def add(self, key: Any, param: Any) -> None:
         """Add a little-endian integer to the value when the commit is applied."""
 
-    @_atomic
+    @_mutation
     def bit_and(self, key: Any, param: Any) -> None:
         """Keep the value's bits that are set in ``param``."""
 
-    @_atomic
+    @_mutation
     def bit_or(self, key: Any, param: Any) -> None:
         """Set the value's bits that are set in ``param``."""
 
-    @_atomic
+    @_mutation
     def bit_xor(self, key: Any, param: Any) -> None:
         """Flip the value's bits that are set in ``param``."""
 
-    @_atomic
+    @_mutation
     def max(self, key: Any, param: Any) -> None:
         """Keep the larger little-endian integer."""
 
-    @_atomic
+    @_mutation
     def min(self, key: Any, param: Any) -> None:
         """Keep the smaller little-endian integer."""
 
-    @_atomic
+    @_mutation
     def byte_max(self, key: Any, param: Any) -> None:
         """Keep the string that sorts last."""
 
-    @_atomic
+    @_mutation
     def byte_min(self, key: Any, param: Any) -> None:
         """Keep the string that sorts first."""
 
-    @_atomic
+    @_mutation
     def append_if_fits(self, key: Any, param: Any) -> None:
         """Append to the value, unless it would grow over the limit."""
 
-    @_atomic
+    @_mutation
     def compare_and_clear(self, key: Any, param: Any) -> None:
         """Clear the key if it holds ``param`` when the commit is applied."""
 
     def set_versionstamped_key(self, key: Any, param: Any) -> None:
         """Set a key that contains the commit's stamp, at the offset in its last four bytes."""
-        self._state.write(CommitDraft.set_versionstamped_key, as_key(key), as_value(param))
+        self._state.set_versionstamped_key(as_key(key), as_value(param))
 
+    @_mutation
     def set_versionstamped_value(self, key: Any, param: Any) -> None:
         """Set a value that contains the commit's stamp, at the offset in its last four bytes."""
-        if type(key) is not bytes:
-            key = as_key(key)
-        if type(param) is not bytes:
-            param = as_value(param)
-        self._state.write(CommitDraft.set_versionstamped_value, key, param)
 
     xor = bit_xor
     bit_add = add
@@ -277,13 +469,17 @@ class Transaction(SnapshotTransaction):
         Raises:
             FDBError: 2005 when the range is inverted.
         """
-        self._state.add_conflict(CommitDraft.add_read_conflict, as_key(begin), as_key(end))
+        if type(begin) is not bytes:
+            begin = as_key(begin)
+        if type(end) is not bytes:
+            end = as_key(end)
+        self._state.add_conflict(begin, end, is_read=True)
 
     def add_read_conflict_key(self, key: Any) -> None:
         """Conflict as if the key had been read."""
         if type(key) is not bytes:
             key = as_key(key)
-        self._state.add_conflict(CommitDraft.add_read_conflict, key, key + b"\x00")
+        self._state.add_conflict(key, key + b"\x00", is_read=True)
 
     def add_write_conflict_range(self, begin: Any, end: Any) -> None:
         """Make others conflict as if ``[begin, end)`` had been written.
@@ -291,12 +487,12 @@ class Transaction(SnapshotTransaction):
         Raises:
             FDBError: 2005 when the range is inverted.
         """
-        self._state.add_conflict(CommitDraft.add_write_conflict, as_key(begin), as_key(end))
+        self._state.add_conflict(as_key(begin), as_key(end), is_read=False)
 
     def add_write_conflict_key(self, key: Any) -> None:
         """Make others conflict as if the key had been written."""
         key = as_key(key)
-        self._state.add_conflict(CommitDraft.add_write_conflict, key, after(key))
+        self._state.add_conflict(key, after(key), is_read=False)
 
     # Commit
 
@@ -311,7 +507,7 @@ class Transaction(SnapshotTransaction):
         return self._state.commit()
 
     def on_error(self, error: Any) -> Delay | Future[None]:
-        """Prepare to run again after an error, or raise it where that would not help.
+        """Prepare to run again after an error, or raise it if that would not help.
 
         The returned future is ready after a growing, random pause. It resets the
         transaction, keeping the options that persist.
@@ -322,7 +518,7 @@ class Transaction(SnapshotTransaction):
         return self._state.retry(code)
 
     def reset(self) -> None:
-        """Start anew, as if just created."""
+        """Begin again, as if just created."""
         self._state.reset()
 
     def cancel(self) -> None:
@@ -347,8 +543,8 @@ class Transaction(SnapshotTransaction):
     def get_versionstamp(self) -> Versionstamp:
         """Return the future of the commit's stamp; ask before committing.
 
-        It ends with 2021 where nothing was written, with 2020 where the commit failed, and
-        with 1100 where the transaction is reset before.
+        It ends with 2021 if nothing was written, with 2020 if the commit failed, and
+        with 1100 if the transaction is reset before.
         """
         with self._state.lock:
             stamp = Versionstamp()
@@ -365,7 +561,7 @@ class Transaction(SnapshotTransaction):
         with self._state.lock:
             if self._state.deferred is not None:
                 return Future(error=self._state.deferred)
-            return Future(self._state.draft.approximate_size)
+            return Future(self._state.approximate_size)
 
     def watch(self, key: Any) -> Watch | Future[None]:
         """Return a future that is ready once the key's value has changed.
@@ -382,7 +578,9 @@ class Transaction(SnapshotTransaction):
                     raise FDBError(1034)
                 if key < state.options.keys_end and len(key) > KEY_SIZE_LIMIT:
                     raise FDBError(2102)
-                watch = state.watch_registry.create(key, self._reads.key(key, False).value)
+                read = self.get(key)
+                read.asked_at = None  # its answer is not used: on a cluster it is under way
+                watch = state.watch_registry.create(key, read.value)
             except (FDBError, EngineUnavailable) as error:
                 return Future(error=error)
             state.watches.append(watch)

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
-from typing import NamedTuple
 
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.ranges import Range, after
-from fdbqueue.engines.embedded.selectors import KeySelector
+from fdbqueue.engines.embedded.keys import KeySelector, Range, after
 from fdbqueue.engines.embedded.snapshots import Row, Snapshot
 from fdbqueue.engines.embedded.writes import Pending, Unmodified, WriteBuffer
 
-_ROWS_AT_ONCE = 256
+ROWS_AT_ONCE = 256
 
 
-#: A key and its value; None where the transaction cleared it by comparison.
+#: A key and its value; None if the transaction cleared it by comparison.
 Seen = tuple[bytes, bytes | None]
 
 
-class RangeRead(NamedTuple):
-    """The rows of one range read, whether a limit ended it, and what it depends on."""
-
-    rows: list[Row]
-    more: bool
-    conflict: Range | None
+#: The rows of a range, whether a limit ended it, and what it depends on.
+RangeRead = tuple[list[Row], bool, Range | None]
 
 
 class View:
@@ -36,7 +30,7 @@ class View:
 
     Args:
         snapshot: Return the database at the read version.
-        writes: What the transaction wrote; None where reads do not see it.
+        writes: What the transaction wrote; None if reads do not see it.
         end: The end of the keys it may read.
         is_open: Whether the transaction has a snapshot already.
     """
@@ -54,7 +48,7 @@ class View:
         self._end = end
         self._is_open = is_open
 
-    def get(self, key: bytes, *, bypass_unreadable: bool = False) -> bytes | None:
+    def get(self, key: bytes, bypass_unreadable: bool) -> bytes | None:
         """Return the value of a key, or None.
 
         Args:
@@ -107,11 +101,11 @@ class View:
             target_bytes: Stop at the first row that reaches it; 0 for no limit.
         """
         if begin.offset >= end.offset and begin.key >= end.key:
-            return RangeRead([], False, None)
+            return [], False, None
         if begin.offset == end.offset == 1:  # as nearly all are
-            seen = self.scan(begin.key, end.key, limit or _ROWS_AT_ONCE, reverse=reverse)
+            seen = self.scan(begin.key, end.key, limit or ROWS_AT_ONCE, reverse=reverse)
             rows, more = _take(seen, limit, target_bytes)
-            return RangeRead(rows, more, _depends_on(begin, end, rows, more, reverse))
+            return rows, more, _depends_on(begin, end, rows, more, reverse)
         walk = _Walk(self, begin, end, self._end, reverse=reverse)
         rows, more = _take(walk.between(limit), limit, target_bytes)
         low, high = _depends_on(begin, end, rows, more, reverse)
@@ -120,7 +114,7 @@ class View:
             low = b""
         if end_ran_off and end.offset > 0:
             high = self._end
-        return RangeRead(rows, more, (low, high))
+        return rows, more, (low, high)
 
     def place(self, selector: KeySelector) -> tuple[bytes, int]:
         """Return where a range begins or ends, and by how many keys that ran off an end.
@@ -183,7 +177,7 @@ class View:
     def _parts(
         self, begin: bytes, end: bytes, at_once: int, *, reverse: bool
     ) -> Iterator[list[Row]]:
-        at_once = min(at_once, _ROWS_AT_ONCE)
+        at_once = min(at_once, ROWS_AT_ONCE)
         snapshot = self._snapshot()
         while True:
             rows = snapshot.rows(begin, end, at_once, reverse=reverse)
@@ -264,7 +258,7 @@ class _Walk:
     def ran_off(self, *, is_empty: bool, more: bool) -> tuple[bool, bool]:
         """Tell whether the begin ran off before the first key, and the end behind the last.
 
-        Where both ran off the same way and no row is between them, a cluster's client says
+        If both ran off the same way and no row is between them, a cluster's client says
         it of neither.
 
         Args:
@@ -285,7 +279,7 @@ class _Walk:
         begin, end = self._start, self._stop
         if self._reverse:
             begin, end = end, begin
-        at_once = (limit or _ROWS_AT_ONCE) + max(0, self._past) + self._held
+        at_once = (limit or ROWS_AT_ONCE) + max(0, self._past) + self._held
         held: deque[Seen] = deque()
         for seen in self._view.scan(begin, end, at_once, reverse=self._reverse):
             if self._past > 0:
@@ -302,28 +296,6 @@ class _Walk:
                     return
         if self._ahead or self._held:
             self._far_left = self._ahead - (self._held - len(held))
-
-
-def stored_rows(
-    snapshot: Snapshot, begin: bytes, end: bytes, limit: int, target_bytes: int, reverse: bool
-) -> tuple[list[Row], bool]:
-    """Return what :meth:`View.get_range` finds between two keys, where nothing was written."""
-    at_once = limit if 0 < limit < _ROWS_AT_ONCE else _ROWS_AT_ONCE
-    taken: list[Row] = []
-    size = 0
-    while True:
-        rows = snapshot.rows(begin, end, at_once, reverse=reverse)
-        for row in rows:
-            taken.append(row)
-            size += len(row[0]) + len(row[1])
-            if len(taken) == limit or 0 < target_bytes <= size:
-                return taken, True
-        if len(rows) < at_once:
-            return taken, False
-        if reverse:
-            end = rows[-1][0]
-        else:
-            begin = after(rows[-1][0])
 
 
 def _take(seen: Iterator[Seen], limit: int, target_bytes: int) -> tuple[list[Row], bool]:

@@ -20,15 +20,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.errors import MAX_WATCHES, FDBError
 from fdbqueue.engines.embedded.files import STAMP_GRANULARITY_NS
 from fdbqueue.engines.embedded.futures import SignalledFuture
-from fdbqueue.engines.embedded.limits import MAX_WATCHES
-from fdbqueue.engines.embedded.ranges import RangeSet
+from fdbqueue.engines.embedded.keys import RangeSet
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import Lock, RLock
+from fdbqueue.locks import RLock, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,10 @@ class Notifier:
             logger.exception("the watching processes cannot be found")
         if not self._pipes:
             return
-        for name, pipe in list(self._pipes.items()):
+        for name in list(self._pipes):
+            pipe = self._pipes.get(name)
+            if pipe is None:  # a signal handler's commit has closed it
+                continue
             try:
                 os.write(pipe, b"!")
             except BlockingIOError:
@@ -90,11 +92,12 @@ class Notifier:
         settled = time.time_ns() - changed_at > STAMP_GRANULARITY_NS
         names = {n for n in os.listdir(self._directory) if n.startswith(_PIPE_PREFIX)}
         for name in self._pipes.keys() - names:
-            os.close(self._pipes.pop(name))
+            self._close(name)
         for name in names - self._pipes.keys():
             try:
-                path = os.path.join(self._directory, name)
-                self._pipes[name] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                pipe = os.open(os.path.join(self._directory, name), os.O_WRONLY | os.O_NONBLOCK)
+                if self._pipes.setdefault(name, pipe) != pipe:  # a signal handler's commit did
+                    os.close(pipe)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # its owner died
                     self._drop(name)
@@ -104,11 +107,14 @@ class Notifier:
         self._changed_at = changed_at if settled else -1
 
     def _drop(self, name: str) -> None:
+        self._close(name)
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._directory, name))
+
+    def _close(self, name: str) -> None:
         pipe = self._pipes.pop(name, None)
         if pipe is not None:
             os.close(pipe)
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self._directory, name))
 
 
 class Watch(SignalledFuture):
@@ -119,7 +125,7 @@ class Watch(SignalledFuture):
     Args:
         registry: Where it is kept once its transaction has committed.
         key: The key watched.
-        value: What the transaction saw there, None where it saw nothing.
+        value: What the transaction saw there, None if it saw nothing.
     """
 
     def __init__(self, registry: WatchRegistry, key: bytes, value: bytes | None) -> None:
@@ -194,7 +200,7 @@ class WatchRegistry:
             snapshot.release()
 
     def _start_thread(self) -> None:
-        """Start the thread, also where an interrupt kept it from starting before."""
+        """Start the thread, also if an interrupt kept it from starting before."""
         before = self._pipe
         try:
             pipe = _Pipe(self._store.sync_directory)
@@ -205,7 +211,7 @@ class WatchRegistry:
                 target=self._tend, args=(pipe,), name="fdbqueue-watches", daemon=True
             )
             self._pipe, self._thread = pipe, thread
-            thread.start()
+            start_thread(thread)
             if before is not None:
                 before.retire()
         except BaseException:
@@ -220,7 +226,7 @@ class WatchRegistry:
                 self._kept.add(watch)
 
     def remove(self, watch: Watch) -> None:
-        """Forget a watch; without effect where it is not known."""
+        """Forget a watch; without effect if it is not known."""
         with self._lock:
             self._all.discard(watch)
             self._kept.discard(watch)
@@ -267,12 +273,12 @@ class WatchRegistry:
                         self._pipe = None
         finally:
             with self._lock:
-                if self._pipe is pipe:  # an error ends the thread: the next watch starts anew
+                if self._pipe is pipe:  # an error ends the thread: the next watch starts another
                     self._pipe = None
             pipe.remove()
 
     def _replaced(self, pipe: _Pipe) -> _Pipe:
-        """Return a pipe in place of one that was deleted; the same where none can be made."""
+        """Return a pipe in place of one that was deleted; the same if none can be made."""
         with self._lock:
             if self._pipe is not pipe:
                 return pipe
@@ -329,7 +335,7 @@ class _Pipe:
         name = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
-        self._lock = Lock()
+        self._lock = RLock()
         self._open = False
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory)
@@ -388,7 +394,7 @@ class _Pipe:
 
     def close_in_child(self) -> None:
         """Close the ends that a fork copied; a thread of the parent may hold the lock."""
-        self._lock = Lock()
+        self._lock = RLock()
         self.close()
 
     def close(self) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from fdbqueue.engines.embedded.atomic import OPERATIONS
-from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.ranges import Range, RangeSet, after
+from fdbqueue.engines.embedded.errors import VALUE_SIZE_LIMIT, FDBError
+from fdbqueue.engines.embedded.keys import Range, RangeSet, after
 
 #: What a commit applies, in order: the operation's name, the key, and its parameter (the
 #: end of the range for ``clear_range``).
@@ -41,7 +40,7 @@ class Pending:
     def over(self, stored: bytes | None) -> bytes | None:
         """Return what the key holds when the operations run over ``stored``.
 
-        Where a stamp is to come, that is what was given for it.
+        If a stamp is to come, that is what was given for it.
         """
         for name, _, param in self.operations:
             if name == "set":
@@ -79,8 +78,8 @@ def stamp_position(param: bytes) -> int:
 
 
 def stamped(param: bytes, stamp: bytes) -> bytes:
-    """Return ``param`` with the stamp in its place and the offset cut off."""
-    position = stamp_position(param)
+    """Return ``param`` with the stamp in its place, which was looked at, and the offset cut off."""
+    position = int.from_bytes(param[-4:], "little")
     return param[:position] + stamp + param[position + STAMP_BYTES : -4]
 
 
@@ -150,7 +149,7 @@ class WriteBuffer:
         self.cleared.add(begin, end)
 
     def mutate(self, name: str, key: bytes, param: bytes) -> None:
-        """Apply an atomic operation at once where the value is known, else keep it."""
+        """Apply an atomic operation at once if the value is known, else keep it."""
         entry = self.get(key)
         if isinstance(entry, Pending):
             entry.operations.append((name, key, param))
@@ -176,7 +175,8 @@ class WriteBuffer:
         """Set a key that will hold the commit's stamp.
 
         Every key it may become is unreadable from now on: as with FoundationDB's client from the
-        one stamped with ``read_version`` itself, which the last commit may have written.
+        one stamped with ``read_version`` itself, which the last commit may have written. While it
+        is not known, it is 0.
         """
         position = stamp_position(key)
         head, tail = key[:position], key[position + STAMP_BYTES : -4]
@@ -320,3 +320,95 @@ class WriteBuffer:
 
 def _independent(entry: Entry) -> bool:
     return not isinstance(entry, Pending) or entry.independent
+
+
+# Atomic operations
+
+Operation = Callable[[bytes | None, bytes], bytes | None]
+
+
+def _number(value: bytes | None, length: int) -> int:
+    return int.from_bytes((value or b"")[:length], "little")
+
+
+def add(value: bytes | None, param: bytes) -> bytes:
+    """Add two little-endian integers, dropping a carry past the parameter's length."""
+    length = len(param)
+    total = int.from_bytes(param, "little")
+    if value:
+        total += int.from_bytes(value[:length], "little")
+    return total.to_bytes(length + 1, "little")[:length]
+
+
+def bit_and(value: bytes | None, param: bytes) -> bytes:
+    """Keep the bits set in both; an absent key takes the parameter."""
+    if value is None:
+        return param
+    length = len(param)
+    return (_number(value, length) & int.from_bytes(param, "little")).to_bytes(length, "little")
+
+
+def bit_or(value: bytes | None, param: bytes) -> bytes:
+    """Set the bits set in either."""
+    length = len(param)
+    return (_number(value, length) | int.from_bytes(param, "little")).to_bytes(length, "little")
+
+
+def bit_xor(value: bytes | None, param: bytes) -> bytes:
+    """Set the bits set in exactly one."""
+    length = len(param)
+    return (_number(value, length) ^ int.from_bytes(param, "little")).to_bytes(length, "little")
+
+
+def maximum(value: bytes | None, param: bytes) -> bytes:
+    """Keep the larger little-endian integer."""
+    length = len(param)
+    larger = int.from_bytes(param, "little")
+    if value:
+        larger = max(larger, int.from_bytes(value[:length], "little"))
+    return larger.to_bytes(length, "little")
+
+
+def minimum(value: bytes | None, param: bytes) -> bytes:
+    """Keep the smaller little-endian integer; an absent key takes the parameter."""
+    if value is None:
+        return param
+    length = len(param)
+    smaller = min(_number(value, length), int.from_bytes(param, "little"))
+    return smaller.to_bytes(length, "little")
+
+
+def byte_max(value: bytes | None, param: bytes) -> bytes:
+    """Keep the string that sorts last."""
+    return param if value is None else max(value, param)
+
+
+def byte_min(value: bytes | None, param: bytes) -> bytes:
+    """Keep the string that sorts first."""
+    return param if value is None else min(value, param)
+
+
+def append_if_fits(value: bytes | None, param: bytes) -> bytes:
+    """Append, unless the result would pass the value size limit."""
+    value = value or b""
+    return value + param if len(value) + len(param) <= VALUE_SIZE_LIMIT else value
+
+
+def compare_and_clear(value: bytes | None, param: bytes) -> bytes | None:
+    """Clear the key if it holds exactly the parameter."""
+    return None if value == param else value
+
+
+#: The binding's method name of each operation that depends on the stored value.
+OPERATIONS: dict[str, Operation] = {
+    "add": add,
+    "bit_and": bit_and,
+    "bit_or": bit_or,
+    "bit_xor": bit_xor,
+    "max": maximum,
+    "min": minimum,
+    "byte_max": byte_max,
+    "byte_min": byte_min,
+    "append_if_fits": append_if_fits,
+    "compare_and_clear": compare_and_clear,
+}

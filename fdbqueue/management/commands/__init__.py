@@ -1,1 +1,1 @@
-"""Thin commands: parse, one call of the service, print."""
+"""The commands, each found by the name of its file."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, by_id
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 
 
@@ -24,7 +24,7 @@ examples:
 
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queue(parser)
-        by_id.add_ids(parser)
+        arguments.add_ids(parser)
         parser.add_argument(
             "--reason",
             default="buried",
@@ -37,4 +37,4 @@ examples:
         queue = self.queue(options["name"])
         bury = functools.partial(queue.bury, reason=options["reason"])
         as_json = options["as_json"]
-        by_id.do_each(queue, options["ids"], bury, self.console, done="buried", as_json=as_json)
+        self.change_items(queue, options["ids"], bury, done="buried", as_json=as_json)

@@ -1,26 +1,78 @@
-"""``queue_doctor``: look for problems, and repair them."""
+"""``queue_doctor``: look for problems, and repair them.
+
+The checks run one after the other, in a thread of their own, because an engine may never answer:
+the setting; the engine; receipts; and for each queue its format, pause, overdue items, drains,
+pushes, items and counts. Each yields a :class:`Finding` with its status; with ``--repair`` what is
+wrong is repaired before the next one begins. The command takes the findings as they come, until
+``--timeout``: what is not finished then becomes a finding itself.
+
+A new check of a queue is a function like :func:`_check_pause`, and a line in :func:`check_queue`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import queue as queues
+import shlex
+import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from fdbqueue import conf
 from fdbqueue.deadlines import TimedDatabase
-from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
-from fdbqueue.management import arguments, doctor, findings, formats
+from fdbqueue.exceptions import (
+    ConfigurationError,
+    EngineUnavailable,
+    FdbQueueError,
+    FormatMismatch,
+    ItemNotFound,
+    text_of_error,
+)
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.doctor import ERROR, Finding
-from fdbqueue.management.exit_codes import exit_code, failure
+from fdbqueue.management.exit_codes import exit_code, failure, usage_error
+from fdbqueue.management.formats import (
+    Column,
+    Look,
+    Painted,
+    Table,
+    counted,
+    item_count,
+    json_line,
+    paused_since,
+    visible,
+)
+from fdbqueue.service import MAX_ITEMS, Pause, Queue, error_code, run, strict_json
+from fdbqueue.service.tools import load, upkeep
+from fdbqueue.service.tools.upkeep import Examiner, count_stale, sweep
+from fdbqueue.service.transactions import receipts_of
 
+OK, WARNING, ERROR = "ok", "warning", "error"
+COLUMNS = (
+    Column("STATUS"),
+    Column("CHECK"),
+    Column("QUEUE", "name"),
+    Column("FOUND", fold="wrap"),
+    Column("REMEDY", fold="whole"),
+)
+
+_STATUS_KEY = b"\xff\xff/status/json"
+_STALE_SECONDS = 86_400
+#: A read or a commit that takes longer is a warning.
+_SLOW_SECONDS = 1.0
+_SHOWN_IDS = 5
+#: What is suggested if --timeout was too short for a queue.
+_LONGER_SECONDS = 300
 #: A transaction may time out this long before the deadline.
 _EARLY_SECONDS = 0.05
+_STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
 
 
 class Command(QueueCommand):
@@ -29,18 +81,31 @@ class Command(QueueCommand):
         "Check whether the setting is valid, whether the engine answers and how fast, and whether "
         "the counts are correct; look for items that cannot be decoded, expired leases, and what "
         "killed processes left behind. The exit code is 1 if there is an error; warnings do not "
-        "change it."
+        "change it. --repair shows what was found, and asks before it changes anything."
     )
     examples = """\
 examples:
   manage.py queue_doctor
   manage.py queue_doctor mail --timeout 300
-  manage.py queue_doctor --repair --json
+  manage.py queue_doctor mail --repair
+  manage.py queue_doctor --repair --no-input --json
+  manage.py queue_doctor mail --adopt-settings
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queues(parser)
-        parser.add_argument("--repair", action="store_true", help="Repair what can be repaired")
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="Repair what can be repaired: items that cannot be decoded become dead letters, "
+            "unless no item of the queue can be decoded",
+        )
+        parser.add_argument(
+            "--adopt-settings",
+            action="store_true",
+            help="Store that the items of the named queues are written under the settings here, "
+            "whatever was stored. No item is changed",
+        )
         parser.add_argument(
             "--timeout",
             type=arguments.seconds,
@@ -48,37 +113,76 @@ examples:
             metavar="SECONDS",
             help="Stop after SECONDS, finished or not (default: 30)",
         )
+        arguments.add_no_input(parser)
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        deadline = time.monotonic() + options["timeout"]
+        names = list(dict.fromkeys(options["names"]))
         with contextlib.suppress(ConfigurationError):  # the checks find it too
-            for name in options["names"]:
+            for name in names:
                 self.queue(name)
-        examination = _Examination(
-            list(dict.fromkeys(options["names"])), options["repair"], deadline
-        )
-        found = []
+        if options["adopt_settings"]:
+            self._adopt_settings(names, interactive=options["interactive"])
+        as_json, repairs = options["as_json"], options["repair"]
+        examine = functools.partial(self._examined, names, options["timeout"])
+        if repairs and options["interactive"]:
+            found = [one for one in examine(shown=not as_json) if one.can_be_repaired]
+            what = "; ".join(f"{one.check} of {one.queue or 'all queues'}" for one in found)
+            number = counted(len(found), "finding")
+            self.console.confirm(f"Repair {number} ({what})?", interactive=bool(found))
+        found = examine(repairs=repairs, as_json=as_json)
+        if errors := sum(finding.status == ERROR for finding in found):
+            raise failure(f"{counted(errors, 'check')} found an error.")
+
+    def _adopt_settings(self, names: list[str], *, interactive: bool) -> None:
+        """Store the settings here as those that queues are written under."""
+        if not names:
+            raise usage_error("--adopt-settings needs the names of queues.")
+        for name in names:
+            queue = self.queue(name)
+            number = item_count(sum(astuple(queue.counts())))
+            self.console.confirm(
+                f"Store that the {number} of {name!r} are written under: "
+                f"{queue.parts.store.format}? Processes with other settings must have stopped.",
+                interactive=interactive,
+            )
+            queue.adopt_settings()
+
+    def _examined(
+        self,
+        names: list[str],
+        timeout: float,
+        *,
+        repairs: bool = False,
+        as_json: bool = False,
+        shown: bool = True,
+    ) -> list[Finding]:
+        """Return what the checks find, and print it.
+
+        Raises:
+            Exception: What ended the checks early.
+        """
+        deadline = time.monotonic() + timeout
+        examination = _Examination(names, repairs, deadline)
+        found: list[Finding] = []
         try:
-            for finding in _until(deadline, examination):
+            for finding in examination.findings():
                 found.append(finding)
-                if options["as_json"]:
-                    self.console.print_lines([formats.json_line(finding.record())])
+                if as_json:
+                    self.console.print_lines([json_line(finding.record())])
         finally:  # the rest may take long: Ctrl-C shows what was found so far
-            if not options["as_json"]:
-                self.console.print_lines(findings.lines(found, self.console.look))
-        errors = sum(finding.status == ERROR for finding in found)
+            if shown and not as_json:
+                self.console.print_lines(_table_lines(found, self.console.look))
         if examination.failure is not None:
             raise examination.failure
-        if errors:
-            raise failure(f"{formats.counted(errors, 'check')} found an error.")
+        return found
 
 
 class _Examination:
     """All checks, run in a thread of their own because an engine may never answer.
 
     Args:
-        names: The names of the queues; all queues when empty.
+        names: The names of the queues; all queues if there are none.
         repairs: Whether to repair what is wrong.
         deadline: When to stop, by :func:`time.monotonic`.
     """
@@ -91,11 +195,23 @@ class _Examination:
         #: The error that ended it early.
         self.failure: BaseException | None = None
         #: The findings; None at the end.
-        self.found: queues.SimpleQueue[Finding | None] = queues.SimpleQueue()
+        self._found: queues.SimpleQueue[Finding | None] = queues.SimpleQueue()
         threading.Thread(target=self._examine, name="fdbqueue-doctor", daemon=True).start()
 
-    def give_up(self) -> Finding:
-        """Return the finding for a check that --timeout has cut off."""
+    def findings(self) -> Iterator[Finding]:
+        """Yield the findings as they come, until the deadline."""
+        while True:
+            try:
+                found = self._found.get(timeout=max(0.0, self._left()))
+            except queues.Empty:
+                yield self._unfinished()
+                return
+            if found is None:
+                return
+            yield found
+
+    def _unfinished(self) -> Finding:
+        """Return the finding for what --timeout has cut off."""
         check, queue = self._at
         if check == "engine":
             self.failure = EngineUnavailable(reason="no answer within --timeout")
@@ -104,44 +220,344 @@ class _Examination:
     def _examine(self) -> None:
         try:
             for found in self._checks():
-                self.found.put(found.repaired() if self._repairs else found)
+                self._found.put(found.repaired() if self._repairs else found)
         except BaseException as error:  # noqa: BLE001  # raised in the command's thread
-            is_over = time.monotonic() > self._deadline - _EARLY_SECONDS
-            if is_over and self._at[0] != "engine":
-                self.found.put(self.give_up())
+            if self._left() < _EARLY_SECONDS and self._at[0] != "engine":
+                self._found.put(self._unfinished())
             else:
-                self._fail(error)
-        self.found.put(None)
-
-    def _fail(self, error: BaseException) -> None:
-        if exit_code(error) is not None and not isinstance(error, ConfigurationError):
-            self.found.put(doctor.unfinished(error, *self._at))
-        self.failure = error
+                if exit_code(error) is not None and not isinstance(error, ConfigurationError):
+                    text = str(error) if isinstance(error, FdbQueueError) else text_of_error(error)
+                    self._found.put(Finding(*self._at, ERROR, text))
+                self.failure = error
+        self._found.put(None)
 
     def _left(self) -> float:
         return self._deadline - time.monotonic()
 
     def _checks(self) -> Iterator[Finding]:
-        yield from doctor.check_settings()
+        yield from check_settings()
         catalog = conf.catalog()
         self._at = ("engine", None)
-        yield doctor.check_engine(catalog.database)
+        yield check_engine(catalog.database)
         self._at = ("receipts", None)
-        yield doctor.check_receipts(catalog.database)
+        yield check_receipts(catalog.database)
         readable = catalog.over(TimedDatabase(catalog.database, self._left))
         for name in self._names or readable.names():
             self._at = ("queue", name)
-            yield from doctor.check_queue(catalog.queue(name), readable.queue(name), self._deadline)
+            yield from check_queue(catalog.queue(name), readable.queue(name), self._deadline)
 
 
-def _until(deadline: float, examination: _Examination) -> Iterator[Finding]:
-    """Yield findings until the deadline."""
-    while True:
-        try:
-            found = examination.found.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queues.Empty:
-            yield examination.give_up()
-            return
-        if found is None:
-            return
-        yield found
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check.
+
+    Attributes:
+        check: The name of the check.
+        queue: The queue it is about; None for all.
+        status: ``"ok"``, ``"warning"`` or ``"error"``.
+        detail: What was found.
+        repair: Repairs it, and returns what it did and whether it did all; None if that is
+            not possible.
+        is_repaired: Whether it has been repaired.
+        remedy: The command that helps, without ``manage.py``; None if none does.
+    """
+
+    check: str
+    queue: str | None
+    status: str
+    detail: str
+    repair: Callable[[], tuple[str, bool]] | None = None
+    is_repaired: bool = False
+    remedy: str | None = None
+
+    @property
+    def can_be_repaired(self) -> bool:
+        """Whether something is wrong that --repair changes."""
+        return self.repair is not None and self.status != OK
+
+    def record(self) -> dict[str, Any]:
+        """Return the object for a line of JSON."""
+        record = asdict(replace(self, repair=None))
+        del record["repair"]
+        return record
+
+    def repaired(self) -> Finding:
+        """Repair it if possible, and return the result."""
+        if self.repair is None or not self.can_be_repaired:
+            return self
+        done, is_whole = self.repair()
+        if not is_whole:
+            return replace(self, detail=f"{self.detail}; {done}, and some are left")
+        text = f"{self.detail}; {done}"
+        return replace(self, detail=text, status=OK, is_repaired=True, remedy=None)
+
+
+def check_settings() -> Iterator[Finding]:
+    """Check the setting, overlapping subspaces included, without opening the engine."""
+    found = False
+    for problem in conf.problems():
+        found = True
+        yield Finding("settings", None, ERROR, f"{problem.id}: {problem.message} {problem.hint}")
+    if not found:
+        yield Finding("settings", None, OK, "valid, and no subspaces overlap")
+
+
+def check_engine(database: Any) -> Finding:
+    """Read and commit once, and report the engine's version and speed.
+
+    Raises:
+        EngineError: It cannot be used.
+        FDBError: It does not respond.
+    """
+    started = time.monotonic()
+    run(database, lambda tr: tr.get_read_version().wait(), read_only=True)
+    opened = time.monotonic()
+    run(database, lambda tr: tr[b""].present(), read_only=True)
+    read = time.monotonic()
+    key = receipts_of(database).pack((b"doctor",))
+    run(database, lambda tr: tr.set(key, b""), wrote=lambda _: False)  # harmless twice
+    committed = time.monotonic()
+    run(database, lambda tr: tr.clear(key), read_only=True)
+    slow = max(read - opened, committed - read) > _SLOW_SECONDS
+    return Finding(
+        "engine",
+        None,
+        WARNING if slow else OK,
+        f"{_version(database)}; opened in {_ms(opened - started)}, a read took "
+        f"{_ms(read - opened)}, a commit {_ms(committed - read)}",
+    )
+
+
+def check_receipts(database: Any) -> Finding:
+    """Count the receipts of clients that have ended."""
+    number = count_stale(database, older_than_seconds=_STALE_SECONDS)
+    if not number:
+        return Finding("receipts", None, OK, "no receipt is older than a day")
+
+    def repair() -> tuple[str, bool]:
+        return f"removed {sweep(database, older_than_seconds=_STALE_SECONDS):,}", True
+
+    text = f"{counted(number, 'receipt')} older than a day"
+    return Finding("receipts", None, WARNING, text, repair, remedy="queue_sweep")
+
+
+def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Finding]:
+    """Check one queue.
+
+    Args:
+        queue: The queue, for repairs.
+        readable: The same queue, for reads that end with the deadline.
+        deadline: When to stop, by :func:`time.monotonic`.
+    """
+    written = _check_format(queue, readable)
+    yield written
+    pause = readable.paused()
+    yield _check_pause(queue, pause)
+    if written.status == ERROR:  # the rest would read the items under the wrong settings
+        return
+    yield _check_overdue(queue, readable, pause)
+    yield _check_holds(queue, readable)
+    yield _check_pushes(queue, readable)
+    census = Examiner(readable).census(deadline)
+    looked = f"{item_count(sum(astuple(census.counts)))} checked"
+    if not census.is_whole:
+        looked += ", then --timeout ended"
+    status = OK if census.is_whole else ERROR
+    if census.undecodable:
+        shown = ", ".join(census.ids[:_SHOWN_IDS])
+        text = f"{census.undecodable:,} cannot be decoded: {shown}; {looked}"
+    if census.undecodable and census.undecodable == census.counts.ready:
+        text += (
+            ". Was it written under other settings (kind, codec, priority type)? No ready item can "
+            "be decoded, so --repair buries none; queue_bury does"
+        )
+        yield Finding("items", queue.name, ERROR, text)
+    elif census.undecodable:
+        bury = functools.partial(_bury, queue, deadline)
+        yield Finding("items", queue.name, ERROR, text, bury, remedy=_repair(queue))
+    else:
+        longer = None if census.is_whole else _command(queue, f"--timeout {_LONGER_SECONDS}")
+        text = f"all can be decoded; {looked}"
+        yield Finding("items", queue.name, status, text, remedy=longer)
+    if not census.is_whole:
+        yield Finding("counts", queue.name, WARNING, "not compared within --timeout")
+    elif not census.is_exact:
+        yield Finding(
+            "counts", queue.name, WARNING, "not compared, because other clients are using the queue"
+        )
+    else:
+        yield _compare(queue, readable, asdict(census.counts), dict(census.levels))
+
+
+def _check_format(queue: Queue, readable: Queue) -> Finding:
+    try:
+        stored = Examiner(readable).stored_format()
+    except FormatMismatch as error:
+        return Finding(
+            "format",
+            queue.name,
+            ERROR,
+            f"written under {error.context['written']}, but the setting here says "
+            f"{error.context['here']}: nothing is read or written from here. Correct the setting. "
+            f"If it was changed on purpose, stop all processes that have the former one, then "
+            f"run queue_doctor {shlex.quote(queue.name)} --adopt-settings",
+        )
+    if stored is None:
+        here = readable.parts.store.format
+        text = f"nothing is stored; the first push will store: {here}"
+        return Finding("format", queue.name, OK, text)
+    return Finding("format", queue.name, OK, f"as the setting says: {stored}")
+
+
+def _compare(
+    queue: Queue, readable: Queue, found: dict[str, int], levels: dict[Any, int]
+) -> Finding:
+    stored = asdict(readable.counts())
+    wrong = [
+        f"the counts say {stored[state]:,} {state}, but there are {number:,}"
+        for state, number in found.items()
+        if stored[state] != number
+    ]
+    if not wrong and queue.priority_type and len(levels) < MAX_ITEMS:
+        kept = dict(readable.by_priority(limit=MAX_ITEMS))
+        if kept != {level: number for level, number in levels.items() if level is not None}:
+            wrong = ["the counts by priority differ"]
+    if not wrong:
+        reasons = readable.dead_by_reason(limit=MAX_ITEMS)
+        number = sum(one.count for one in reasons)
+        if number != found["dead"] and len(reasons) < MAX_ITEMS:
+            wrong = [f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"]
+    if not wrong:
+        return Finding("counts", queue.name, OK, "the counts are correct")
+
+    def recount() -> tuple[str, bool]:
+        queue.recount()
+        return "recounted", True
+
+    text = "; ".join(wrong)
+    return Finding("counts", queue.name, ERROR, text, recount, remedy=_repair(queue))
+
+
+def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
+    if pause is None:
+        return Finding("pause", queue.name, OK, "the queue is not paused")
+    text = f"nothing is taken until queue_resume; {paused_since(pause)}"
+    remedy = f"queue_resume {shlex.quote(queue.name)}"
+    return Finding("pause", queue.name, WARNING, text, remedy=remedy)
+
+
+def _check_overdue(queue: Queue, readable: Queue, pause: Pause | None) -> Finding:
+    overdue = Examiner(readable).overdue()
+    if not overdue.total:
+        return Finding("overdue", queue.name, OK, "no lease or delay has expired")
+    numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
+    parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
+    least = "at least " if overdue.total >= upkeep.MAX_OVERDUE else ""
+    resumed = "once the queue is resumed, " if pause else ""
+    text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues the items"
+
+    def requeue() -> tuple[str, bool]:
+        examiner = Examiner(queue)
+        return f"requeued {examiner.requeue_expired():,}", not examiner.overdue().total
+
+    return Finding("overdue", queue.name, WARNING, text, requeue, remedy=_repair(queue))
+
+
+def _check_holds(queue: Queue, readable: Queue) -> Finding:
+    number = Examiner(readable).stale_holds()
+    if not number:
+        return Finding("drains", queue.name, OK, "no killed drain left a record")
+
+    def remove() -> tuple[str, bool]:
+        examiner = Examiner(queue)
+        return f"removed {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
+
+    text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
+    return Finding("drains", queue.name, WARNING, text, remove, remedy=_repair(queue))
+
+
+def _check_pushes(queue: Queue, readable: Queue) -> Finding:
+    found = load.recorded(readable, older_than_seconds=_STALE_SECONDS)
+    if not found:
+        return Finding("pushes", queue.name, OK, "no record is older than a day")
+
+    def remove() -> tuple[str, bool]:
+        return f"removed {load.sweep(queue, older_than_seconds=_STALE_SECONDS):,}", True
+
+    text = f"{counted(len(found), 'record')} older than a day"
+    return Finding("pushes", queue.name, WARNING, text, remove, remedy=_repair(queue))
+
+
+def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
+    """Move the items that cannot be decoded to the dead letters."""
+    buried = 0
+    while (census := Examiner(queue).census(deadline)).ids:
+        for item_id in census.ids:
+            with contextlib.suppress(ItemNotFound):
+                queue.bury(item_id, reason="undecodable")
+                buried += 1
+    return f"moved {buried:,} to the dead letters", census.is_whole
+
+
+def _repair(queue: Queue) -> str:
+    """Return the command that repairs a queue."""
+    return _command(queue, "--repair")
+
+
+def _command(queue: Queue, option: str) -> str:
+    return f"queue_doctor {shlex.quote(queue.name)} {option}"
+
+
+def _version(database: Any) -> str:
+    """Return the engine's version: a cluster has a status, the embedded engine is SQLite."""
+    transaction = database.create_transaction()
+    try:
+        status = strict_json().decode(bytes(transaction[_STATUS_KEY]).decode())
+        processes = status["cluster"]["processes"].values()
+        versions = sorted({process["version"] for process in processes})
+    except Exception as error:
+        if error_code(error) is None and not isinstance(error, KeyError | ValueError):
+            raise
+        return f"SQLite {sqlite3.sqlite_version}"
+    return f"FoundationDB {', '.join(versions)} of {len(processes)} processes"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1_000:.1f} ms"
+
+
+def _table_lines(found: Iterable[Finding], look: Look) -> list[str]:
+    """Return the lines of a table: errors, warnings, what was repaired, and what is well.
+
+    A check that finds several queues well has one row for all of them.
+    """
+    found = list(found)
+    problems = [one for status in (ERROR, WARNING) for one in found if one.status == status]
+    repaired = [one for one in found if one.is_repaired]
+    rows = [*map(_row, problems), *map(_row, repaired), *_rows_of_checks(found)]
+    return Table(COLUMNS, look).lines(rows)
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    status = "repaired" if finding.is_repaired else finding.status
+    return (
+        Painted.of(status.upper(), _STYLES[finding.status]),
+        finding.check,
+        finding.queue or "-",
+        visible(finding.detail),
+        "-" if finding.remedy is None else f"manage.py {finding.remedy}",
+    )
+
+
+def _rows_of_checks(found: Iterable[Finding]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each check that found something well."""
+    well = [one for one in found if one.status == OK and not one.is_repaired]
+    order = list(dict.fromkeys(one.check for one in well))
+    well.sort(key=lambda one: order.index(one.check))
+    for _, group in itertools.groupby(well, lambda one: one.check):
+        first, *rest = group
+        status, check, queue, detail, remedy = _row(first)
+        if rest:
+            queue = f"{1 + len(rest):,} queues"
+            detail = detail.partition(";")[0]
+        yield status, check, queue, detail, remedy

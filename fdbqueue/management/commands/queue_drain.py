@@ -9,11 +9,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, drain, pauses, transfer, worker
+from fdbqueue.management import arguments, drain
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import item_count
-from fdbqueue.management.items_file import FileExists
+from fdbqueue.management.item_lines import FileExists
 from fdbqueue.service import Queue, SeveralQueues
 
 #: Options that need another one.
@@ -30,6 +30,8 @@ _ONLY_WITH = {
 #: Options that another one makes meaningless.
 _NOT_WITH = {"batch": "handler", "lease_seconds": "to"}
 _LEASE_SECONDS = 60
+#: More threads than this would wait for each other.
+_MAX_CONCURRENCY = 256
 
 
 class Command(QueueCommand):
@@ -51,7 +53,13 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_several_queues(parser)
+        parser.add_argument(
+            "names",
+            metavar="NAME",
+            nargs="+",
+            help="Name of the queue; with --handler also several names, or patterns such as "
+            "'mail-*', in the order in which to look for items",
+        )
         targets = parser.add_mutually_exclusive_group()
         targets.add_argument(
             "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
@@ -67,7 +75,7 @@ examples:
         targets.add_argument(
             "--discard", action="store_true", help="Remove the items for good; asks first"
         )
-        transfer.add_arguments(parser)
+        arguments.add_batches(parser)
         parser.add_argument(
             "--follow",
             action="store_true",
@@ -90,66 +98,92 @@ examples:
         files.add_argument(
             "--force", action="store_true", help="Overwrite the file if it already exists"
         )
-        worker.add_arguments(parser)
+        _add_handler_options(parser)
         arguments.add_no_input(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        given = argparse.Namespace(**options)
         _check_usage(options)
-        queue = self._source(options["names"], fair=options["fair"])
-        if options["lease_seconds"] is None:
-            options["lease_seconds"] = _LEASE_SECONDS
-        if isinstance(queue, Queue):
-            drain_queue, destination = self._destination(queue, argparse.Namespace(**options))
-        elif options["handler"] is None:
-            raise usage_error("Several queues can be drained only with --handler.")
-        else:
-            drain_queue, destination = self._handler(queue, argparse.Namespace(**options))
-        pauses.note_pause(queue, self.console)
-        if options["dry_run"]:
-            number = transfer.expected(queue, options["limit"])
+        source = self._source(given.names, fair=given.fair)
+        if given.lease_seconds is None:
+            given.lease_seconds = _LEASE_SECONDS
+        drain_source, destination = self._destination(source, given)
+        self.console.note_pauses(source)
+        if given.dry_run:
+            number = drain.expected(source, given.limit)
             self.console.report(
-                {**worker.named(queue), "would_drain": number, "to": destination},
-                f"Would drain {item_count(number)} from {queue.name!r} to {destination}.",
-                as_json=options["as_json"],
+                {**drain.named(source), "would_drain": number, "to": destination},
+                f"Would drain {item_count(number)} from {source.name!r} to {destination}.",
+                as_json=given.as_json,
             )
             return
-        drain_queue()
+        drain_source()
 
     def _source(self, names: list[str], *, fair: bool) -> Queue | SeveralQueues:
-        """Return the queue, or several where more than one name or a pattern is given."""
+        """Return the queue, or several if more than one name or a pattern is given."""
         if len(names) > 1 or "*" in names[0] or fair:
             return self.several(names, fair=fair)
         return self.queue(names[0])
 
-    def _handler(
-        self, queue: Queue | SeveralQueues, options: argparse.Namespace
-    ) -> tuple[Callable[[], None], str]:
-        """Return what calls the function with each item, and the path of the function."""
-        with worker.redirect_prints(as_json=options.as_json):
-            handler = worker.import_handler(options.handler)
-        return lambda: worker.work(queue, handler, options, self.console), options.handler
-
     def _destination(
-        self, queue: Queue, options: argparse.Namespace
+        self, source: Queue | SeveralQueues, given: argparse.Namespace
     ) -> tuple[Callable[[], None], str]:
-        """Return what drains the queue, and where to; refuse a destination that cannot be used."""
+        """Return what drains the queues, and where to.
+
+        Raises:
+            CommandError: The destination cannot be used.
+        """
         console = self.console
-        if options.to is not None:
-            target = self.queue(options.to)
-            transfer.check_target(queue, target, options.priority)
-            return lambda: transfer.move(queue, target, options, console), target.name
-        if options.handler is not None:
-            return self._handler(queue, options)
-        if options.discard:
-            return lambda: drain.discard(queue, options, console), "nowhere"
-        if options.output in {None, "-"}:
-            return lambda: drain.to_stream(queue, options, console), "standard output"
-        if os.path.exists(options.output) and not (options.resume or options.force):
-            raise usage_error(str(FileExists(file=options.output)))
-        return lambda: drain.to_file(queue, options, console), options.output
+        if given.handler is not None:
+            with drain.redirect_prints(as_json=given.as_json):
+                handler = drain.import_handler(given.handler)
+            return lambda: drain.work(source, handler, given, console), given.handler
+        if not isinstance(source, Queue):
+            raise usage_error("Several queues can be drained only with --handler.")
+        if given.to is not None:
+            target = self.queue(given.to)
+            drain.check_target(source, target, given.priority)
+            return lambda: drain.move(source, target, given, console), target.name
+        if given.discard:
+            return lambda: drain.discard(source, given, console), "nowhere"
+        if given.output in {None, "-"}:
+            return lambda: drain.to_stream(source, given, console), "standard output"
+        if os.path.exists(given.output) and not (given.resume or given.force):
+            raise usage_error(str(FileExists(file=given.output)))
+        return lambda: drain.to_file(source, given, console), given.output
+
+
+def _add_handler_options(parser: CommandParser) -> None:
+    """Add the options that only a function has."""
+    group = parser.add_argument_group("with --handler")
+    group.add_argument(
+        "--concurrency",
+        type=arguments.whole_number(most=_MAX_CONCURRENCY),
+        metavar="N",
+        help=f"Call the function in N threads (default: 1, at most {_MAX_CONCURRENCY})",
+    )
+    group.add_argument(
+        "--retry-delay",
+        type=arguments.seconds,
+        metavar="SECONDS",
+        help="Hide an item for SECONDS after the function raised an exception "
+        f"(default: {drain.RETRY_DELAY_SECONDS})",
+    )
+    group.add_argument(
+        "--fair",
+        action="store_true",
+        help="Take from several queues in turn, not from the first that has items",
+    )
+    group.add_argument(
+        "--worker",
+        type=arguments.worker_name,
+        metavar="TEXT",
+        help="Name of this worker, shown with each item that it holds (default: HOST:PID)",
+    )
 
 
 def _check_usage(options: dict[str, Any]) -> None:
+    """Refuse options that say nothing together."""
     options = {**options, "no_input": not options["interactive"]}
     for option, needed in _ONLY_WITH.items():
         if _is_given(options[option]) and not _is_given(options[needed]):

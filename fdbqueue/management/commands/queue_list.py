@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats, pauses, status
+from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.tables import Column, Table
+from fdbqueue.management.formats import Column, Table
 from fdbqueue.service import Ends, Item, Pause, Queue, run
 
 COLUMNS = (
@@ -19,7 +18,7 @@ COLUMNS = (
     Column("PRIORITIES"),
     Column("HEAD", "number"),
     Column("AGE", "number"),
-    status.COLUMN,
+    formats.STATUS,
 )
 
 
@@ -41,66 +40,60 @@ examples:
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        now = datetime.datetime.now(datetime.timezone.utc)
-        queues = [(queue, _look(queue)) for queue in self.catalog.queues()]
+        queues = [_listed(queue) for queue in self.catalog.queues()]
         if options["as_json"]:
-            lines = [formats.json_line(_record(*each, now)) for each in queues]
+            lines = [formats.json_line(each.record()) for each in queues]
         else:
-            table = Table(COLUMNS, self.console.look)
-            lines = table.lines(_row(*each, now) for each in queues)
+            lines = Table(COLUMNS, self.console.look).lines(each.row() for each in queues)
         self.console.print_lines(lines)
 
 
-class _Look(NamedTuple):
-    """What a queue shows: its first item, even one that cannot be decoded, and its status."""
+class _Listed(NamedTuple):
+    """What is listed of a queue: its first item, decodable or not, and its status."""
 
+    queue: Queue
     head: Item | None
     ends: Ends
     pause: Pause | None
 
+    def record(self) -> dict[str, Any]:
+        """Return the object for a line of JSON."""
+        queue, head = self.queue, self.head
+        return {
+            "name": queue.name,
+            "kind": queue.kind,
+            "codec": queue.codec.name,
+            "priority_type": queue.priority_type,
+            "head": head
+            and {
+                "id": head.id,
+                "priority": head.priority,
+                "pushed_at": formats.timestamp(head.pushed_at),
+                "age_seconds": head.pushed_at and formats.seconds_since(head.pushed_at),
+            },
+            **formats.status_record(self.ends, self.pause),
+        }
 
-def _look(queue: Queue) -> _Look:
+    def row(self) -> tuple[str, ...]:
+        """Return the row for :data:`COLUMNS`."""
+        queue, head = self.queue, self.head
+        return (
+            queue.name,
+            queue.kind,
+            queue.codec.name,
+            formats.or_dash(queue.priority_type),
+            "empty" if head is None else formats.or_dash(head.priority),
+            "-" if head is None else formats.age_of(head.pushed_at),
+            formats.status_cell(self.ends, self.pause),
+        )
+
+
+def _listed(queue: Queue) -> _Listed:
     """Read what is listed of a queue, in one transaction."""
 
-    def read(tr: Any) -> _Look:
+    def read(tr: Any) -> _Listed:
         pause, ends = queue.overview.begin_pause(tr), queue.overview.begin_ends(tr)
-        return _Look(next(iter(queue.page(limit=1, tr=tr).items), None), ends(), pause())
+        head = next(iter(queue.page(limit=1, tr=tr).items), None)
+        return _Listed(queue, head, ends(), pause())
 
     return run(queue.database, read, read_only=True)
-
-
-def _record(queue: Queue, look: _Look, now: datetime.datetime) -> dict[str, Any]:
-    head = look.head
-    return {
-        "name": queue.name,
-        "kind": queue.kind,
-        "codec": queue.codec.name,
-        "priority_type": queue.priority_type,
-        "head": head
-        and {
-            "id": head.id,
-            "priority": head.priority,
-            "pushed_at": formats.timestamp(head.pushed_at),
-            "age_seconds": _age_seconds(head, now),
-        },
-        "blocked": look.ends.undecodable,
-        "paused": pauses.record(look.pause),
-    }
-
-
-def _row(queue: Queue, look: _Look, now: datetime.datetime) -> tuple[str, ...]:
-    head = look.head
-    seconds = None if head is None else _age_seconds(head, now)
-    return (
-        queue.name,
-        queue.kind,
-        queue.codec.name,
-        formats.or_dash(queue.priority_type),
-        "empty" if head is None else formats.or_dash(head.priority),
-        "-" if seconds is None else formats.age(seconds),
-        status.cell(look.ends, look.pause),
-    )
-
-
-def _age_seconds(item: Item, now: datetime.datetime) -> float | None:
-    return None if item.pushed_at is None else (now - item.pushed_at).total_seconds()

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, pauses, transfer
+from fdbqueue.management import arguments, drain
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import item_count
 
@@ -27,14 +27,14 @@ examples:
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queue(parser)
         parser.add_argument("to", metavar="TO", help="Name of the queue to move the items to")
-        transfer.add_arguments(parser)
+        arguments.add_batches(parser)
         arguments.add_no_input(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, target = self.queue(options["name"]), self.queue(options["to"])
-        transfer.check_target(queue, target, options["priority"])
-        pauses.note_pause(queue, self.console)
-        number = transfer.expected(queue, options["limit"])
+        drain.check_target(queue, target, options["priority"])
+        self.console.note_pauses(queue)
+        number = drain.expected(queue, options["limit"])
         question = f"Move {item_count(number)} from {queue.name!r} to {target.name!r}?"
         self.console.confirm(question, interactive=options["interactive"])
-        transfer.move(queue, target, argparse.Namespace(**options, follow=False), self.console)
+        drain.move(queue, target, argparse.Namespace(**options, follow=False), self.console)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, pauses
+from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Queue
 
@@ -37,8 +37,8 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         def pause(queue: Queue) -> tuple[dict[str, Any], str]:
             made = queue.pause(reason=options["reason"])
-            text = f"The queue {queue.name!r} is paused {pauses.since(made)}"
-            return {"queue": queue.name, "paused": pauses.record(made)}, text
+            text = f"The queue {queue.name!r} is {formats.paused_since(made)}"
+            return {"queue": queue.name, "paused": formats.pause_record(made)}, text
 
         queues = self.queues(options["names"])
-        pauses.change_each(queues, pause, self.console, as_json=options["as_json"])
+        self.change_queues(queues, pause, as_json=options["as_json"])

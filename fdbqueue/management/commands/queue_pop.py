@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue.exceptions import OutcomeUnknown
-from fdbqueue.management import arguments, item_lines, pauses
+from fdbqueue.management import arguments, item_lines
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import error_text, explain_errors
 from fdbqueue.management.formats import item_count
@@ -45,7 +45,7 @@ examples:
         self._popped = 0
         with explain_errors(self._explain):
             self._pop(queue, options["end"], options["limit"], lines)
-            is_paused = self._popped < options["limit"] and pauses.note_pause(queue, self.console)
+            is_paused = self._popped < options["limit"] and self.console.note_pauses(queue)
         if not self._popped and not is_paused and not options["as_json"]:
             self.console.note(f"The queue {queue.name!r} is empty.")
 

@@ -10,9 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import clipped, item_count
-from fdbqueue.service import Counts, Queue
-
-STATES = tuple(field.name for field in dataclasses.fields(Counts))
+from fdbqueue.service import ITEM_STATES, Queue
 
 
 class Command(QueueCommand):
@@ -31,7 +29,7 @@ examples:
 
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queue(parser)
-        parser.add_argument("--state", choices=STATES, help="Remove only items in this state")
+        parser.add_argument("--state", choices=ITEM_STATES, help="Remove only items in this state")
         parser.add_argument(
             "--reason",
             metavar="TEXT",

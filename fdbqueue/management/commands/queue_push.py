@@ -12,13 +12,12 @@ from typing import Any, cast
 
 from django.core.management.base import CommandError, CommandParser
 
-from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.management import arguments, ndjson
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exit_codes import command_error, failure, usage_error
+from fdbqueue.management.console import Progress
+from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import counted, item_count
 from fdbqueue.management.ndjson import Stream
-from fdbqueue.management.progress import Progress
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import UNIQUE_WHILE, Load, Queue
 
@@ -136,53 +135,44 @@ examples:
 
     def _push(self, queue: Queue, load: Load, stream: Stream, given: argparse.Namespace) -> int:
         begun = load.begun if given.resume else None
-        draws = given.file != "-" or not _is_terminal(sys.stdin)  # else it is where lines are typed
+        draws = given.file != "-" or not sys.stdin.isatty()  # else lines are typed there
         with (
             defer_interrupts() as interrupts,
             self.console.progress(queue.name, None, bar=draws) as progress,
         ):
-            lines = ndjson.Lines(stream, interrupts, ndjson.max_line_bytes(queue))
-            source = ndjson.Items(
+            lines = ndjson.Lines(queue, stream, interrupts)
+            items = ndjson.Items(
                 queue,
                 lines,
-                0 if given.priority is None and given.form != "items" else given.priority,
+                given.priority,
                 given.priority_field,
                 form=given.form,
                 skipped=self._skip if given.continues else None,
                 pushed=begun.pushed if begun else 0,
             )
-            try:
+            with items.explain_errors():
                 if begun is not None:
                     lines.skip(begun)
                     self.console.note(
                         f"Resuming after line {begun.lines:,}: {item_count(begun.pushed)} "
                         "pushed before."
                     )
-                return load.push_all(source, pushed=_reporter(progress, lines, stream))
-            except FdbQueueError as error:
-                message = source.explain(error)
-                if source.is_usage(error):
-                    raise usage_error(message) from error
-                raise command_error(error, message) or error from error
+                return load.push_all(items, pushed=_reporter(progress, lines, stream))
 
     def _push_unique(self, queue: Queue, given: argparse.Namespace) -> None:
         with self._opened(given.file) as stream, defer_interrupts() as interrupts:
-            lines = ndjson.Lines(stream, interrupts, ndjson.max_line_bytes(queue))
-            priority = 0 if given.priority is None else given.priority
-            source = ndjson.Items(queue, lines, priority, given.priority_field, form=given.form)
-            try:
-                value, priority = source.only()
+            lines = ndjson.Lines(queue, stream, interrupts)
+            items = ndjson.Items(
+                queue, lines, given.priority, given.priority_field, form=given.form
+            )
+            with items.explain_errors():
+                value, priority = items.only()
                 item = queue.push(
                     value,
                     priority,
                     unique=given.unique,
                     unique_while=given.unique_while or "pending",
                 )
-            except FdbQueueError as error:
-                message = source.explain(error)
-                if source.is_usage(error):
-                    raise usage_error(message) from error
-                raise command_error(error, message) or error from error
         record = {"pushed": int(not item.existing), "existing": item.existing, "id": item.id}
         text = f"Pushed 1 item into {queue.name!r}."
         if item.existing:
@@ -237,10 +227,6 @@ def _size_of(stream: Stream) -> int:
     except OSError:
         return 0
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
-
-
-def _is_terminal(stream: Any) -> bool:
-    return stream is not None and stream.isatty()
 
 
 def _job(given: argparse.Namespace) -> str | None:

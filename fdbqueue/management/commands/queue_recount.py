@@ -11,11 +11,10 @@ from django.core.management.base import CommandParser
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import OutputFailed, command_error
-from fdbqueue.management.tables import Column, Table
-from fdbqueue.service import Counts, Queue
+from fdbqueue.management.formats import Column, Table
+from fdbqueue.service import ITEM_STATES, Counts, Queue
 
-STATES = tuple(field.name for field in dataclasses.fields(Counts))
-COLUMNS = (Column("NAME", "name"), *(Column(state.upper(), "number") for state in STATES))
+COLUMNS = (Column("NAME", "name"), *(Column(state.upper(), "number") for state in ITEM_STATES))
 
 
 class Command(QueueCommand):
@@ -39,7 +38,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         queues = self.queues(options["names"])
         table = Table(COLUMNS, self.console.look)
-        table.expect((queue.name, *[""] * len(STATES)) for queue in queues)
+        table.expect((queue.name, *[""] * len(ITEM_STATES)) for queue in queues)
         try:
             self.console.print_lines(_lines(queues, table, options["as_json"]))
         except OutputFailed as error:
@@ -68,5 +67,5 @@ def _record(queue: Queue, before: Counts, after: Counts) -> dict[str, Any]:
 
 
 def _row(queue: Queue, before: Counts, after: Counts) -> tuple[str, ...]:
-    pairs = [(getattr(before, state), getattr(after, state)) for state in STATES]
+    pairs = [(getattr(before, state), getattr(after, state)) for state in ITEM_STATES]
     return queue.name, *(f"{old:,}" if old == new else f"{old:,} -> {new:,}" for old, new in pairs)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, by_id
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import item_count
 
@@ -25,7 +25,7 @@ examples:
 
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queue(parser)
-        by_id.add_ids(parser)
+        arguments.add_ids(parser)
         arguments.add_no_input(parser)
         arguments.add_json(parser)
 
@@ -34,4 +34,4 @@ examples:
         question = f"Remove {item_count(len(set(ids)))} from {queue.name!r} for good?"
         self.console.confirm(question, interactive=options["interactive"])
         as_json = options["as_json"]
-        by_id.do_each(queue, ids, queue.remove, self.console, done="removed", as_json=as_json)
+        self.change_items(queue, ids, queue.remove, done="removed", as_json=as_json)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, pauses
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Queue
 
@@ -29,7 +29,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queues = self.queues(options["names"])
-        pauses.change_each(queues, _resume, self.console, as_json=options["as_json"])
+        self.change_queues(queues, _resume, as_json=options["as_json"])
 
 
 def _resume(queue: Queue) -> tuple[dict[str, Any], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,7 +67,9 @@ def _rows(item: Item) -> Iterator[tuple[str, str]]:
     yield "ID", item.id
     yield "STATE", item.state
     if item.until is not None:
-        yield "UNTIL (UTC)", formats.short_time(item.until) + _expired(item.until)
+        is_over = formats.seconds_since(item.until) >= 0
+        expired = " (expired: the next pop or lease requeues it)" if is_over else ""
+        yield "UNTIL (UTC)", formats.short_time(item.until) + expired
     if item.worker is not None:
         yield "WORKER", formats.visible(item.worker)
     if item.died_at is not None:
@@ -84,8 +85,3 @@ def _rows(item: Item) -> Iterator[tuple[str, str]]:
         yield f"FAILURE {failed.attempt:,}", f"{when}{worker} {formats.visible(failed.reason)}"
     yield "SIZE", formats.counted(item.size_bytes, "byte")
     yield "VALUE", formats.visible(formats.value_text(item.value))
-
-
-def _expired(until: datetime.datetime) -> str:
-    is_over = until <= datetime.datetime.now(datetime.timezone.utc)
-    return " (expired: the next pop or lease requeues it)" if is_over else ""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats, pauses, status
+from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.tables import Column, Painted, Table
+from fdbqueue.management.formats import Column, Painted, Table
 from fdbqueue.service import (
     HISTORY_MINUTES,
     Counts,
@@ -30,7 +29,7 @@ COLUMNS = (
     *(Column(name, "number") for name in ("READY", "LEASED", "DELAYED", "DEAD", "OLDEST")),
     Column("PUSHES/MIN", "number"),
     Column("POPS/MIN", "number"),
-    status.COLUMN,
+    formats.STATUS,
 )
 PRIORITY_COLUMNS = (
     Column("NAME", "name"),
@@ -98,38 +97,32 @@ examples:
         if seconds is None:
             self.console.print_lines(self._lines(options))
             return
+        draws = self.console.is_terminal and not options["as_json"]
+        pause = threading.Event()
         with self.console.ended_by_interrupts():
-            if self.console.is_terminal and not options["as_json"]:
-                self._draw(options, seconds)
-            pause = threading.Event()
             while True:
-                self.console.print_lines(self._lines(options))
+                lines = self._lines(options)
+                if draws:
+                    now = formats.short_time(datetime.datetime.now(datetime.timezone.utc))
+                    title = f"Every {seconds:g} s; {now} UTC; Ctrl-C ends this."
+                    self.console.draw([title, "", *lines])
+                else:
+                    self.console.print_lines(lines)
                 pause.wait(seconds)
 
-    def _draw(self, options: dict[str, Any], seconds: float) -> None:
-        """Draw the tables again and again, until Ctrl-C."""
-        pause = threading.Event()
-        while True:
-            lines = self._lines(options)
-            now = datetime.datetime.now(datetime.timezone.utc)
-            title = f"Every {seconds:g} s; {formats.short_time(now)} UTC; Ctrl-C ends this."
-            self.console.draw([title, "", *lines])
-            pause.wait(seconds)
-
     def _lines(self, options: dict[str, Any]) -> list[str]:
-        stats = list(self._stats(options))
-        if options["as_json"]:
-            return [formats.json_line(each.record()) for each in stats]
-        return self._tables(stats)
-
-    def _stats(self, options: dict[str, Any]) -> Iterator[QueueStats]:
-        for queue in self.queues(options["names"]):
-            yield queue_stats(
+        stats = [
+            queue_stats(
                 queue,
                 by_priority=options["by_priority"],
                 by_reason=options["by_reason"],
                 minutes=options["minutes"],
             )
+            for queue in self.queues(options["names"])
+        ]
+        if options["as_json"]:
+            return [formats.json_line(each.record()) for each in stats]
+        return self._tables(stats)
 
     def _tables(self, stats: list[QueueStats]) -> list[str]:
         look = self.console.look
@@ -151,11 +144,10 @@ class QueueStats:
         queue: The queue's name.
         counts: How many items are in each state.
         oldest: When the oldest ready item was pushed, if that is known.
-        age_seconds: How long ago that was.
         pushes_a_minute: How many items were pushed.
         pops_a_minute: How many items were popped, or leased and acknowledged.
         ends: At which ends the queue is blocked by an item that cannot be decoded.
-        pause: Since when and why the queue is paused, None where it is not.
+        pause: Since when and why the queue is paused, None if it is not.
         by_priority: The number of ready items of each priority, if requested.
         by_reason: The number of dead letters of each reason, if requested.
     """
@@ -163,7 +155,6 @@ class QueueStats:
     queue: str
     counts: Counts
     oldest: datetime.datetime | None
-    age_seconds: float | None
     pushes_a_minute: float
     pops_a_minute: float
     ends: Ends
@@ -177,11 +168,10 @@ class QueueStats:
             "queue": self.queue,
             **dataclasses.asdict(self.counts),
             "oldest": formats.timestamp(self.oldest),
-            "age_seconds": self.age_seconds,
+            "age_seconds": self.oldest and formats.seconds_since(self.oldest),
             "pushes_a_minute": round(self.pushes_a_minute, 2),
             "pops_a_minute": round(self.pops_a_minute, 2),
-            "blocked": self.ends.undecodable,
-            "paused": pauses.record(self.pause),
+            **formats.status_record(self.ends, self.pause),
         }
         if self.by_priority is not None:
             record["by_priority"] = self.by_priority
@@ -196,10 +186,10 @@ class QueueStats:
             self.queue,
             *(f"{number:,}" for number in (counts.ready, counts.leased, counts.delayed)),
             Painted.of(f"{counts.dead:,}", "ERROR" if counts.dead else None),
-            "-" if self.age_seconds is None else formats.age(self.age_seconds),
+            formats.age_of(self.oldest),
             f"{self.pushes_a_minute:,.1f}",
             f"{self.pops_a_minute:,.1f}",
-            status.cell(self.ends, self.pause),
+            formats.status_cell(self.ends, self.pause),
         )
 
     def priority_rows(self) -> list[tuple[str, ...]]:
@@ -229,13 +219,11 @@ def queue_stats(queue: Queue, *, by_priority: bool, by_reason: bool, minutes: in
         return counts(), oldest()(), history(), ends(), pause()
 
     counts, oldest, history, ends, pause = run(queue.database, read, read_only=True)
-    now = datetime.datetime.now(datetime.timezone.utc)
-    passed = minutes + max(0.0, (now - history[-1].at).total_seconds() / 60)
+    passed = minutes + max(0.0, formats.seconds_since(history[-1].at) / 60)
     return QueueStats(
         queue=queue.name,
         counts=counts,
         oldest=oldest,
-        age_seconds=None if oldest is None else (now - oldest).total_seconds(),
         pushes_a_minute=_total(history, "pushes") / passed,
         pops_a_minute=_total(history, "pops") / passed,
         ends=ends,

@@ -9,9 +9,9 @@ from django.core.management.base import CommandParser
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import counted
-from fdbqueue.service import receipts
+from fdbqueue.service import transactions
 from fdbqueue.service.tools import load
-from fdbqueue.service.tools.sweep import sweep
+from fdbqueue.service.tools.upkeep import sweep
 
 
 class Command(QueueCommand):
@@ -31,12 +31,12 @@ examples:
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--older-than",
-            type=arguments.whole_number(receipts.MIN_SWEPT_SECONDS),
+            type=arguments.whole_number(transactions.MIN_SWEPT_SECONDS),
             default=86_400,
             dest="older_than_seconds",
             metavar="SECONDS",
             help="Remove receipts and push records that were not written for SECONDS (default: "
-            f"86400, a day; at least {receipts.MIN_SWEPT_SECONDS})",
+            f"86400, a day; at least {transactions.MIN_SWEPT_SECONDS})",
         )
         arguments.add_json(parser)
 

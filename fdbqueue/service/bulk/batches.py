@@ -1,4 +1,4 @@
-"""Lease many items at once under one token, for callers that bring them elsewhere.
+"""Take many items at once to bring them elsewhere: lease them as a batch, or move them.
 
 A batch is stored as a handoff is: its items leave the ready ones and are written whole into a
 few rows. They return to their places unchanged when the batch is requeued or expires. That
@@ -7,6 +7,11 @@ items. Until they are acknowledged they count as ready.
 
 A row of its own names the batch that an owner holds, so that a process started after a crash
 finds the batch of the process before it.
+
+A move takes items from one queue and puts them into another in one transaction, so exactly once.
+An item keeps its value, its order and its attempts and, when the target stores them, its priority
+and the time of its push. A FIFO queue has no priorities: an item that moves there keeps only its
+order, and an item that moves from there to a priority queue needs a priority.
 """
 
 from __future__ import annotations
@@ -14,16 +19,16 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import LeaseLost
+from fdbqueue.exceptions import InvalidInput, LeaseLost
 from fdbqueue.service import instrumentation
 from fdbqueue.service.assembly import QueueParts
 from fdbqueue.service.bulk.remove import remove_places
 from fdbqueue.service.clock import duration, now_us
-from fdbqueue.service.consume.requests import Effect, TakeRequest
+from fdbqueue.service.consume.round import Effect, TakeRequest
 from fdbqueue.service.items import Duration, Item
-from fdbqueue.service.runner import patient
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     Handoff,
@@ -36,9 +41,11 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.reader import End, Loaded
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, JobKeys, Kind
-from fdbqueue.service.transactions import run
+from fdbqueue.service.transactions import run, unlimited
 
 OWNER_BYTES = 16
+#: Two values of ``Codec.holds``: such codecs have no values in common.
+_INCOMPATIBLE_VALUES = {"json", "bytes"}
 
 
 class Batch(list[Item]):
@@ -79,14 +86,15 @@ class Batches:
         lasting = duration(queue, "seconds", seconds)
         owner = os.urandom(OWNER_BYTES) if owner is None else owner
         request = TakeRequest(end, count, self._effect(owner, lasting), requeue=self._requeue_all)
+        submit = self._group.poppers[end].combiner.submit
         items = instrumentation.observed(
-            "lease_batch", queue, lambda: self._group.take(request, self._runner.database)
+            "lease_batch", queue, functools.partial(submit, request, self._runner.database)
         )
         return items if isinstance(items, Batch) else Batch.empty()
 
     def _requeue_all(self, batch: Batch) -> None:
         requeue = functools.partial(self._requeue, batch=batch)
-        run(patient(self._runner.database), requeue, wrote=lambda _: True)
+        run(unlimited(self._runner.database), requeue, wrote=lambda _: True)
 
     def ack(self, batch: Batch, tr: Transaction | None) -> None:
         """Remove a batch's items for good.
@@ -149,7 +157,9 @@ class Batches:
 
     def _requeue(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
-        self._store.requeue_rows(tr, [loaded.row for loaded in batch.loaded])
+        count_change = self._store.count_change()
+        self._store.requeue_rows(tr, count_change, [loaded.row for loaded in batch.loaded])
+        count_change.write(tr)
         return len(batch)
 
     def _finish(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
@@ -162,8 +172,8 @@ class Batches:
         self._remove_hold(tr, hold)
         rows = [] if held is None else held.rows
         removed = [row for row in rows if row.place in done]
-        self._store.requeue_rows(tr, [row for row in rows if row.place not in done])
         count_change = self._store.count_change()
+        self._store.requeue_rows(tr, count_change, [row for row in rows if row.place not in done])
         for loaded in self._store.reader.load(tr, removed, retried=True):
             self._store.remove_taken(tr, count_change, loaded)
         count_change.write(tr)
@@ -181,3 +191,50 @@ class Batches:
         remove_pieces(tr, self._store.tables, hold.name)
         tr.clear(self._store.tables.due(hold.deadline, Kind.BATCH, hold.name))
         tr.clear(self._jobs.batch(hold.owner))
+
+
+def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:
+    """Refuse a move that is impossible for any item.
+
+    Raises:
+        InvalidInput: Both are one queue, or their databases differ; the codecs have no values
+            in common; or a priority is missing, or given for a FIFO queue.
+        InvalidPriority: The target cannot have that priority.
+    """
+    one, other = source.store, target.store
+    names = {"queue": one.queue, "to": other.queue}
+    if one.keys.subspace.key() == other.keys.subspace.key():
+        raise InvalidInput(**names, reason="it is the same queue")
+    if source.runner.database is not target.runner.database:
+        raise InvalidInput(**names, reason="one transaction cannot reach both databases")
+    if {one.codec.holds, other.codec.holds} == _INCOMPATIBLE_VALUES:
+        codecs = f"{one.codec.name} to {other.codec.name}"
+        raise InvalidInput(**names, reason=f"values are not converted from {codecs}")
+    if not other.keys.has_priorities and priority is not None:
+        raise InvalidInput(**names, reason="a FIFO queue takes no priority")
+    if other.keys.has_priorities and not one.keys.has_priorities and priority is None:
+        raise InvalidInput(**names, reason="the items have no priority, and need one")
+    target.pusher.encoder.priorities.bound(priority)
+
+
+def move(
+    tr: Transaction, source: QueueParts, target: QueueParts, count: int, end: End, priority: Any
+) -> tuple[int, int]:
+    """Move items from one end, and return their number and the length of their values.
+
+    Args:
+        tr: The transaction.
+        source: The queue they come from.
+        target: The queue they go to.
+        count: Move at most this many.
+        end: Which end.
+        priority: The priority they get; None to keep their own.
+
+    Raises:
+        CorruptItem: One of them cannot be decoded; all stay where they are.
+        InvalidInput: The target cannot hold one of them.
+    """
+    items = source.taker.take(tr, source.consumer.pop_request(end, count, None))
+    if items:
+        target.pusher.put(tr, [target.pusher.encoder.of_moved(item, priority) for item in items])
+    return len(items), sum([item.size_bytes for item in items])

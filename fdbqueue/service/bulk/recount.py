@@ -17,9 +17,8 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
-from fdbqueue.service.storage.hidden import unpacked_facts
+from fdbqueue.service.storage.hidden import group_of, unpacked_facts
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.reasons import group_of
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
@@ -52,7 +51,12 @@ class _Reach(NamedTuple):
 
 
 def recount(database: Database, store: ItemStore) -> None:
-    """Count everything in a queue, and correct its counts."""
+    """Count everything in a queue, and correct its counts.
+
+    Raises:
+        FormatMismatch: The queue was written under other settings.
+    """
+    run(database, store.format.check, read_only=True)
     for state in State:
         _recount_hidden(database, store, state)
     while not _recount_reasons(database, store):
@@ -92,7 +96,7 @@ def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
 def _recount_reasons(database: Database, store: ItemStore) -> bool:
     """Count the dead letters by reason; tell whether all counts are right now.
 
-    One transaction corrects at most 5,000 counts; then all are counted anew.
+    One transaction corrects at most 5,000 counts; then all are counted again.
     """
     begin, stop = store.tables.state_bounds(State.DEAD)
     found: Counter[bytes] = Counter()
@@ -104,7 +108,7 @@ def _recount_reasons(database: Database, store: ItemStore) -> bool:
             place, is_value = store.tables.hidden_place(State.DEAD, row.key)
             if not is_value:
                 hidden = unpacked_facts(State.DEAD, Row(place, b""), row.value)
-                groups[group_of(hidden.mark)] += 1
+                groups[group_of(hidden.reason)] += 1
             if time.monotonic() > deadline:
                 return key, groups, None
         differences = found + groups
@@ -150,7 +154,7 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
         _correct(tr, store, found, foreign, reach.low, None)
         return _Reach(reach.key, None, 0, foreign, True)
     carried = found.pop(last)
-    if found or last != reach.low:  # the next transaction counts it anew, with all its time
+    if found or last != reach.low:  # the next transaction counts it again, with all its time
         return _corrected(tr, store, found, reach, begins_at, last, reach.foreign)
     return _Reach(row.key + b"\x00", last, carried, foreign, False)
 
@@ -242,9 +246,9 @@ def _remove_ghosts(database: Database, store: ItemStore) -> None:
 
 
 def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
-    """Clear the mark that attempts are stored in rows of their own, when there are none."""
-    marked = tr.snapshot[store.tables.retried]
-    if marked.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts())):
+    """Clear the row that says that attempts have rows of their own, if they have none."""
+    noted = tr.snapshot[store.tables.retried]
+    if noted.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts())):
         tr.clear(store.tables.retried)
 
 

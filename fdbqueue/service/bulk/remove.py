@@ -13,9 +13,8 @@ from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
-from fdbqueue.service.storage.hidden import Hidden
+from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.reasons import group_named, group_of
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import JobKeys, State
 from fdbqueue.service.transactions import run
@@ -37,6 +36,7 @@ def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
         store: The queue's items.
         places: Their places.
     """
+    store.format.check(tr)
     count_change = store.count_change()
     places = list(dict.fromkeys(places))
     ready = [tr[store.keys.key(place)] for place in places]
@@ -127,12 +127,14 @@ def remove_all(
 
 
 def clear(tr: Transaction, store: ItemStore) -> None:
-    """Remove all items and everything else that the queue stores, but not its pause."""
-    paused = tr[store.tables.paused]
+    """Remove all items and all else that the queue stores, but for its pause and its format."""
+    paused, formats = tr[store.tables.paused], list(tr.get_range(*store.tables.formats()))
     tr.clear_range(*store.keys.bounds())
     tr.clear_range(*store.tables.bounds)
     if paused.present():
         tr[store.tables.paused] = bytes(paused)
+    for row in formats:
+        tr[row.key] = row.value
 
 
 def _removed(
@@ -181,7 +183,7 @@ def _take_out(
         write_pieces(tr, store.tables, found.name, found.handoff._replace(rows=rest))
     else:
         tr.clear(found.holder)
-        store.requeue_rows(tr, rest)
+        store.requeue_rows(tr, count_change, rest)
     return _removed(tr, store, count_change, taken)
 
 
@@ -202,7 +204,7 @@ class _Ready:
         self._store = store
 
     def last(self, tr: Transaction) -> bytes | None:
-        """Return the place of the last item, None where there is none."""
+        """Return the place of the last item, None if there is none."""
         begin, stop = self._store.keys.bounds()
         for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
             place: bytes = self._store.keys.place_of(row.key)
@@ -250,7 +252,7 @@ class _Hidden:
         self._group = group
 
     def last(self, tr: Transaction) -> bytes | None:
-        """Return the place of the last item, None where there is none."""
+        """Return the place of the last item, None if there is none."""
         begin, stop = self._store.tables.state_bounds(self._state)
         for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
             return self._store.tables.hidden_place(self._state, row.key)[0]
@@ -263,6 +265,7 @@ class _Hidden:
 
     def remove(self, tr: Transaction, places: Sequence[bytes], most: int | None) -> int:
         """Remove the items at these places that are still in the state, the first ``most``."""
+        self._store.format.check(tr)
         count_change = self._store.count_change()
         facts = self._store.facts(tr, self._state, places)
         found = [hidden for hidden in facts if hidden and self._is_chosen(hidden)][:most]
@@ -272,4 +275,4 @@ class _Hidden:
         return len(found)
 
     def _is_chosen(self, hidden: Hidden) -> bool:
-        return self._group is None or group_of(hidden.mark) == self._group
+        return self._group is None or group_of(hidden.reason) == self._group

@@ -1,32 +1,35 @@
 """Take items from a queue: how a pop goes, from start to end.
 
-1. ``Queue.pop_many`` calls ``Consumer.pop_request`` (:mod:`consumer`), which makes a *take
-   request* (:mod:`requests`): how many items, from which end, and its *effect*, a function that
+1. ``Queue.pop`` has ``Consumer.pop_request`` (:mod:`consumer`) make a *take request*
+   (:class:`round.TakeRequest`): how many items, from which end, and its *effect*, a function that
    pops or leases them. ``Consumer.lease_request`` makes that of a lease, and ``Batches.lease``
    (:mod:`fdbqueue.service.bulk.batches`) that of a batch.
-2. ``Consumer.take`` looks for items; when there are none, it waits and looks again. Each look
-   submits the request to the *combiner* of that end (:mod:`fdbqueue.service.combiner`), which all
-   threads of the process share (:mod:`process_group`). The combiner calls the *poppers*
-   (:mod:`poppers`). When no other thread pops, the calling thread does the rest itself.
-   Otherwise it waits, and the process's helper thread does the rest for all waiting threads, in
-   one transaction.
-3. That transaction is a *round* (:mod:`round`). It reads the head of the queue (:mod:`head`)
-   and the queue's state, requeues what has expired (:mod:`expiry`), and takes items for each
-   request in order, then for the *help requests* of other processes (:mod:`help`,
-   :mod:`fdbqueue.service.storage.handoffs`). The *taker* (:mod:`taker`) decodes the rows that
-   were taken, and pops or leases the items. If a row cannot be decoded, the same transaction
-   writes all rows of its request and of those behind it again: it stays, and no request passes it.
+2. ``Consumer.take`` looks for items by ``take_now``. When there are none, and it may wait, it waits
+   and looks again. Each look submits the request to the *combiner* of that end
+   (:mod:`fdbqueue.service.combiner`), which all threads of the process share
+   (:class:`poppers.ProcessGroup`). The combiner calls the *poppers* (:mod:`poppers`). When no other
+   thread pops, the calling thread does the rest itself. Otherwise it waits, and the process's
+   helper thread does the rest for all waiting threads, in one transaction.
+3. That transaction is a *round* (:mod:`round`). It reads the queue's state (:mod:`state`) and the
+   head of the queue (:mod:`head`), requeues what has expired (:mod:`expiry`), and takes items for
+   each request in order, then for the *help requests* of other processes (:mod:`help`,
+   :mod:`fdbqueue.service.storage.handoffs`), if there are any. It decodes the rows that were
+   taken, and pops or leases the items (``Taker.deliver``). If a row cannot be decoded, the same
+   transaction writes all rows of its request and of those behind it again: it stays, and no
+   request passes it.
 4. The commit verifies what was read. After two conflicts in a row with poppers of other
    processes, the helper thread writes a help request (:mod:`staging`): one of those processes
    takes items for this process, too, and hands them over, or leases them for it. After two
    conflicts with pushes, a round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it
    takes the items that were last at its read version, and depends on nothing but these items.
    Relaxed queues never ask for help.
-5. When the queue is empty, the process's poppers wait (:mod:`waiting`) at one watch
-   (:mod:`wakeups`).
+5. When the queue is empty, the process's poppers wait at one watch (:mod:`waiting`).
+
+A conflict is followed by the next round in ``EndPoppers``, after a pause from the third on
+(:func:`fdbqueue.service.transactions.pause_before_retry`).
 
 A take from several queues (:mod:`several`) serves a round for each of them in one transaction, and
-waits at all their watches; :mod:`turns` decides which queue and which thread comes first.
+waits at all their watches; its ``Turns`` decide which queue and which thread comes first.
 
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps
 within a transaction, :mod:`dead_letters` buries and redrives. Acks, nacks and extends of several
@@ -38,8 +41,8 @@ What is guaranteed at each step, whatever ends a thread or a process:
 - Before a transaction takes up a request, nothing is taken for it. A thread that leaves then,
   because of its time limit or a signal handler's exception, gets an error that says so.
 - From then until the result is known, the outcome is unknown to a thread that leaves. Items
-  that were taken for it are requeued (:mod:`requeue`) by the helper thread. A process that dies
-  right after a commit has popped its items, or holds its leases until they expire.
+  that were taken for it are requeued (``Consumer.requeue_popped``) by the helper thread. A process
+  that dies right after a commit has popped its items, or holds its leases until they expire.
 - Only the threads of one process share its transactions, and no signal can interrupt the helper
   thread. A commit with an unknown outcome is resolved by its receipt before anything else is
   done; when that is impossible, every request in it ends with ``OutcomeUnknown``.

@@ -18,18 +18,16 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
 from fdbqueue.service.consume.leases import BesideEnds, Leases, Token, reason_of, token_of
-from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, is_replayed
+from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, make_call
 from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
-from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.hidden import Hidden
-from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
-from fdbqueue.service.writes import SharedTransaction, Write, write_in
+from fdbqueue.service.writes import Runner, SharedTransaction, Write
 
-#: A nack and an extend write the stored values anew, some at a time.
+#: A nack and an extend write the stored values again, some at a time.
 _MAX_REWRITTEN = 1_000
 _READ_AT_ONCE = 25
 
@@ -43,14 +41,14 @@ class _AckWrite(Write):
     __slots__ = ("_beside", "_leases", "_read", "_token")
 
     def __init__(self, leases: Leases, token: Token, beside: BesideEnds | None) -> None:
-        super().__init__(leases.ack_bytes, token.place)
+        super().__init__(leases.store, leases.ack_bytes, token.place)
         self._beside = beside
         self._leases = leases
         self._token = token
         self._read: Any = None
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._read = self._leases.begin_facts(shared.tr, self._token)
+        self._read = self.store.begin_facts(shared.tr, State.LEASED, self._token.place)
 
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)
@@ -63,15 +61,15 @@ class _AckWrite(Write):
 
 
 class _ChangeWrite(Write):
-    """The nack or the extend of one lease: its item is read, and written anew.
+    """The nack or the extend of one lease: its item is read, and written again.
 
-    Its result is the lease's item, where it is still leased.
+    Its result is the lease's item, if it is still leased.
     """
 
     __slots__ = ("_change", "_item", "_leases", "_read", "_token")
 
     def __init__(self, leases: Leases, token: Token, change: Change) -> None:
-        super().__init__(MAX_VALUE_BYTES + leases.ack_bytes, token.place)
+        super().__init__(leases.store, MAX_VALUE_BYTES + leases.ack_bytes, token.place)
         self._leases = leases
         self._token = token
         self._change = change
@@ -79,13 +77,14 @@ class _ChangeWrite(Write):
         self._item: Item | None = None
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        self._read = self._leases.begin_read(shared.tr, self._token)
+        self._read = self.store.begin_read(shared.tr, State.LEASED, self._token.place)
 
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)
         changed = self._change(shared.tr, shared.count_change, held)
         if changed is not None:
             self._item = self._leases.shown(shared.tr, self._token, changed)
+            shared.read_bytes += self._item.size_bytes
 
     def result_from(self, _: bytes) -> Item | None:
         return self._item
@@ -119,10 +118,14 @@ class Acks:
         tr: Transaction | None,
         beside: BesideEnds | None = None,
     ) -> None:
-        """Remove a leased item for good; ``beside`` writes something more where it ends."""
+        """Remove a leased item for good; ``beside`` writes something more as it ends."""
         text = token_of(lease)
         call = None if once is None else self._call(once, "ack", [text])
-        self._end_one("ack", call, tr, _AckWrite(self._leases, self._leases.parse(text), beside))
+        write = _AckWrite(self._leases, self._leases.parse(text), beside)
+        if call is None:
+            self._runner.share("ack", write, tr)
+        else:
+            self._write_once("ack", call, tr, lambda tr: write.do_in(tr) or b"")
 
     def ack_many(
         self,
@@ -145,16 +148,21 @@ class Acks:
         *,
         retry: bool = True,
     ) -> None:
-        """Give a leased item up; where ``retry`` is false, it is a dead letter."""
+        """Give a leased item up; if ``retry`` is false, it is a dead letter."""
         text, reason = token_of(lease), reason_of(self._queue, reason)
         delay_us = self._delay(delay)
         call = None
         if once is not None:
             last = () if retry else ("dead",)
             call = self._call(once, "nack", [text], delay_us, _packable(reason), *last)
-        change = self._giving_up(delay_us, reason, retry=retry)
-        token = self._leases.parse(text)
-        self._end_one("nack", call, tr, _ChangeWrite(self._leases, token, change))
+        change = functools.partial(
+            self._leases.give_up, delay_us=delay_us or 0, reason=reason, retry=retry
+        )
+        write = _ChangeWrite(self._leases, self._leases.parse(text), change)
+        if call is None:
+            self._runner.share("nack", write, tr)
+        else:
+            self._write_once("nack", call, tr, lambda tr: write.do_in(tr) or b"")
 
     def nack_many(
         self,
@@ -168,7 +176,7 @@ class Acks:
         tokens, reason = _tokens_of(leases), reason_of(self._queue, reason)
         delay_us = self._delay(delay)
         arguments = delay_us, _packable(reason)
-        change = self._giving_up(delay_us, reason)
+        change = functools.partial(self._leases.give_up, delay_us=delay_us or 0, reason=reason)
         each = functools.partial(self._change_held, tokens=tokens, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
@@ -176,12 +184,6 @@ class Acks:
         """Requeue a leased item as it was: no attempt is counted. Not if its lease was lost."""
         requeue = functools.partial(self._leases.requeue, tokens=[token_of(lease)])
         self._runner.write("return", tr, requeue)
-
-    def _giving_up(self, delay_us: int | None, reason: str, *, retry: bool = True) -> Change:
-        def give_up(tr: Transaction, count_change: CountChange, held: Hidden) -> None:
-            self._leases.give_up(tr, count_change, held, delay_us or 0, reason, retry=retry)
-
-        return give_up
 
     # Extending leases
 
@@ -195,25 +197,26 @@ class Acks:
         """Extend a lease to end the given time from now."""
         text = token_of(lease)
         lasting = duration(self._queue, "seconds", seconds)
-        token = self._leases.parse(text)
         change = functools.partial(self._leases.extend, lasting_us=lasting)
+        token = self._leases.parse(text)
         write = _ChangeWrite(self._leases, token, change)
-        call = None if once is None else self._call(once, "extend", [text], lasting)
-        if call is None:
-            extended: Item = self._runner.share("extend", tr, write)
+        if once is None:
+            extended: Item = self._runner.share("extend", write, tr)
             return extended
-        made = call
+        call = self._call(once, "extend", [text], lasting)
 
         def extend(transaction: Transaction) -> Item:
-            reads = self._responses.begin_recall(transaction, made)
-            for item in self._responses.recalled_items(reads, made) or ():
+            reads = self._responses.begin_recall(transaction, call)
+            for item in self._responses.recalled_items(reads, call) or ():
                 return item
-            item = write_in(transaction, self._store, write)
-            loaded = self._loaded(transaction, item)
-            self._responses.save_items(transaction, made, loaded, [item])
+            item = write.do_in(transaction)
+            hidden = self._store.find(transaction, State.LEASED, token.place)
+            rows = [hidden.row] if hidden else []  # as it is stored, whole
+            loaded = self._store.reader.load(transaction, rows, retried=False)
+            self._responses.save_items(transaction, call, loaded, [item])
             return item
 
-        return self._runner.write("extend", tr, extend, wrote=lambda _: not is_replayed(call))
+        return self._runner.write("extend", tr, extend, wrote=lambda _: not call.replayed)
 
     def extend_many(
         self,
@@ -231,26 +234,14 @@ class Acks:
     # What they share
 
     def _delay(self, delay: Duration | None) -> int | None:
-        """Return the delay of a nack in microseconds, None where there is none."""
+        """Return the delay of a nack in microseconds, None if there is none."""
         return None if delay is None else duration(self._queue, "delay", delay)
 
     def _call(
         self, once: IdempotencyKey | str, verb: str, tokens: Sequence[str], *arguments: Any
-    ) -> Call | None:
+    ) -> Call:
         """Return the call of a verb with these leases."""
-        return self._responses.call(once, verb, tuple(map(_packable, tokens)), *arguments)
-
-    def _end_one(self, verb: str, call: Call | None, tr: Transaction | None, write: Write) -> None:
-        """Do a write, unless its call was made before."""
-        if call is None:
-            self._runner.share(verb, tr, write)
-            return
-
-        def end(transaction: Transaction) -> bytes:
-            write_in(transaction, self._store, write)
-            return b""
-
-        self._write_once(verb, call, tr, end)
+        return make_call(self._queue, once, verb, tuple(map(_packable, tokens)), *arguments)
 
     def _write_once(
         self,
@@ -328,11 +319,6 @@ class Acks:
                 raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_SENT_BYTES)
         count_change.write(tr)
         return lost
-
-    def _loaded(self, tr: Transaction, item: Item) -> list[Loaded]:
-        """Return a leased item as it is stored, whole."""
-        hidden = self._store.find(tr, State.LEASED, self._store.keys.place_named(item.id))
-        return self._store.reader.load(tr, [hidden.row] if hidden else [], retried=False)
 
 
 def _tokens_of(leases: Iterable[Item | str]) -> list[str]:

@@ -1,4 +1,16 @@
-"""Pop and lease items: at once, or wait until there are some."""
+"""Pop and lease items: at once, or wait until there are some.
+
+A lease that acknowledges others does so in the first transaction that looks for items, whether it
+finds any or not. From then on the call is not without effect, whatever ends it: an error of the
+engine or of fdbqueue is raised as ``OutcomeUnknown``, any other error and ``CancelledError`` have
+``outcome_known`` False, and all have ``acknowledged`` True. Under an idempotency key that first
+transaction also saves that the leases have ended. So after a crash, an error or an interrupt the
+same call ends none again, and goes on to lease.
+
+Items that were taken for a thread or a task that no longer waits for them are requeued here: they
+return to their own places as they were, and no attempt is counted. More than 500 items or 1,000,000
+bytes take several transactions.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +18,36 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.exceptions import FdbQueueError, InvalidInput, OutcomeUnknown, text_of_error
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds
-from fdbqueue.service.consume.leases import BesideEnds, LeaseEnds, Leases, token_of, worker_of
-from fdbqueue.service.consume.process_group import ProcessGroup
-from fdbqueue.service.consume.requests import TakeRequest
-from fdbqueue.service.consume.requeue import Popped, Requeuer
-from fdbqueue.service.consume.round import take
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.consume.leases import BesideEnds, LeaseEnds, token_of, worker_of
+from fdbqueue.service.consume.poppers import ProcessGroup
+from fdbqueue.service.consume.round import Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
-from fdbqueue.service.runner import Runner
+from fdbqueue.service.limits import BATCH_BYTES, MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.reader import End, Loaded
-from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.transactions import run
+from fdbqueue.service.transactions import error_code, run, unlimited
+from fdbqueue.service.writes import Runner
 
 #: The most leases that end in the transaction that takes the next items.
 MAX_ENDED = 1_000
+#: A pop only clears what it takes, so it may take more than one transaction can write.
+_MAX_REQUEUED = 500
 
 #: Calls a function that takes items in a thread, for a task that may be cancelled.
 TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list[Item], ...]]]
+
+
+class Popped(list[Item]):
+    """Popped items, with the stored rows that requeue them."""
+
+    def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded]) -> None:
+        super().__init__(items)
+        self.loaded = loaded
 
 
 class Consumer:
@@ -37,9 +56,7 @@ class Consumer:
     Args:
         runner: Runs its operations.
         taker: Takes its items.
-        leases: Its leases.
         group: What the threads of this process share of the queue.
-        requeuer: Requeues items that were taken for a thread that no longer waits.
 
     Attributes:
         name: The queue's name.
@@ -48,31 +65,20 @@ class Consumer:
         item_wait: Waits for items.
     """
 
-    def __init__(
-        self,
-        runner: Runner,
-        taker: Taker,
-        leases: Leases,
-        group: ProcessGroup,
-        requeuer: Requeuer,
-    ) -> None:
+    def __init__(self, runner: Runner, taker: Taker, group: ProcessGroup) -> None:
         self._runner = runner
         self.taker = taker
         self.name = taker.store.queue
         self._store = taker.store
         self.responses = taker.responses
-        self._leases = leases
+        self._leases = taker.leases
         self.group = group
-        self._requeuer = requeuer
         self.item_wait = ItemWait((group.watch,))
 
-    def pop_request(
-        self, end: End, count: int, once: IdempotencyKey | str | None, *, for_a_task: bool = False
-    ) -> TakeRequest:
-        """Return a request to pop items, for a thread or for a task that may be cancelled."""
+    def pop_request(self, end: End, count: int, once: IdempotencyKey | str | None) -> TakeRequest:
+        """Return a request to pop items."""
         call = None if once is None else self.responses.call(once, "pop", end, count)
-        effect = functools.partial(pop_for_a_task if for_a_task else pop, self._store)
-        return TakeRequest(end, count, effect, call, requeue=self._requeuer.requeue_popped)
+        return TakeRequest(end, count, self.pop, call, requeue=self.requeue_popped)
 
     def lease_request(
         self,
@@ -87,6 +93,9 @@ class Consumer:
         """Return a request to lease items, and to acknowledge others in the same transaction.
 
         ``beside`` writes something more where these are acknowledged.
+
+        Raises:
+            BatchTooLarge: They are more than one transaction can acknowledge.
         """
         lasting_us = duration(self._store.queue, "seconds", seconds)
         name = b"" if worker is None else worker_of(self._store.queue, worker)
@@ -96,21 +105,24 @@ class Consumer:
             raise InvalidInput(
                 queue=self._store.queue, ack=len(tokens), allowed=f"0 to {MAX_ENDED}"
             )
+        ends = None
+        if tokens:
+            ends = LeaseEnds(self._leases, map(self._leases.parse, tokens), beside)
+            self._leases.check_size([*ends.places], limit_bytes=MAX_ENDS_BYTES)
         call = None
         if once is not None:
             facts = "lease", end, count, in_seconds(seconds), *[token.encode() for token in tokens]
-            call = self.responses.call(once, *facts)
+            who = () if worker is None else (worker,)  # a text, as no token is
+            call = self.responses.call(once, *facts, *who)
         return TakeRequest(
             end,
             count,
             effect,
             call,
-            requeue=self._requeuer.requeue_leased,
+            requeue=self.requeue_leased,
             lease_us=lasting_us,
             worker=name,
-            acknowledges=LeaseEnds(self._leases, map(self._leases.parse, tokens), beside)
-            if tokens
-            else None,
+            acknowledges=ends,
         )
 
     def take(
@@ -128,22 +140,23 @@ class Consumer:
             tr: The transaction to take part in; then there is no waiting.
             waits_while: False ends the wait.
         """
-        deadline = deadline_after(self._store.queue, wait)
+        deadline = 0.0 if wait is None else deadline_after(self._store.queue, wait)
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self._store.queue, reason="a transaction cannot wait")
-            return [*take(self.taker, tr, request)]
-        look = functools.partial(self._look, request)
-        found = self.item_wait.until(look, deadline, waits_while, self._runner.database)
-        if found is None:
-            return []
-        return [*found[0]] if found else self.take_nothing(request)
-
-    def _look(self, request: TakeRequest) -> tuple[list[Item], ...]:
-        """Return the items that were taken, if there is something to return."""
-        items = self.take_now(request)
-        request.acknowledges = None  # they have ended
-        return (items,) if items or is_replayed(request.call) else ()
+            return [*self.taker.take(tr, request)]
+        try:
+            if wait is None and waits_while is None:
+                found: tuple[list[Item], ...] | None = self.take_now(request)
+            else:
+                look = functools.partial(self.take_now, request)
+                found = self.item_wait.until(look, deadline, waits_while, self._runner.database)
+            if found is None:
+                return []
+            return [*found[0]] if found else self._take_nothing(request)
+        except BaseException as error:
+            _tell_of_acks(request, error)
+            raise
 
     async def take_in_loop(
         self, request: TakeRequest, wait: float | None, take_once: TakeOnce
@@ -159,53 +172,124 @@ class Consumer:
         deadline = deadline_after(self._store.queue, wait)
 
         async def look() -> tuple[list[Item], ...]:
-            return await take_once(functools.partial(self._look, request))
+            return await take_once(functools.partial(self.take_now, request))
 
-        found = await self.item_wait.until_in_loop(look, deadline)
-        if found:
-            return found[0]
-        if request.call is None:
-            return []
-        return (await take_once(lambda: (self.take_nothing(request),)))[0]
+        try:
+            found = await self.item_wait.until_in_loop(look, deadline)
+            if found:
+                return found[0]
+            if request.call is None:
+                return []
+            return (await take_once(lambda: (self._take_nothing(request),)))[0]
+        except BaseException as error:
+            _tell_of_acks(request, error)
+            raise
 
-    def take_now(self, request: TakeRequest) -> list[Item]:
-        """Take the items there are, in a transaction that other threads may share."""
-        verb = "lease" if request.lease_us else "pop"
-        return instrumentation.observed(
-            verb, self._store.queue, lambda: self.group.take(request, self._runner.database)
-        )
+    def take_now(self, request: TakeRequest) -> tuple[list[Item], ...]:
+        """Take the items there are, in a transaction that other threads may share.
 
-    def take_nothing(self, request: TakeRequest) -> list[Item]:
+        What is raised has an attribute ``outcome_known``: True if nothing was taken.
+
+        Returns:
+            The items, or the saved response; an empty tuple if the call has nothing to return
+            yet.
+
+        Raises:
+            CorruptItem: One of them cannot be decoded; all stay where they are.
+            DeadlineExceeded: The time was over first; nothing was taken.
+            OutcomeUnknown: It is not known whether they were taken.
+        """
+        submit, database = self.group.poppers[request.end].combiner.submit, self._runner.database
+        if instrumentation.observers:
+            verb = "lease" if request.lease_us else "pop"
+            items = instrumentation.observed(verb, self._store.queue, submit, request, database)
+        else:
+            items = submit(request, database)
+        if request.acknowledges is not None:
+            request.note_acknowledged()
+        return (items,) if items or is_replayed(request.call) else ()
+
+    def _take_nothing(self, request: TakeRequest) -> list[Item]:
         """Return no items; under an idempotency key, look again and save that response."""
         call = request.call
         if call is None:
             return []
         return run(
             self._runner.database,
-            lambda tr: take(self.taker, tr, request),
+            lambda tr: self.taker.take(tr, request),
             wrote=lambda _: not is_replayed(call),
         )
 
+    # The effect of a pop, and what undoes takes
 
-# The effects of a pop
+    def pop(self, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]) -> Popped:
+        """Remove items for good: the effect of a take request.
+
+        Whoever pops may be interrupted or cancelled before it has them, and then they are requeued.
+        So later pushes go behind them, also if the queue is empty meanwhile.
+        """
+        items = []
+        for one in loaded:
+            if isinstance(one.position.sequence, int):  # in commit order they are first anyway
+                self._store.note_hidden(count_change, one.position)
+            self._store.remove_taken(tr, count_change, one)
+            assert isinstance(one.item, Item)
+            items.append(one.item)
+        return Popped(items, loaded)
+
+    def requeue_popped(self, items: Popped) -> None:
+        """Requeue popped items, and remove them from the list: after an error it holds the rest."""
+        while items:
+            count = _fitting_count(items)
+            self._requeue(functools.partial(self._requeue_rows, loaded=items.loaded[:count]))
+            items.loaded = items.loaded[count:]
+            del items[:count]
+
+    def requeue_leased(self, items: list[Item]) -> None:
+        """Requeue leased items in the same way; those whose lease was lost are skipped."""
+        while items:
+            count = _fitting_count(items)
+            tokens = [token_of(item) for item in items[:count]]
+            self._requeue(functools.partial(self._leases.requeue, tokens=tokens))
+            del items[:count]
+
+    def _requeue_rows(self, tr: Transaction, loaded: Sequence[Loaded]) -> None:
+        count_change = self._store.count_change()
+        for one in loaded:
+            self._store.requeue_taken(tr, count_change, one)
+        count_change.write(tr)
+
+    def _requeue(self, function: Callable[[Transaction], None]) -> None:
+        """Call what requeues, in a transaction without a time limit."""
+        requeue = functools.partial(
+            run, unlimited(self._runner.database), function, wrote=lambda _: True
+        )
+        instrumentation.observed("return", self._store.queue, requeue)
 
 
-def pop(
-    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
-) -> Popped:
-    """Remove items for good."""
-    items = []
-    for one in loaded:
-        store.remove_taken(tr, count_change, one)
-        assert isinstance(one.item, Item)
-        items.append(one.item)
-    return Popped(items, loaded)
+def _fitting_count(items: Sequence[Item]) -> int:
+    """Return how many items one transaction requeues: at least one."""
+    size = 0
+    for count, item in enumerate(items[:_MAX_REQUEUED]):
+        size += item.size_bytes
+        if count and size > BATCH_BYTES:
+            return count
+    return min(len(items), _MAX_REQUEUED)
 
 
-def pop_for_a_task(
-    store: ItemStore, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
-) -> Popped:
-    """Remove items that may be requeued, because the task that pops may be cancelled."""
-    for one in loaded:  # later pushes go behind items that may be requeued
-        store.note_hidden(count_change, one.position)
-    return pop(store, tr, count_change, loaded)
+def _tell_of_acks(request: TakeRequest, error: BaseException) -> None:
+    """Let an error that ends a call say so if the call has acknowledged leases.
+
+    Raises:
+        OutcomeUnknown: In place of an error of the engine or of fdbqueue, which would say that
+            nothing was changed.
+    """
+    if not request.has_acknowledged:
+        return
+    told = error
+    is_ours = isinstance(error, FdbQueueError) or error_code(error) is not None
+    if is_ours and not isinstance(error, OutcomeUnknown):
+        told = OutcomeUnknown(acknowledged=True, reason=text_of_error(error))
+    vars(told).update(outcome_known=False, acknowledged=True)
+    if told is not error:
+        raise told from error

@@ -13,13 +13,12 @@ from fdbqueue.exceptions import CorruptItem, ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.runner import Runner
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.hidden import Hidden
+from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.reasons import group_named, group_of
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
+from fdbqueue.service.writes import Runner
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +127,7 @@ class DeadLetters:
         Returns:
             How many were requeued, and how many of the places were looked at.
         """
+        self._store.format.check(tr)
         count_change = self._store.count_change()
         count = looked = size = 0
         for place, is_chosen in zip(places, self._chosen(tr, places, group), strict=True):
@@ -150,7 +150,7 @@ class DeadLetters:
         if group is None:
             return [True] * len(places)
         found = self._store.facts(tr, State.DEAD, places)
-        return [facts is not None and group_of(facts.mark) == group for facts in found]
+        return [facts is not None and group_of(facts.reason) == group for facts in found]
 
     def _requeue(self, tr: Transaction, count_change: CountChange, dead: Hidden) -> None:
         """Requeue a dead letter at its place, as if it had never been tried."""

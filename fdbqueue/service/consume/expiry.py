@@ -240,8 +240,9 @@ def release(
             row=store.with_attempts(hidden.row, attempts) or hidden.row,
             attempts=attempts,
             until=now_us(),
-            mark=reason.encode(errors="replace"),
+            secret=b"",
             worker=b"",
+            reason=reason.encode(errors="replace"),
         )
         store.hide(tr, count_change, dead)
         return None

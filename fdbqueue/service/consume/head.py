@@ -18,6 +18,9 @@ from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_
 from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, ItemKeys
 from fdbqueue.service.storage.reader import End, ItemReader, Row
 
+#: The most items that a transaction takes for the threads of this process, and the most for other
+#: processes; the first request of each may be larger.
+ROUND_ITEMS = 1_000
 #: A relaxed queue takes at random from at least this many items at the head.
 RELAXED_ITEMS = 100
 
@@ -79,6 +82,13 @@ class TransactionBudget:
         self._size += size_bytes
         self._written += written
         self.is_full = self._size >= MAX_RETURNED_BYTES
+        return True
+
+    def reserve_ends(self, size_bytes: int) -> bool:
+        """Count what ends leases, if that fits; tell whether it does."""
+        if self._written + size_bytes > MAX_SENT_BYTES:
+            return False
+        self._written += size_bytes
         return True
 
     def reserve(self, rows: Iterable[Row]) -> None:
@@ -205,17 +215,17 @@ class Head:
     def _next(self) -> Row | None:
         while True:
             self.preload()
-            source = self._nearest()
-            if source is None:
+            source = self._nearest() if self._returned else self._window
+            if not source:
                 return None
             row = source.popleft()
             if row.place not in self._budget.places:
                 return row
 
-    def _nearest(self) -> deque[Row] | None:
+    def _nearest(self) -> deque[Row]:
         """Return the source of the next row: the rows in the database, or the requeued ones."""
-        if not self._window or not self._returned:
-            return self._window or self._returned or None
+        if not self._window:
+            return self._returned
         in_order = self._window[0].place < self._returned[0].place
         return self._window if in_order is (self._end == "min") else self._returned
 

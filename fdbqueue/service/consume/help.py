@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.consume.head import Head, TransactionBudget
-from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds
-from fdbqueue.service.consume.requests import ROUND_ITEMS
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
+from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
@@ -28,6 +27,7 @@ from fdbqueue.service.storage.handoffs import (
     unpacked_marks,
 )
 from fdbqueue.service.storage.reader import Loaded, Row
+from fdbqueue.service.storage.store import ItemStore
 
 
 class _Helped(NamedTuple):
@@ -41,7 +41,8 @@ class Help:
     """The items that one transaction takes for other processes.
 
     Args:
-        taker: Takes the queue's items.
+        store: The queue's items.
+        leases: Its leases.
         tr: The transaction.
         count_change: What it changes in the counts.
 
@@ -51,10 +52,12 @@ class Help:
         wrote: Whether anything was written.
     """
 
-    def __init__(self, taker: Taker, tr: Transaction, count_change: CountChange) -> None:
-        self._taker = taker
-        self._store = taker.store
-        self._tables = taker.store.tables
+    def __init__(
+        self, store: ItemStore, leases: Leases, tr: Transaction, count_change: CountChange
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._tables = store.tables
         self._tr = tr
         self._count_change = count_change
         self._helped: list[_Helped] = []
@@ -81,7 +84,7 @@ class Help:
                 break
             ends = None
             if marks:
-                ends = self._taker.leases.ends(marks)
+                ends = self._leases.ends(marks)
                 if ends.places & taken:
                     continue
                 taken |= ends.places
@@ -109,6 +112,8 @@ class Help:
             if ends is not None and ends.check() is not None:
                 self._refuse(request)
                 continue
+            if ends is not None and not budget.reserve_ends(ends.sent_bytes):
+                break  # the next round serves it
             # The items of a handoff are written as a copy, and may be leased when it is collected.
             rows = head.take(
                 request.wanted,
@@ -136,13 +141,13 @@ class Help:
         """
         short = len(rows) < request.wanted
         if is_cut and (not rows or (short and ends is not None)):
-            self._store.requeue_rows(self._tr, rows)
+            self._store.requeue_rows(self._tr, None, rows)
             return False  # the next round serves it
-        sound = self._taker.sound(self._tr, rows, retried=retried)
+        sound = self._sound(rows, retried=retried)
         is_sound = len(sound) == len(rows)
         is_refused = ends is not None and not is_sound
         if is_refused or (rows and not sound) or _is_long(request, rows):
-            self._store.requeue_rows(self._tr, [one.row for one in sound])
+            self._store.requeue_rows(self._tr, None, [one.row for one in sound])
             self._refuse(request)
             return False
         self.wrote = True
@@ -157,16 +162,25 @@ class Help:
             hand_over(self._tr, self._tables, request, handoff)
         return is_sound
 
+    def _sound(self, rows: list[Row], *, retried: bool) -> list[Loaded]:
+        """Return the items before the first that is corrupt; requeue the other rows."""
+        loaded = self._store.reader.load(self._tr, rows, retried=retried)
+        for index, one in enumerate(loaded):
+            if isinstance(one.item, CorruptItem):
+                self._store.requeue_rows(self._tr, None, rows[index:])
+                return loaded[:index]
+        return loaded
+
     def _lease(
         self, request: HelpRequest, ends: LeaseEnds | None, loaded: Sequence[Loaded]
     ) -> None:
         """Lease items for a request, and end the leases that it names."""
-        held = self._taker.leases.lease(
+        held = self._leases.lease(
             self._tr, self._count_change, loaded, request.lease_us, request.worker
         )
         if ends is not None:
             ends.apply(self._tr, self._count_change)
-        marks = packed_marks([(lease.row.place, lease.mark) for lease in held])
+        marks = packed_marks([(lease.row.place, lease.secret) for lease in held])
         answer(self._tr, self._tables, request._replace(marks=marks))
 
     def _refuse(self, request: HelpRequest) -> None:

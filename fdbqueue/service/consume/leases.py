@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
@@ -26,24 +26,28 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
 from fdbqueue.service.limits import (
+    MAX_ENDS_BYTES,
     MAX_SENT_BYTES,
     MAX_WORKER_CHARACTERS,
     SENT_BY_CLEAR,
     SENT_BY_READ,
+    SENT_BY_SET,
 )
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Mark
-from fdbqueue.service.storage.hidden import MARK_BYTES, Hidden
-from fdbqueue.service.storage.item_keys import LONGEST_RANDOM
+from fdbqueue.service.storage.hidden import SECRET_BYTES, Hidden
+from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 
 #: What the name of a lease takes in the row of a help request, besides its place.
-NAME_BYTES = MARK_BYTES + 3
+NAME_BYTES = SECRET_BYTES + 3
 #: An ack clears three keys, and reads one; that of an item with attempts clears its failures, too.
 _ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
 _FAILURES_SENT = SENT_BY_CLEAR
+#: That of an item with a unique key frees it, too.
+_FREED_SENT = SENT_BY_SET + 1
 _MAX_REASON = 1_000
 
 #: Writes something more in the transaction that ends leases, which other threads may share: it may
@@ -70,7 +74,7 @@ class Leases:
     """
 
     def __init__(self, store: ItemStore, max_attempts: int | None) -> None:
-        self._store = store
+        self.store = store
         self._max_attempts = max_attempts
 
     def lease(
@@ -83,10 +87,11 @@ class Leases:
     ) -> list[Hidden]:
         """Lease items that were taken, from now on; the caller clears their rows."""
         until = now_us() + lasting_us
-        marks = os.urandom(MARK_BYTES * len(loaded))
+        size = SECRET_BYTES
+        secrets = os.urandom(size * len(loaded))
         return [
-            self._store.lease(
-                tr, count_change, one, until, marks[i * MARK_BYTES : (i + 1) * MARK_BYTES], worker
+            self.store.lease(
+                tr, count_change, one, until, secrets[i * size : (i + 1) * size], worker
             )
             for i, one in enumerate(loaded)
         ]
@@ -104,28 +109,35 @@ class Leases:
         leases = self.lease(tr, count_change, loaded, lasting_us, worker)
         return [_leased(one.item, lease) for one, lease in zip(loaded, leases, strict=True)]
 
-    def items_of(self, tr: Transaction, marks: Sequence[Mark]) -> dict[Mark, Item]:
+    def items_of(self, tr: Transaction, marks: Sequence[Mark]) -> dict[Mark, Item | CorruptItem]:
         """Return the items of leases, but for those that are not held any more.
 
-        And for those that this process cannot decode, although another has.
+        Those that this process cannot decode, although another has, are requeued as they were, and
+        stand there as errors.
         """
-        reads = [self._store.begin_read(tr, State.LEASED, place) for place, _ in marks]
+        reads = [self.store.begin_read(tr, State.LEASED, place) for place, _ in marks]
         held = {
             (place, mark): lease
             for (place, mark), read in zip(marks, reads, strict=True)
-            if _is_held(lease := self._store.parse(State.LEASED, place, read), mark)
+            if _is_held(lease := self.store.parse(State.LEASED, place, read), mark)
         }
         rows = [lease.row for lease in held.values()]
-        loaded = self._store.reader.load(tr, rows, retried=False)
+        loaded = self.store.reader.load(tr, rows, retried=False)
+        corrupt = [
+            mark
+            for one, mark in zip(loaded, held, strict=True)
+            if isinstance(one.item, CorruptItem)
+        ]
+        if corrupt:
+            self.requeue_marked(tr, corrupt)
         return {
-            mark: _leased(one.item, lease)
+            mark: _leased(one.item, lease) if isinstance(one.item, Item) else one.item
             for one, (mark, lease) in zip(loaded, held.items(), strict=True)
-            if isinstance(one.item, Item)
         }
 
     def any_held(self, tr: Transaction, marks: Sequence[Mark]) -> bool:
         """Tell whether one of the leases is held."""
-        found = self._store.facts(tr, State.LEASED, [place for place, _ in marks])
+        found = self.store.facts(tr, State.LEASED, [place for place, _ in marks])
         pairs = zip(found, marks, strict=True)
         return any(_is_held(lease, mark) for lease, (_, mark) in pairs)
 
@@ -141,11 +153,12 @@ class Leases:
         """
         lost = []
         ended: set[bytes] = set()  # once, however a token is spelled
-        count_change = self._store.count_change()
+        count_change = self.store.count_change()
         parsed = [self.parse(token) for token in tokens]
-        self._check_size(parsed, 0)
-        found = self._store.facts(tr, State.LEASED, [token.place for token in parsed])
-        self._check_size(parsed, sum([lease.attempts > 0 for lease in found if lease]))
+        self.check_size([token.place for token in parsed])
+        found = self.store.facts(tr, State.LEASED, [token.place for token in parsed])
+        tried = sum([lease.attempts > 0 for lease in found if lease])
+        self.check_size([token.place for token in parsed], tried)
         for token, hidden in zip(parsed, found, strict=True):
             if not _is_held(hidden, token.mark):
                 lost.append(token.text)
@@ -155,32 +168,46 @@ class Leases:
         count_change.write(tr)
         return lost
 
-    def _check_size(self, tokens: Sequence[Token], tried: int) -> None:
-        """Refuse more acks than fit into one transaction; ``tried`` of the items have attempts.
+    def check_size(
+        self, places: Sequence[bytes], tried: int = 0, limit_bytes: int = MAX_SENT_BYTES
+    ) -> None:
+        """Refuse more acks than one transaction can send; ``tried`` of the items have attempts.
 
         Raises:
             BatchTooLarge: They do not fit.
         """
-        failures = tried * _FAILURES_SENT * self._store.keys.size_bytes
-        longer = any(len(token.place) > LONGEST_RANDOM for token in tokens)
-        most = max(1, (MAX_SENT_BYTES - failures) // (self.ack_bytes * (2 if longer else 1)))
-        if len(tokens) > most:
-            raise BatchTooLarge(queue=self._store.queue, leases=len(tokens), most=most)
+        most = max(1, (limit_bytes - self._failures_bytes(tried)) // self._longest_ack(places))
+        if len(places) > most:
+            raise BatchTooLarge(queue=self.store.queue, leases=len(places), most=most)
+
+    def sent_by_acks(self, places: Collection[bytes], tried: int) -> int:
+        """Return about how much the acks of items send, ``tried`` of which have attempts."""
+        return len(places) * self._longest_ack(places) + self._failures_bytes(tried)
+
+    def _longest_ack(self, places: Iterable[bytes]) -> int:
+        longest = max(map(len, places), default=0)
+        if longest <= LONGEST_RANDOM:  # else it may have a unique key
+            return self.ack_bytes
+        keys = _ACK_KEYS_SENT + _FREED_SENT
+        return keys * (self.store.keys.size_bytes + longest - RANDOM_BYTES)
+
+    def _failures_bytes(self, tried: int) -> int:
+        return tried * _FAILURES_SENT * self.store.keys.size_bytes
 
     @property
     def ack_bytes(self) -> int:
         """About how much one ack sends."""
-        return _ACK_KEYS_SENT * self._store.keys.size_bytes
+        return _ACK_KEYS_SENT * self.store.keys.size_bytes
 
     # One lease; what changes it takes what held() returned
 
     def begin_facts(self, tr: Transaction, token: Token) -> Any:
         """Begin to read a lease without its item's value."""
-        return self._store.begin_facts(tr, State.LEASED, token.place)
+        return self.store.begin_facts(tr, State.LEASED, token.place)
 
     def begin_read(self, tr: Transaction, token: Token) -> Any:
         """Begin to read a lease and its item."""
-        return self._store.begin_read(tr, State.LEASED, token.place)
+        return self.store.begin_read(tr, State.LEASED, token.place)
 
     def held(self, token: Token, read: Any) -> Hidden:
         """Return the lease that :meth:`begin_read` or :meth:`begin_facts` began to read.
@@ -188,14 +215,14 @@ class Leases:
         Raises:
             LeaseLost: It is not held any more.
         """
-        hidden = self._store.parse(State.LEASED, token.place, read)
+        hidden = self.store.parse(State.LEASED, token.place, read)
         if not _is_held(hidden, token.mark):
-            raise LeaseLost(queue=self._store.queue, lease=token.text)
+            raise LeaseLost(queue=self.store.queue, lease=token.text)
         return hidden
 
     def end(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
         """Remove a leased item for good."""
-        self._store.remove_hidden(tr, count_change, held)
+        self.store.remove_hidden(tr, count_change, held)
         count_change.pops += 1
 
     def give_up(
@@ -210,40 +237,40 @@ class Leases:
     ) -> None:
         """Requeue a leased item at its place, at once or after a delay, with one more attempt.
 
-        After its last attempt, or where ``retry`` is false, it is a dead letter.
+        After its last attempt, or if ``retry`` is false, it is a dead letter.
         """
         attempts = held.attempts + 1
         max_attempts = self._max_attempts if retry else attempts
-        expiry.note_failure(self._store, tr, held, attempts, reason)
+        expiry.note_failure(self.store, tr, held, attempts, reason)
         if delay_us and not expiry.dies(held, attempts, max_attempts):
-            self._store.reveal(tr, count_change, held)
+            self.store.reveal(tr, count_change, held)
             delayed = held._replace(
                 state=State.DELAYED,
-                row=self._store.with_attempts(held.row, attempts) or held.row,
+                row=self.store.with_attempts(held.row, attempts) or held.row,
                 until=now_us() + delay_us,
                 attempts=attempts,
-                mark=b"",
+                secret=b"",
                 worker=b"",
             )
-            self._store.hide(tr, count_change, delayed)
+            self.store.hide(tr, count_change, delayed)
             return
-        row = expiry.release(self._store, tr, count_change, held, attempts, max_attempts, reason)
+        row = expiry.release(self.store, tr, count_change, held, attempts, max_attempts, reason)
         if row is not None:
-            tr[self._store.keys.key(row.place)] = row.value
+            tr[self.store.keys.key(row.place)] = row.value
 
     def extend(
         self, tr: Transaction, count_change: CountChange, held: Hidden, lasting_us: int
     ) -> Hidden:
         """Let a lease end that many microseconds from now, and return it."""
-        self._store.reveal(tr, count_change, held)
+        self.store.reveal(tr, count_change, held)
         extended = held._replace(until=now_us() + lasting_us)
-        self._store.hide(tr, count_change, extended)
-        count_change.delays += 1  # waiting poppers may have to look sooner
+        self.store.hide(tr, count_change, extended)
+        count_change.wakes += 1  # waiting poppers may have to look sooner
         return extended
 
     def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
         """Return the item of a lease."""
-        (item,) = self._store.shown(tr, [held])
+        (item,) = self.store.shown(tr, [held])
         return replace(item, lease=token.text, until=moment(held.until))
 
     def requeue(self, tr: Transaction, tokens: Sequence[str]) -> None:
@@ -252,16 +279,16 @@ class Leases:
 
     def requeue_marked(self, tr: Transaction, marks: Sequence[Mark]) -> None:
         """Do as :meth:`requeue` does, given the place and the mark of each lease."""
-        count_change = self._store.count_change()
-        read = [self._store.begin_read(tr, State.LEASED, place) for place, _ in marks]
+        count_change = self.store.count_change()
+        read = [self.store.begin_read(tr, State.LEASED, place) for place, _ in marks]
         for (place, mark), rows in zip(marks, read, strict=True):
-            hidden = self._store.parse(State.LEASED, place, rows)
+            hidden = self.store.parse(State.LEASED, place, rows)
             if not _is_held(hidden, mark):
                 continue
-            self._store.reveal(tr, count_change, hidden)
-            self._store.take_key_again(tr, place)
-            row = self._store.requeued_row(tr, hidden, hidden.attempts)
-            self._store.requeue_hidden(tr, count_change, hidden, row)
+            self.store.reveal(tr, count_change, hidden)
+            self.store.take_key_again(tr, place)
+            row = self.store.requeued_row(tr, hidden, hidden.attempts)
+            self.store.requeue_hidden(tr, count_change, hidden, row)
         count_change.write(tr)
 
     def parse(self, token: str) -> Token:
@@ -275,7 +302,7 @@ class Leases:
             secret = base64.b64decode(mark + "=" * (-len(mark) % 4), b"-_", validate=True)
         except ValueError as error:
             raise InvalidInput(lease=token, reason="it is not the token of a lease") from error
-        return Token(self._store.keys.place_named(item_id), secret, token)
+        return Token(self.store.keys.place_named(item_id), secret, token)
 
 
 class LeaseEnds:
@@ -303,14 +330,27 @@ class LeaseEnds:
         """Begin to read the leases."""
         self._reads = [self._leases.begin_facts(tr, token) for token in self._tokens.values()]
 
-    def check(self) -> LeaseLost | None:
-        """Take what was read; return the error where a lease is not held any more."""
+    def check(self) -> LeaseLost | BatchTooLarge | None:
+        """Take what was read; return the error if a lease is not held any more.
+
+        Or if they are too many, because their items have attempts.
+        """
         pairs = zip(self._tokens.values(), self._reads, strict=True)
         try:
             self._held = [self._leases.held(token, read) for token, read in pairs]
-        except LeaseLost as error:
+            self._leases.check_size([*self.places], self._tried(), MAX_ENDS_BYTES)
+        except (LeaseLost, BatchTooLarge) as error:
             return error
         return None
+
+    def _tried(self) -> int:
+        """Return how many of the items have attempts, as far as that is read."""
+        return sum([held.attempts > 0 for held in self._held])
+
+    @property
+    def sent_bytes(self) -> int:
+        """About how much it sends to end them, once :meth:`check` has found them held."""
+        return self._leases.sent_by_acks(self.places, self._tried())
 
     def apply(self, tr: Transaction, count_change: CountChange) -> None:
         """Remove the items of the leases that :meth:`check` has found held."""
@@ -362,7 +402,7 @@ def token_of(lease: Item | str) -> str:
 
 def _is_held(lease: Hidden | None, mark: bytes) -> TypeGuard[Hidden]:
     """Tell whether what was read at a place is the lease with a mark."""
-    return lease is not None and lease.mark == mark
+    return lease is not None and lease.secret == mark
 
 
 def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
@@ -376,7 +416,7 @@ def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
         lease.attempts,
         item.size_bytes,
         "leased",
-        f"{item.id}.{_text(lease.mark)}",
+        f"{item.id}.{_text(lease.secret)}",
         moment(lease.until),
         queue=item.queue,
         worker=lease.worker.decode() or None,

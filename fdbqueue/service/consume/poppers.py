@@ -1,30 +1,33 @@
-"""Take items for the threads of this process, alone or together, at one end of a queue.
+"""Take items for the threads of this process, alone or together.
 
-Each end has a combiner of its own, because what conflicts at one end need not conflict at the
-other: every push behind the last item changes what is last.
+All queue objects of one queue on one database have the same :class:`ProcessGroup`. It has poppers
+with a combiner for each end, because what conflicts at one end need not conflict at the other:
+every push behind the last item changes what is last. The
+:class:`~fdbqueue.service.writes.SharedWrites` of a queue, which its pushes use too, is made here.
 """
 
 from __future__ import annotations
 
 import logging
-import random
+import operator
+import os
 import time
+import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.service.combiner import CombinedBatch, Combiner
+from fdbqueue.locks import RLock
+from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.requests import RoundResult, TakeRequest
-from fdbqueue.service.consume.round import Gather, Round, TakeUp
+from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.staging import Staging
-from fdbqueue.service.consume.taker import Taker
-from fdbqueue.service.items import Item
-from fdbqueue.service.operations import OperationState
+from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.storage.handoffs import HelpRequest
-from fdbqueue.service.storage.reader import End
-from fdbqueue.service.transactions import Conflict, run
+from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
+from fdbqueue.service.writes import SharedWrites
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +36,8 @@ logger = logging.getLogger(__name__)
 _CONFLICTS = 2
 #: For how long a process that had to ask for help asks again without trying first.
 _STAGED_SECONDS = 0.25
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
+#: Without a call of Python code, because each pop reads it.
+_WROTE = operator.attrgetter("wrote")
 
 
 class EndPoppers:
@@ -53,12 +57,12 @@ class EndPoppers:
         self._database = database
         self._taker = taker
         self._end: End = end
-        self._staging = Staging(database, taker, end, handoff_timeout_seconds, self._round)
+        self._staging = Staging(database, taker, end, handoff_timeout_seconds, self._take)
         self.combiner = Combiner(self)
         self.forget()
 
     def forget(self) -> None:
-        """Start anew, in a forked process."""
+        """Start again in a forked process."""
         self.combiner.forget()
         self._staging.forget()
         self._extra = 0  # how many items to read for late requests and other processes
@@ -72,14 +76,12 @@ class EndPoppers:
             return False
         operation.state = OperationState.IN_FLIGHT
         try:
-            result = self._try(
-                operation.database, [operation], lambda: ([operation], 1), may_undo=False
-            )
+            result = self._take(operation.database, [operation])
         except BaseException as error:
             if getattr(error, "outcome_known", False):
                 operation.state = OperationState.WAITING
             raise
-        for _, items in [] if result is None else result.results:
+        for _, items in () if result is None else result.results:
             operation.conclude(items)
             operation.state = OperationState.DONE
             return True
@@ -92,11 +94,7 @@ class EndPoppers:
             early = batch.waiting()
             if not early:
                 return
-
-            def gather() -> tuple[Sequence[TakeRequest], int]:
-                return _gathered(batch, early)
-
-            result = self._try(self._database, early, gather, take_up=batch.take_up)
+            result = self._take(self._database, early, batch)
             if result is not None:
                 batch.finish(result.results)
                 return
@@ -116,76 +114,59 @@ class EndPoppers:
         try:
             operation.requeue(operation.result)
         except Exception:
-            facts = {"queue": self._taker.store.queue, "items": _ids(operation.result)}
+            ids = [item.id for item in operation.result]
+            facts = {"queue": self._taker.store.queue, "items": ids}
             logger.exception("items of an interrupted thread were not requeued", extra=facts)
 
     # Rounds
 
-    def _try(
+    def _take(
         self,
         database: Database,
         early: Sequence[TakeRequest],
-        gather: Gather,
-        **options: Any,
+        batch: CombinedBatch | None = None,
+        own: HelpRequest | None = None,
     ) -> RoundResult | None:
-        """Take items in a round, again after a conflict.
+        """Take items in a round, and again after a conflict.
+
+        Args:
+            database: Where.
+            early: The requests in line when it begins.
+            batch: Whose they are; None for the only request of a thread that is alone.
+            own: Their help request, if they have one: then a conflict is not followed by another
+                round.
 
         Returns:
-            Its result; None after two conflicts in a row with poppers of other processes.
+            Its result; None after two conflicts in a row with poppers of other processes, or
+            after one of a round with a help request.
         """
-        seen: list[int] = []
+        seen: list[int] = []  # how many items had ever been taken when each round began
         conflicts = 0
+
+        def serve(tr: Transaction) -> RoundResult:
+            is_strict = own is None and conflicts < _CONFLICTS
+            order = Order.STRICT if is_strict else Order.AS_SEEN
+            one = Round(self._taker, tr, self._end, early, order, self._extra)
+            result = one.serve(batch, own=own)
+            seen.append(one.taken)
+            if result.wrote and self._staging.served is not None:
+                self._staging.remove_served(tr)
+            return result
+
         while True:
             if conflicts > _CONFLICTS:
-                time.sleep(_pause(conflicts - _CONFLICTS))
-            order = Order.STRICT if conflicts < _CONFLICTS else Order.AS_SEEN
+                pause_before_retry(conflicts - _CONFLICTS)
             try:
-                return self._round(database, early, gather, order=order, seen=seen, **options)
+                result = run(database, serve, wrote=_WROTE, retries_conflicts=False)
+                break
             except Conflict:
+                if own is not None:
+                    return None
                 conflicts += 1
                 others_take = len(set(seen[-2:])) > 1
                 if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
                     self._staged_until = time.monotonic() + _STAGED_SECONDS
                     return None
-
-    def _round(
-        self,
-        database: Database,
-        early: Sequence[TakeRequest],
-        gather: Gather,
-        *,
-        own: HelpRequest | None = None,
-        order: Order = Order.STRICT,
-        seen: list[int] | None = None,
-        take_up: TakeUp = list,
-        may_undo: bool = True,
-    ) -> RoundResult:
-        """Take items in one transaction.
-
-        Args:
-            database: Where.
-            early: The requests in line when it begins.
-            gather: Returns the requests in line once the head has been read.
-            own: The help request of the early ones.
-            order: What the transaction depends on.
-            seen: Gets how many items had ever been taken when it began.
-            take_up: Takes up the requests that are served.
-            may_undo: Whether taken items may be requeued later.
-
-        Raises:
-            Conflict: It conflicted.
-        """
-
-        def serve(tr: Transaction) -> RoundResult:
-            one = Round(self._taker, tr, self._end, early, order, self._extra)
-            result = one.serve(gather, take_up=take_up, own=own, may_undo=may_undo)
-            if seen is not None:
-                seen.append(one.taken)
-            if result.wrote:
-                self._staging.remove_served(tr)
-            return result
-
-        result = run(database, serve, wrote=lambda result: result.wrote, retries_conflicts=False)
         if result.wrote:
             self._staging.served = None
         if result.expired is not None:
@@ -194,19 +175,82 @@ class EndPoppers:
         return result
 
 
-def _gathered(
-    batch: CombinedBatch, early: Sequence[TakeRequest]
-) -> tuple[Sequence[TakeRequest], int]:
-    """Return the requests in line, the early ones first, and how many are early."""
-    waiting = dict.fromkeys(batch.waiting())
-    prompt = [one for one in early if one in waiting]
-    return list(dict.fromkeys([*prompt, *waiting])), len(prompt)
+class ProcessGroup:
+    """The poppers at each end of one queue, its writes and its watch, for this process.
+
+    Args:
+        database: Anything with ``create_transaction()``, without a time limit.
+        taker: Takes the queue's items.
+        handoff_timeout_seconds: For how long items that another process has taken for this
+            one are kept for it.
+        stamped: Whether pushes need the versionstamp of their commit.
+
+    Attributes:
+        poppers: What takes items at each end, and its combiner.
+        writes: Combines pushes, acks, nacks and extends.
+        watch: Wakes threads and tasks that wait for items.
+    """
+
+    def __init__(
+        self, database: Database, taker: Taker, handoff_timeout_seconds: float, *, stamped: bool
+    ) -> None:
+        self.poppers: dict[End, EndPoppers] = {
+            end: EndPoppers(database, taker, end, handoff_timeout_seconds) for end in ENDS
+        }
+        self.writes = SharedWrites(database, taker.store, stamped=stamped)
+        self.watch = ItemWatch(database, taker.store)
+        forget_at_fork(self)
+
+    def forget(self) -> None:
+        """Start again in a forked process."""
+        for poppers in self.poppers.values():
+            poppers.forget()
+        self.writes.combiner.forget()
+        self.watch.forget()
 
 
-def _ids(items: Sequence[Item]) -> list[str | None]:
-    return [item.id for item in items]
+class _Forgetful(Protocol):
+    """What threads of a process share, and a forked child has none of them."""
+
+    def forget(self) -> None:
+        """Start again in a forked process."""
 
 
-def _pause(number: int) -> float:
-    longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
-    return longest * random.random()
+_forgetful: weakref.WeakSet[_Forgetful] = weakref.WeakSet()
+_shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, ProcessGroup]] = (
+    weakref.WeakKeyDictionary()
+)
+_sharing = RLock()
+
+
+def shared_group(
+    database: Database, taker: Taker, handoff_timeout_seconds: float, key: Any, *, stamped: bool
+) -> ProcessGroup:
+    """Return the process's group for a queue, the same for all its queue objects."""
+    database = unlimited(database)
+    with _sharing:
+        try:
+            groups = _shared.setdefault(database, weakref.WeakValueDictionary())
+            found = groups.get(key)
+        except TypeError:  # a database without weak references, or a codec without a hash
+            return ProcessGroup(database, taker, handoff_timeout_seconds, stamped=stamped)
+        if found is None:
+            found = groups[key] = ProcessGroup(
+                database, taker, handoff_timeout_seconds, stamped=stamped
+            )
+        return found
+
+
+def forget_at_fork(shared: _Forgetful) -> None:
+    """Let an object start again in each forked process: threads that held its locks are gone."""
+    _forgetful.add(shared)
+
+
+def _forget_all() -> None:
+    global _sharing  # noqa: PLW0603  # a thread may have held it in the other process
+    _sharing = RLock()
+    for one in list(_forgetful):
+        one.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

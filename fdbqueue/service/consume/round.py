@@ -1,4 +1,4 @@
-"""Rounds: transactions that take items from one end, for one popper or for many.
+"""Take requests, and rounds: transactions that take items from one end for one request or many.
 
 A round serves the requests of this process's threads, and after them the help requests of other
 processes. It reads the head of the queue and its state (who else pops, who asks for help,
@@ -7,39 +7,353 @@ what has expired) at once, so an uncontended pop costs one read more than the re
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+import copy
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.head import Head, Order, TransactionBudget
+from fdbqueue.service.consume.expiry import ExpiredCounts
+from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
 from fdbqueue.service.consume.help import Help
-from fdbqueue.service.consume.requests import (
-    ROUND_ITEMS,
-    Acknowledgement,
-    QueueState,
-    RoundResult,
-    TakeRequest,
-)
-from fdbqueue.service.consume.taker import Taker, is_plain
+from fdbqueue.service.consume.leases import LeaseEnds, Leases
+from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
+from fdbqueue.service.idempotency import Call, SavedResponses
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.counts import taken_at
-from fdbqueue.service.storage.handoffs import HelpRequest, remove_request
-from fdbqueue.service.storage.reader import End, Row
+from fdbqueue.service.limits import MAX_ENDS_BYTES
+from fdbqueue.service.storage.counts import CountChange, taken_at
+from fdbqueue.service.storage.handoffs import HelpRequest, Mark, packed_marks, remove_request
+from fdbqueue.service.storage.reader import End, Loaded, Row
+from fdbqueue.service.storage.store import ItemStore
 
-#: Returns the requests in line once the head has been read, the early ones first, and how many are
-#: early: were in line when the round began.
-Gather = Callable[[], tuple[Sequence[TakeRequest], int]]
-#: Takes up requests, and returns those whose threads still wait.
-TakeUp = Callable[[list[TakeRequest]], list[TakeRequest]]
+#: The most leases that a help request asks for, and the most bytes of the names of those that it
+#: ends: the names must fit into its row.
+_MAX_LEASES, MAX_NAMES_BYTES = 500, 30_000
+#: Pops or leases items that were taken, and returns them. Called with the transaction, its
+#: ``CountChange``, and the items, none of them corrupt.
+Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
+#: Requeues the items that an effect returned, in transactions of its own.
+Requeue = Callable[[Any], None]
+
+
+class Contended(Exception):
+    """Other processes take items too, and must not serve this request; nothing was done."""
+
+
+class TakeRequest(SharedOperation):
+    """A request of one thread: take items from one end, and pop or lease them.
+
+    Attributes:
+        end: Which end.
+        count: The most items.
+        effect: Pops or leases them.
+        call: The call that has an idempotency key, None if there is none.
+        lease_us: For how many microseconds it leases them; 0 if it does not.
+        worker: The name of the worker that leases them, in UTF-8; empty for none.
+        acknowledges: Leases that end in the same transaction; None if none do, or they have.
+        has_acknowledged: Whether they have ended: what ends the call now was not without effect.
+        requeue: Requeues them, if the thread no longer waits.
+    """
+
+    __slots__ = (
+        "acknowledges",
+        "call",
+        "count",
+        "effect",
+        "end",
+        "has_acknowledged",
+        "lease_us",
+        "requeue",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        end: End,
+        count: int,
+        effect: Effect,
+        call: Call | None = None,
+        *,
+        requeue: Requeue,
+        lease_us: int = 0,
+        worker: bytes = b"",
+        acknowledges: LeaseEnds | None = None,
+    ) -> None:
+        self.end = end
+        self.count = count
+        self.effect = effect
+        self.call = call
+        self.requeue = requeue
+        self.lease_us = lease_us
+        self.worker = worker
+        self.acknowledges = acknowledges
+        self.has_acknowledged = False
+
+    @property
+    def ends_bytes(self) -> int:
+        """About how much a transaction sends to end the leases that end with it."""
+        return 0 if self.acknowledges is None else self.acknowledges.sent_bytes
+
+    @property
+    def ends(self) -> tuple[Mark, ...]:
+        """The leases that end with it."""
+        return () if self.acknowledges is None else self.acknowledges.marks
+
+    @property
+    def shared_lease_us(self) -> int:
+        """For how long another process may lease items for it; 0 if it must not."""
+        fits = self.count <= _MAX_LEASES and len(packed_marks(self.ends)) <= MAX_NAMES_BYTES
+        return self.lease_us if fits and self.call is None else 0
+
+    def note_acknowledged(self) -> None:
+        """Note that the leases that it was to end have ended, in a commit that is known."""
+        self.has_acknowledged = self.has_acknowledged or self.acknowledges is not None
+        self.acknowledges = None
+
+
+#: A request, and the rows that were taken for it.
+Portion = tuple[TakeRequest, list[Row]]
+#: A request, and its items or its error.
+Result = tuple[TakeRequest, list[Item] | Exception]
+
+
+@dataclass
+class RoundResult:
+    """What a round did.
+
+    Attributes:
+        results: The requests that were served, each with its items or its error.
+        wrote: Whether anything was written.
+        late: How many items the late requests wanted, which joined after it had begun.
+        asked: How many items the help requests of other processes wanted.
+        expired: How much had expired and was requeued, None if nothing had.
+        is_helped: Whether this process's help request was served, or is gone; then a round takes
+            nothing.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    wrote: bool = False
+    late: int = 0
+    asked: int = 0
+    expired: ExpiredCounts | None = None
+    is_helped: bool = False
+
+
+def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
+    """Return the first requests of a batch: at most 1,000 items, or one request of more.
+
+    And at most as many as one transaction can end the leases of.
+    """
+    if len(batch) == 1:
+        return [*batch]
+    room, sent = ROUND_ITEMS, 0
+    for index, one in enumerate(batch):
+        sent += one.ends_bytes
+        if index and (one.count > room or sent > MAX_ENDS_BYTES):
+            return list(batch[:index])
+        room -= one.count
+    return list(batch)
+
+
+def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
+    """Return the first request, and those that can share a help request with it."""
+    lease_us = batch[0].shared_lease_us if batch else 0
+    alike = [one for one in batch if one.shared_lease_us == lease_us]
+    alike = [one for one in alike if not lease_us or one.worker == batch[0].worker]
+    if not lease_us:
+        return alike
+    found: list[TakeRequest] = []
+    ending: set[bytes] = set()
+    size = count = sent = 0
+    for one in alike:
+        marks = one.ends
+        size += len(packed_marks(marks))
+        count += one.count
+        sent += one.ends_bytes
+        if found and (size > MAX_NAMES_BYTES or count > _MAX_LEASES or sent > MAX_ENDS_BYTES):
+            break
+        places = {place for place, _ in marks}
+        if not ending & places:  # else its lease ends for another thread first
+            ending |= places
+            found.append(one)
+    return found
+
+
+class Taker:
+    """What rounds need of one queue, and what becomes of the rows that they take.
+
+    Args:
+        store: Its items.
+        responses: The saved responses of calls with an idempotency key.
+        leases: Its leases.
+        relaxed: Whether any of the first items will do.
+        max_attempts: How many failed leases make an item dead; None for no limit.
+    """
+
+    def __init__(
+        self,
+        store: ItemStore,
+        responses: SavedResponses,
+        leases: Leases,
+        *,
+        relaxed: bool,
+        max_attempts: int | None,
+    ) -> None:
+        self.store = store
+        self.responses = responses
+        self.leases = leases
+        self.max_attempts = max_attempts
+        self.relaxed = relaxed
+
+    def take(self, tr: Transaction, request: TakeRequest) -> list[Item]:
+        """Take items in the caller's transaction, which serves no other popper.
+
+        Raises:
+            CorruptItem: One of them cannot be decoded; all stay where they are.
+            IdempotencyKeyReused: The key was another call's.
+        """
+        while True:
+            one = Round(self, tr, request.end, [request])
+            result = one.serve(helps=False)
+            for _, items in result.results:
+                if isinstance(items, Exception):
+                    try:
+                        raise items
+                    finally:
+                        del items, result  # an error that its own frames refer to keeps them
+                if request.call is not None and not items and not request.call.replayed:
+                    self.responses.save_items(tr, request.call, [], [])
+                return items
+
+    # Before anything is taken: saved responses, and leases that end in the same transaction
+
+    def begin_reads(self, tr: Transaction, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
+        """Begin to read the saved responses of requests, and the leases that they end.
+
+        Of several requests with the same key, or the same lease, only for the first.
+
+        Returns:
+            The requests whose reads were begun, each with the read of its saved response.
+        """
+        names: set[bytes] = set()
+        reads = {}
+        for one in batch:
+            if one.call is None and one.acknowledges is None:
+                continue
+            own = set() if one.acknowledges is None else {*one.acknowledges.places}
+            if one.call is not None:
+                own.add(one.call.name)
+            if own & names:
+                continue
+            names |= own
+            reads[one] = None if one.call is None else self.responses.begin_recall(tr, one.call)
+            if one.acknowledges is not None:
+                one.acknowledges.begin_reads(tr)
+        return reads
+
+    def concluded(self, reads: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
+        """Return the requests for which nothing is taken, each with its result.
+
+        That is the saved response of a call that was made before, or the error if leases
+        cannot end.
+        """
+        found: dict[TakeRequest, list[Item] | Exception] = {}
+        for request, read in reads.items():
+            items: list[Item] | Exception | None = None
+            if request.call is not None:
+                try:
+                    items = self.responses.recalled_items(read, request.call)
+                except FdbQueueError as error:
+                    items = error
+                if request.call.has_acknowledged:
+                    request.note_acknowledged()
+            if items is None and request.acknowledges is not None:
+                items = request.acknowledges.check()
+            if items is not None:
+                found[request] = items
+        return found
+
+    def remaining(
+        self,
+        batch: Iterable[TakeRequest],
+        reads: Container[TakeRequest],
+        concluded: Container[TakeRequest],
+    ) -> list[TakeRequest]:
+        """Return the other requests, but for those whose reads were not begun."""
+        return [
+            one
+            for one in batch
+            if (one in reads or (one.call is None and one.acknowledges is None))
+            and one not in concluded
+        ]
+
+    # What becomes of rows
+
+    def deliver(
+        self,
+        tr: Transaction,
+        count_change: CountChange,
+        portions: Sequence[Portion],
+        *,
+        retried: bool,
+    ) -> tuple[list[Result], bool]:
+        """Apply the effect of each request to its rows, up to the first row that is corrupt.
+
+        That row is requeued, with all rows of its request and of the requests behind it. A
+        request without rows gets the error too, because the queue is not empty.
+
+        Returns:
+            The results, and whether a row was corrupt.
+        """
+        corrupt: CorruptItem | None = None
+        results: list[Result] = []
+        for request, rows in portions:
+            result = self._outcome(tr, count_change, request, rows, corrupt, retried)
+            if isinstance(result, CorruptItem):
+                corrupt = result
+            results.append((request, result))
+        if corrupt is not None:
+            results = [(request, result or copy.copy(corrupt)) for request, result in results]
+        for request, outcome in results:
+            if request.acknowledges is not None and not isinstance(outcome, Exception):
+                request.acknowledges.apply(tr, count_change)
+                if request.call is not None and not outcome:
+                    self.responses.save_acknowledged(tr, request.call)
+        return results, corrupt is not None
+
+    def _outcome(
+        self,
+        tr: Transaction,
+        count_change: CountChange,
+        request: TakeRequest,
+        rows: Sequence[Row],
+        corrupt: CorruptItem | None,
+        retried: bool,
+    ) -> list[Item] | CorruptItem:
+        if not rows:
+            return []
+        if corrupt is None:
+            loaded = self.store.reader.load(tr, rows, retried=retried)
+            errors = [one.item for one in loaded if isinstance(one.item, CorruptItem)]
+            if not errors:
+                items = request.effect(tr, count_change, loaded)
+                if request.call is not None:
+                    self.responses.save_items(tr, request.call, loaded, items)
+                return items
+            corrupt = errors[0]
+        self.store.requeue_rows(tr, None, rows)
+        return copy.copy(corrupt)
 
 
 class Round:
     """One transaction in which items are taken from one end.
 
     Its reads begin when it is made, so those of several queues are under way before the first is
-    awaited. They do no harm where the round does not serve: they are snapshot reads, but for those
+    awaited. They do no harm if the round does not serve: they are snapshot reads, but for those
     of the early requests' keys and leases.
 
     Args:
@@ -61,12 +375,13 @@ class Round:
         extra: int = 0,
     ) -> None:
         self._taker = taker
-        self._store = taker.store
+        self._store = store = taker.store
         self._tr = tr
         self._end: End = end
+        self._early = early
         self._order = Order.RELAXED if taker.relaxed else order
-        self._count_change = self._store.count_change()
-        self._budget = TransactionBudget(self._store.keys.size_bytes)
+        self._count_change = store.count_change()
+        self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
         self._retried = False
         self._more_due = False  # then no popper is told yet that the queue is empty
@@ -75,79 +390,85 @@ class Round:
         #: How many items had ever been taken at this end when it began.
         self.taken = 0
         self._now = now_us()
-        self._state_rows = taker.begin_state(tr, self._now)
+        self._state_rows = begin_state(store, tr, self._now)
         prompt = fitting(early)
         #: The reads that requests need.
         self._reads = taker.begin_reads(tr, prompt)
-        self._head = self._begin_head(sum([one.count for one in prompt]), extra)
+        wanted = sum([one.count for one in prompt])
+        limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
+        self._head = Head(tr, store.keys, store.reader, end, limit, self._budget, self._order)
 
     def serve(
         self,
-        gather: Gather,
+        combined: CombinedBatch | None = None,
         *,
-        take_up: TakeUp = list,
         helps: bool = True,
-        may_undo: bool = False,
         own: HelpRequest | None = None,
     ) -> RoundResult:
         """Take items for the requests in line.
 
         Args:
-            gather: Returns the requests in line once the head has been read. A late request
-                (one that joined the line after the reads) gets items, because the commit checks
-                the reads. It is told that the queue is empty only if this transaction writes:
-                a commit that only read checks nothing.
-            take_up: Takes up the requests that are served.
+            combined: The batch of the early requests: those that joined the line after the reads
+                are served, too, unless there is a help request. A late request gets items, because
+                the commit checks the reads. It is told that the queue is empty only if this
+                transaction writes: a commit that only read checks nothing. None for the early
+                requests alone, whose thread does this itself.
             helps: Whether to take items for other processes' help requests, too.
-            may_undo: Whether taken items may be requeued later.
             own: The help request of the early ones. It is removed here; if it is not open any
                 more, nothing is taken.
         """
-        head = self._head
+        head, result, taker = self._head, self._result, self._taker
         head.preload()  # it comes last: then only one wait blocks
-        state = self._taker.parse_state(self._tr, self._now, self._state_rows)
+        state = parse_state(
+            self._store, self._tr, self._now, self._state_rows, relaxed=taker.relaxed
+        )
         self.taken = taken_at(self._end, state.taken)
         if own is not None and not _is_open(own, state):
-            self._result.is_helped = True
-            return self._result
-        ends = [one.acknowledges for one in self._reads if one.acknowledges is not None]
-        given = Help(self._taker, self._tr, self._count_change)
-        if helps:
-            others = [one for one in state.requests if own is None or one.name != own.name]
-            ending = [place for one in ends for place in one.places]
-            given.begin([one for one in others if one.end == self._end], ending)
+            result.is_helped = True
+            return result
+        given = self._begin_help(state.requests, own) if helps and state.requests else None
         if state.is_paused:
             head.close(self._store.tables.paused)
         else:
-            self._expire(_without_ending(state, [*ends, *given.ends()]), head)
+            self._retried = state.retried
+            if state.dues or state.expired:
+                self._expire(state, head, [] if given is None else given.ends())
         if own is not None:
             remove_request(self._tr, self._store.tables, own.name)
-            self._result.wrote = True
-        admitted, early_count = self._admitted(*gather())
-        batch = take_up(admitted)
-        early_count = len(set(admitted[:early_count]).intersection(batch))
+            result.wrote = True
+        batch, early_count = self._admitted(combined, own)
         # On the embedded engine only commits raise the version: while there is a handoff that may
         # expire, a round that finds nothing commits a write, so that it does expire.
-        self._result.wrote = self._result.wrote or state.awaits
-        if self._serve_batch(head, batch, early_count, may_undo):
-            given.serve(head, self._budget, more_due=self._more_due, retried=self._retried)
-        self._result.asked = given.asked
-        self._result.wrote = self._result.wrote or given.wrote
+        result.wrote = result.wrote or state.awaits
+        is_sound = self._serve_batch(head, batch, early_count)
+        if given is not None:
+            if is_sound:
+                given.serve(head, self._budget, more_due=self._more_due, retried=self._retried)
+            result.asked = given.asked
+            result.wrote = result.wrote or given.wrote
+            self._took += given.took
         for row in self._returned:
             if row.place not in self._budget.places:
-                self._store.requeue_rows(self._tr, [row])
-        self._count_change.take(self._end, self._took + given.took)
+                self._store.requeue_rows(self._tr, self._count_change, [row])
+        self._count_change.take(self._end, self._took)
         self._count_change.write(self._tr)
-        return self._result
+        return result
 
-    def _begin_head(self, wanted: int, extra: int) -> Head:
-        limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
-        store = self._store
-        return Head(self._tr, store.keys, store.reader, self._end, limit, self._budget, self._order)
+    def _ending(self) -> list[LeaseEnds]:
+        """Return the leases that the early requests end."""
+        return [one.acknowledges for one in self._reads if one.acknowledges is not None]
 
-    def _expire(self, state: QueueState, head: Head) -> None:
+    def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Help:
+        """Begin to read what the help requests of other processes need."""
+        given = Help(self._store, self._taker.leases, self._tr, self._count_change)
+        ending = [place for one in self._ending() for place in one.places]
+        others = [one for one in requests if own is None or one.name != own.name]
+        given.begin([one for one in others if one.end == self._end], ending)
+        return given
+
+    def _expire(self, state: QueueState, head: Head, helped: Sequence[LeaseEnds]) -> None:
         """Requeue what has expired; it can be taken at once."""
-        self._retried = state.retried
+        state = _without_ending(state, [*self._ending(), *helped])
         if not state.dues and not state.expired:
             return
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
@@ -160,33 +481,35 @@ class Round:
         head.add(self._returned)
 
     def _admitted(
-        self, waiting: Sequence[TakeRequest], early: int
+        self, combined: CombinedBatch | None, own: HelpRequest | None
     ) -> tuple[list[TakeRequest], int]:
-        """Return the requests to serve, the early ones first, and how many are early.
+        """Take up the requests to serve; return them, the early ones first, and how many are early.
 
         A request whose call was made before gets its saved response, and one whose leases
         cannot end its error. A late request with a key, or with leases to end, waits for the next
         round, because this one has not read what it needs. So do all late requests when the
         transaction does not depend on what it has read (``Order.AS_SEEN``).
         """
-        concluded = self._taker.concluded(self._reads)
-        batch = []
-        prompt = 0
-        for index, one in enumerate(waiting):
-            if one in concluded:
-                self._result.results.append((one, concluded[one]))
-            elif (one in self._reads or is_plain(one)) and (
-                index < early or self._order is not Order.AS_SEEN
-            ):
-                batch.append(one)
-                prompt += index < early
-        batch = fitting(batch)
-        return batch, min(prompt, len(batch))
+        early = line = self._early
+        if combined is not None and own is None:
+            line = combined.waiting()  # the early ones first
+            waiting = frozenset(line)
+            early = [one for one in early if one in waiting]
+            line = early if self._order is Order.AS_SEEN else line
+        concluded = self._taker.concluded(self._reads) if self._reads else {}
+        if concluded:
+            self._result.results += [(one, concluded[one]) for one in early if one in concluded]
+        batch = fitting(self._taker.remaining(line, self._reads, concluded))
+        if combined is None:
+            return batch, len(batch)
+        batch = combined.take_up(batch)
+        return batch, len(frozenset(early).intersection(batch))
 
-    def _serve_batch(
-        self, head: Head, batch: list[TakeRequest], early: int, may_undo: bool
-    ) -> bool:
+    def _serve_batch(self, head: Head, batch: list[TakeRequest], early: int) -> bool:
         """Take items for the threads of this process; tell whether no row was corrupt."""
+        # Those that end more leases than fit beside what was requeued wait for the next round.
+        batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
+        early = min(early, len(batch))
         wanted = [
             head.take(
                 one.count,
@@ -197,8 +520,9 @@ class Round:
             for one in batch
         ]
         head.finish()
-        ends_leases = any(one.acknowledges is not None for one in batch)
-        wrote = self._result.wrote = self._result.wrote or any(wanted) or ends_leases
+        ends_leases = self._reads and any(one.acknowledges is not None for one in batch)
+        wrote = self._result.wrote or any(wanted) or bool(ends_leases)
+        self._result.wrote = wrote
         told_empty = not (self._budget.is_full or self._more_due)
         portions = [
             (one, rows)
@@ -210,9 +534,6 @@ class Round:
         )
         self._result.results += results
         self._took += sum([len(items) for _, items in results if isinstance(items, list)])
-        if may_undo:  # later pushes go behind items that may be requeued
-            for row in itertools.chain.from_iterable(wanted):
-                self._store.note_hidden(self._count_change, self._store.position(row.place))
         self._result.late = sum([one.count for one in batch[early:]])
         return not is_corrupt
 
@@ -223,41 +544,10 @@ def _is_open(own: HelpRequest, state: QueueState) -> bool:
     return any(one.name == own.name for one in (*state.requests, *expired))
 
 
-def _without_ending(state: QueueState, ends: Iterable[Acknowledgement]) -> QueueState:
+def _without_ending(state: QueueState, ends: Iterable[LeaseEnds]) -> QueueState:
     """Return the state without the leases that end here: they do not expire as well."""
     places = [one.places for one in ends if one.check() is None]
     if not places:
         return state
     ending = frozenset().union(*places)
     return state._replace(dues=[due for due in state.dues if due.rest not in ending])
-
-
-def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
-    """Return the first requests of a batch: at most 1,000 items, or one request of more."""
-    room = ROUND_ITEMS
-    for index, one in enumerate(batch):
-        if index and one.count > room:
-            return list(batch[:index])
-        room -= one.count
-    return list(batch)
-
-
-def take(taker: Taker, tr: Transaction, request: TakeRequest) -> list[Item]:
-    """Take items in the caller's transaction, which serves no other popper.
-
-    Raises:
-        CorruptItem: One of them cannot be decoded; all stay where they are.
-        IdempotencyKeyReused: The key was another call's.
-    """
-    while True:
-        one = Round(taker, tr, request.end, [request])
-        result = one.serve(lambda: ([request], 1), helps=False)
-        for _, items in result.results:
-            if isinstance(items, Exception):
-                try:
-                    raise items
-                finally:
-                    del items, result  # an error that its own frames refer to keeps them
-            if request.call is not None and not items and not request.call.replayed:
-                taker.responses.save_items(tr, request.call, [], [])
-            return items

@@ -27,13 +27,21 @@ is looked for in the saved responses of all queues, and the transaction depends 
 response is saved in the queue that gave the items, that there were none in the first queue. Two
 calls under one key both read all responses, and each writes one of them, so only one takes items.
 
+*Whose turn it is* (:class:`Turns`), and which thread may be at 1: a thread is at work for as long
+as it holds a lock of its own, which any exception releases. Two threads that begin at the same
+moment may both be at work: then one of their commits conflicts, as with another process. So there
+is nothing to hold while a turn begins, and neither a signal handler nor a fork can come in between.
+A forked child has none of the threads: there no one is at work.
+
 What is left behind by
 
 - *an error within a transaction*, such as :class:`CorruptItem`: nothing is taken from any queue;
 - *an unknown commit*: the receipt of :mod:`fdbqueue.service.transactions` says whether it took
   effect, in 1; in 2, that of the queue's group;
-- *an interrupt*: during 1, what ``run`` says (``outcome_known``). After the commit, and until the
-  items are returned, the queue's helper thread requeues them;
+- *an interrupt*: the call is noted as in flight before it runs what may take items, in 1 or in 2,
+  and as not in flight only by what that returned, or by an error of it with ``outcome_known``
+  True. An interrupt in between, at whatever line, has ``outcome_known`` False. Once 1 has returned
+  items, and until they are returned to the caller, the queue's helper thread requeues them;
 - *a cancelled task*: its items are requeued by :mod:`fdbqueue.service.aio`, as for one queue;
 - *a process that dies*: as for one queue, popped items are gone once they are committed, and leases
   expire. No state is kept outside the queues; which queue gave last is in the process's memory.
@@ -43,32 +51,97 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
-from fdbqueue.service.consume.requests import RoundResult, TakeRequest
-from fdbqueue.service.consume.round import Round
-from fdbqueue.service.consume.turns import Consumers, Turns
-from fdbqueue.service.consume.waiting import ItemWait, deadline_after
+from fdbqueue.service.consume.poppers import forget_at_fork
+from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
+from fdbqueue.service.consume.state import begin_state, parse_state
+from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
 from fdbqueue.service.idempotency import Call, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End
-from fdbqueue.service.transactions import Conflict, run
+from fdbqueue.service.transactions import Conflict, pause_before_retry, run
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 #: The queues whose reads are under way at the same time.
 _READ_AT_ONCE = 25
 #: A call pauses before the third turn, and before each after it.
 _TURNS = 2
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
+#: For how long after a conflict a process takes from one queue at a time.
+_CONTENDED_SECONDS = 0.25
+
+
+class Consumers(NamedTuple):
+    """The queues to take from, in the order that was given.
+
+    Attributes:
+        consumers: What takes from each.
+        watches: The watch of each.
+        stale_at: When to ask for them again, by :func:`time.monotonic`.
+    """
+
+    consumers: tuple[Consumer, ...]
+    watches: tuple[ItemWatch, ...]
+    stale_at: float
+
+
+class Turns:
+    """What the calls of this process on the same several queues share: who is at work, whose turn.
+
+    Args:
+        fair: Whether each call begins behind the queue that gave last.
+    """
+
+    def __init__(self, *, fair: bool) -> None:
+        self.fair = fair
+        self._last = ""
+        self.forget()
+        forget_at_fork(self)
+
+    def forget(self) -> None:
+        """Start again in a forked process, where no thread is at work."""
+        self._at_work = threading.Lock()
+        self._until = 0.0
+
+    def begins(self, own: threading.Lock) -> bool:
+        """Tell whether the calling thread may take from all queues in one transaction.
+
+        It may until it releases its lock ``own``.
+        """
+        if time.monotonic() < self._until:
+            return False
+        if self._at_work.locked():
+            return False
+        self._at_work = own
+        return True
+
+    def note_conflict(self) -> None:
+        """Take from one queue at a time, for a while."""
+        self._until = time.monotonic() + _CONTENDED_SECONDS
+
+    def note_turn(self, name: str) -> None:
+        """Note which queue gave last."""
+        self._last = name
+
+    def in_turn(self, consumers: Sequence[Consumer]) -> Sequence[Consumer]:
+        """Return the queues in the order in which a call that begins now looks at them."""
+        if not self.fair or not self._last:
+            return consumers
+        at = 1 + next((n for n, one in enumerate(consumers) if one.name == self._last), -1)
+        return [*consumers[at:], *consumers[:at]]
 
 
 @dataclass
@@ -76,7 +149,7 @@ class _Outcome:
     """What a transaction over several queues did.
 
     Attributes:
-        consumer: What gave the items, None where there were none.
+        consumer: What gave the items, None if there were none.
         items: The items, as the request's effect returned them.
         wrote: Whether anything was written.
         is_cut: Whether there may be items that it has not looked at.
@@ -95,14 +168,14 @@ class SeveralTake:
 
     Args:
         verb: ``"pop"`` or ``"lease"``, for observers. They are told of the queue that gave, or of
-            the first queue where none did.
+            the first queue if none did.
         name: What errors call the queues.
         database: Where they are; its transactions may have a time limit.
         queues: Returns the queues; with a transaction, as it sees them.
         turns: What it shares with other calls of the process.
         end: Which end to take from.
         request: Makes the request to one queue, without its idempotency key.
-        call: The call, where it has an idempotency key.
+        call: The call, if it has an idempotency key.
     """
 
     def __init__(
@@ -130,10 +203,10 @@ class SeveralTake:
         self._reported = name
         #: What the last attempt took from.
         self._source: Consumer | None = None
-        #: What was committed, while the items may not have been returned yet.
-        self._committed: _Outcome | None = None
-        #: Whether the group of one queue takes items for it, or has.
-        self._is_delegated = False
+        #: What was taken, and from which queue, while it may not have been returned yet.
+        self._taken: tuple[Consumer, list[Item]] | None = None
+        #: Whether something runs that may take items, or has taken some.
+        self._is_in_flight = False
 
     def take(
         self,
@@ -186,28 +259,36 @@ class SeveralTake:
 
     def _take_now(self, *, saves: bool) -> list[Item]:
         """Take the items there are, for a thread that may be interrupted."""
-        self._committed, self._is_delegated = None, False
+        self._taken, self._is_in_flight = None, False
         try:
             for turn in itertools.count():
                 if turn >= _TURNS:
-                    time.sleep(_pause(turn - _TURNS))
+                    pause_before_retry(turn - _TURNS)
                 found = self._try(saves=saves)
                 if isinstance(found, Consumer):
-                    self._is_delegated = True
-                    found = found.take_now(self._request(found)) or None
-                    self._is_delegated = found is not None
+                    taken = self._in_flight(found.take_now, self._request(found))
+                    if taken:
+                        self._taken = found, taken[0]
+                    self._is_in_flight = bool(taken)
+                    found = taken[0] if taken else None
                 if found is not None:
                     self._note_turn(found)
                     return found
         except BaseException as error:
-            committed = self._committed
-            if committed is not None and committed.consumer is not None:
-                vars(error)["outcome_known"] = False
-                self._undo(committed.consumer, committed.items)
-            elif not hasattr(error, "outcome_known"):
-                vars(error)["outcome_known"] = not self._is_delegated
+            vars(error)["outcome_known"] = not self._is_in_flight
+            if self._taken is not None:
+                self._undo(*self._taken)
             raise
         raise AssertionError  # it counts for ever
+
+    def _in_flight(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call what may take items; in flight until the caller has seen what it returned."""
+        self._is_in_flight = True
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            self._is_in_flight = not getattr(error, "outcome_known", False)
+            raise
 
     def _try(self, *, saves: bool) -> list[Item] | Consumer | None:
         """Take items in one transaction, or find the queue that has any.
@@ -228,7 +309,8 @@ class SeveralTake:
         attempt = functools.partial(self._attempt, owns=True, saves=saves)
         began = time.perf_counter()
         try:
-            self._committed = outcome = run(
+            outcome = self._in_flight(
+                run,
                 self._database,
                 attempt,
                 wrote=lambda outcome: outcome.wrote,
@@ -240,6 +322,9 @@ class SeveralTake:
         except BaseException as error:
             self._report(began, 0, error)
             raise
+        if outcome.consumer is not None:
+            self._taken = outcome.consumer, outcome.items
+        self._is_in_flight = bool(outcome.items)
         self._report(began, len(outcome.items), None)
         for name, expired in outcome.expired:
             expiry.log(name, expired)
@@ -249,7 +334,7 @@ class SeveralTake:
         """Requeue what a commit took for a thread that was interrupted before it returned it."""
         request = self._request(consumer)
         request.result = items
-        consumer.group.undo(request)
+        consumer.group.poppers[self._end].combiner.adopt(request)
 
     # One transaction
 
@@ -293,9 +378,8 @@ class SeveralTake:
         self, tr: Transaction, consumer: Consumer, one: Round, outcome: _Outcome, *, owns: bool
     ) -> bool:
         """Take items from one queue; tell whether the transaction is not to look at others."""
-        request = self._request(consumer)
         while True:
-            result = one.serve(lambda: ([request], 1), helps=owns)
+            result = one.serve(helps=owns)
             _add(outcome, consumer.name, result)
             for _, items in result.results:
                 if isinstance(items, Exception):
@@ -340,7 +424,7 @@ class SeveralTake:
 
 
 def recall(tr: Transaction, consumers: Sequence[Consumer], call: Call) -> list[Item] | None:
-    """Return the response that one of the queues has saved for a call, None where none has.
+    """Return the response that one of the queues has saved for a call, None if none has.
 
     The transaction depends on all of them.
 
@@ -356,22 +440,35 @@ def recall(tr: Transaction, consumers: Sequence[Consumer], call: Call) -> list[I
 
 
 def first_with_items(tr: Transaction, consumers: Sequence[Consumer], end: End) -> Consumer | None:
-    """Return the first queue that may have items to take, None where none has."""
+    """Return the first queue that may have items to take, None if none has."""
     for start in range(0, len(consumers), _READ_AT_ONCE):
         part = consumers[start : start + _READ_AT_ONCE]
-        looks = [(one, one.taker.begin_look(tr, end)) for one in part]
+        looks = [(one, _begin_look(tr, one.taker, end)) for one in part]
         for one, look in looks:
             if look():
                 return one
     return None
 
 
+def _begin_look(tr: Transaction, taker: Taker, end: End) -> Callable[[], bool]:
+    """Begin to read whether there may be items to take; call the returned function for it.
+
+    There may be if something has expired, too. The transaction depends on nothing.
+    """
+    now, store = now_us(), taker.store
+    state = begin_state(store, tr, now)
+    head = store.reader.rows(tr.snapshot, *store.keys.bounds(), 1, end)
+
+    def look() -> bool:
+        is_empty = not any(True for _ in head)
+        found = parse_state(store, tr, now, state, relaxed=taker.relaxed)
+        has_items = not is_empty or bool(found.dues or found.expired)
+        return has_items and not found.is_paused
+
+    return look
+
+
 def _add(outcome: _Outcome, name: str, result: RoundResult) -> None:
     outcome.wrote = outcome.wrote or result.wrote
     if result.expired is not None:
         outcome.expired.append((name, result.expired))
-
-
-def _pause(number: int) -> float:
-    longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
-    return longest * random.random()

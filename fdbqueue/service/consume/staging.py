@@ -13,37 +13,44 @@ the others. The items that a dead process has not collected are requeued when th
 
 Leases need no collecting. Threads that ask for leases of the same length, under the same worker's
 name and without idempotency keys, share a help request that says so, and names the leases that are
-to end with it. The process
-that helps ends these, leases the items and names the leases in the request's row, all in one
-transaction. The first process reads that row and the leases; it removes the row when it takes
-items or asks again, or the row expires. Items that were leased for a thread that has left are
-requeued by the helper thread; those that were leased for a dead process stay leased until they
-expire, as all leases of a dead process do. While a request that ends leases is open, a thread that
-leaves is told that its outcome is unknown. A row that is gone was served if none of the leases is
-held that were to end; then their threads are told so, too.
+to end with it. The process that helps ends these, leases the items and names the leases in the
+request's row, all in one transaction. The first process reads that row and the leases; it removes
+the row when it takes items or asks again, or the row expires. Items that were leased for a thread
+that has left are requeued by the helper thread; those that were leased for a dead process stay
+leased until they expire, as all leases of a dead process do. While a request that ends leases is
+open, a thread that leaves is told that its outcome is unknown. A row that is gone was served if
+none of the leases is held that were to end; then their threads are told so, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import os
 import time
 from collections.abc import Callable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.exceptions import CorruptItem, OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
-from fdbqueue.service.consume.handoff_wait import HandoffWait
-from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.requests import Contended, Result, RoundResult, TakeRequest
-from fdbqueue.service.consume.round import fitting
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.consume.round import (
+    Contended,
+    Portion,
+    Result,
+    RoundResult,
+    Taker,
+    TakeRequest,
+    alike,
+    fitting,
+)
+from fdbqueue.service.consume.state import begin_state, parse_state
+from fdbqueue.service.items import Item
 from fdbqueue.service.storage.counts import ready_and_taken, taken_at
 from fdbqueue.service.storage.handoffs import (
+    Handoff,
     HelpRequest,
-    Mark,
     begin_handoff,
     packed_marks,
     parse_handoff,
@@ -55,20 +62,25 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
-from fdbqueue.service.transactions import Conflict, error_code, run
+from fdbqueue.service.transactions import error_code, run
 
 #: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
 #: After an error a help request is withdrawn, within this time or not at all.
 _WITHDRAWAL_MS = 1_000
-#: The most leases that a help request asks for, and the most bytes of the names of those that it
-#: ends: the names must fit into its row.
-_MAX_LEASES, _MAX_ENDS_BYTES = 500, 30_000
+#: A process whose request is the oldest takes over when no process has taken anything for as long
+#: as this many commits take; and the bounds of that time in seconds.
+_PATIENCE_COMMITS = 4.0
+_MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
+#: When to look for a handoff, in parts of the time it usually takes.
+_FIRST_LOOK, _NEXT_LOOK = 0.6, 0.25
+#: A process that has waited this long takes over, whatever others take.
+_MAX_WAIT_SECONDS = 1.0
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
 
-#: Takes items in a round, as ``EndPoppers._round`` does.
-TakeOver = Callable[..., RoundResult]
+#: Takes items in a round, as ``EndPoppers._take`` does.
+TakeRound = Callable[..., "RoundResult | None"]
 
 
 class Staging:
@@ -79,7 +91,7 @@ class Staging:
         taker: Takes the queue's items.
         end: Which end.
         timeout_seconds: For how long a request holds, and after it the handoff.
-        take_over: Takes items in a round.
+        take: Takes items in a round, for the given requests alone if a help request is given.
     """
 
     def __init__(
@@ -88,18 +100,18 @@ class Staging:
         taker: Taker,
         end: End,
         timeout_seconds: float,
-        take_over: TakeOver,
+        take: TakeRound,
     ) -> None:
         self._database = database
         self._taker = taker
         self._tables = taker.store.tables
         self._end: End = end
         self._timeout_us = int(timeout_seconds * 1_000_000)
-        self._take_over_round = take_over
+        self._take_round = take
         self.forget()
 
     def forget(self) -> None:
-        """Start anew, in a forked process."""
+        """Start again in a forked process."""
         self._commit_seconds = 0.002
         self._helped_seconds = 0.005  # from a request to its handoff
         self._company = 0  # how many asked together the last time
@@ -138,7 +150,7 @@ class Staging:
         combined.finish([(one, Contended()) for one in combined.waiting() if _is_own(one)])
         batch = combined.waiting()
         self._company = len(batch)
-        return fitting(_alike(batch))
+        return fitting(alike(batch))
 
     def _ask(
         self, combined: CombinedBatch, name: bytes, batch: list[TakeRequest]
@@ -146,7 +158,7 @@ class Staging:
         """Write a help request for the requests without a result yet; return both."""
         taker = self._taker
 
-        lease_us = _lease_us(batch[0])
+        lease_us = batch[0].shared_lease_us
         # The process that helps reads the leases that are to end; after a refusal this one does.
         reads_nothing = lease_us > 0 and not self._was_refused
 
@@ -154,9 +166,9 @@ class Staging:
             reads = {} if reads_nothing else taker.begin_reads(tr, batch)
             concluded = taker.concluded(reads)
             rest = batch if reads_nothing else taker.remaining(batch, reads, concluded)
-            if lease_us and any(map(_ends, rest)):
+            if lease_us and any(one.ends for one in rest):
                 rest = combined.take_up(rest)
-            ends = [mark for one in rest for mark in _ends(one)] if lease_us else []
+            ends = [mark for one in rest for mark in one.ends] if lease_us else []
             request = HelpRequest(
                 name,
                 self._end,
@@ -220,7 +232,7 @@ class Staging:
         row, counts = tr.snapshot[key], tr.snapshot[self._tables.ready]
         handoff = parse_handoff(pieces)
         if handoff is not None:
-            return self._taker.collect(tr, combined.take_up(batch), request, handoff)
+            return self.collect(tr, combined.take_up(batch), request, handoff)
         if not row.present():
             return RoundResult(self._expired(tr, batch, request), is_helped=True)
         found = read_request(self._tables, key, bytes(row))
@@ -228,38 +240,73 @@ class Staging:
             self._was_refused = True
             return RoundResult()
         if found is not None and found.lease_us and found.is_handed:
-            return RoundResult(self._results(tr, batch, found), is_helped=True)
+            return self._leased(tr, batch, found)
         taken = ready_and_taken(bytes(counts) if counts.present() else b"")[1]
         return taken_at(self._end, taken)
+
+    def collect(
+        self, tr: Transaction, batch: Sequence[TakeRequest], request: HelpRequest, handoff: Handoff
+    ) -> RoundResult:
+        """Deliver the items of a handoff to the requests of this process, and remove it.
+
+        Items of a request whose thread has gone, or whose call was made meanwhile, go to the
+        next request; the rest is requeued.
+        """
+        taker = self._taker
+        count_change = taker.store.count_change()
+        reads = taker.begin_reads(tr, batch)
+        remove_request(tr, self._tables, request.name)
+        remove_pieces(tr, self._tables, request.name)
+        concluded = taker.concluded(reads)
+        portions: list[Portion] = []
+        start = 0
+        for one in taker.remaining(batch, reads, concluded):
+            portions.append((one, handoff.rows[start : start + one.count]))
+            start += one.count
+        taker.store.requeue_rows(tr, count_change, handoff.rows[start:])
+        portions = [(one, rows) for one, rows in portions if rows or handoff.empty]
+        results, _ = taker.deliver(tr, count_change, portions, retried=handoff.retried)
+        count_change.write(tr)
+        return RoundResult([*concluded.items(), *results], wrote=True, is_helped=True)
 
     def _place(self, request: HelpRequest) -> int:
         """Return how many open requests at this end are older."""
 
         def read(tr: Transaction) -> list[HelpRequest]:
-            now = now_us()
-            return self._taker.parse_state(tr, now, self._taker.begin_state(tr, now)).requests
+            now, taker = now_us(), self._taker
+            rows = begin_state(taker.store, tr, now)
+            return parse_state(taker.store, tr, now, rows, relaxed=taker.relaxed).requests
 
         requests = run(self._database, read, read_only=True)
         in_line = [one.name for one in requests if one.end == self._end]
         return in_line.index(request.name) if request.name in in_line else 0
 
-    def _results(
+    def _leased(
         self, tr: Transaction, batch: Sequence[TakeRequest], served: HelpRequest
-    ) -> list[Result]:
-        """Return the requests for which items were leased, each with the items."""
+    ) -> RoundResult:
+        """Return the requests for which items were leased, each with the items.
+
+        An item that this process cannot decode is requeued. It is the error of its request, if that
+        has no other item and has ended no lease.
+        """
         leases = unpacked_marks(served.marks) or []
         items = self._taker.leases.items_of(tr, leases)
-        results: list[Result] = []
+        result = RoundResult(is_helped=True)
         start = 0
         for one in batch:
             marks = leases[start : start + one.count]
             start += one.count
-            held = [items[mark] for mark in marks if mark in items]
-            if held or served.empty:
-                results.append((one, held))
+            found = [items[mark] for mark in marks if mark in items]
+            held = [item for item in found if isinstance(item, Item)]
+            errors = [item for item in found if isinstance(item, CorruptItem)]
+            result.wrote = result.wrote or bool(errors)
+            if held or served.empty or (errors and one.ends):
+                result.results.append((one, held))
+            elif errors:
+                result.results.append((one, copy.copy(errors[0])))
             elif marks:  # all were lost before they were seen: it asks again
-                one.acknowledges = None
-        return results
+                one.note_acknowledged()
+        return result
 
     def _expired(
         self, tr: Transaction, batch: Sequence[TakeRequest], request: HelpRequest
@@ -274,7 +321,7 @@ class Staging:
             return []
         results: list[Result] = []
         for one in batch:
-            if _ends(one):
+            if one.ends:
                 error = OutcomeUnknown(reason="the help request has expired")
                 vars(error)["outcome_known"] = False
                 results.append((one, error))
@@ -284,16 +331,8 @@ class Staging:
         self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
     ) -> bool:
         """Take items for all help requests, as no process does; tell whether that worked."""
-        try:
-            result = self._take_over_round(
-                self._database,
-                batch,
-                lambda: (batch, len(batch)),
-                own=request,
-                order=Order.AS_SEEN,
-                take_up=combined.take_up,
-            )
-        except Conflict:
+        result = self._take_round(self._database, batch, combined, request)
+        if result is None:  # it conflicted
             if not request.marks:
                 combined.let_go()
             return False
@@ -327,7 +366,10 @@ class Staging:
         found = read_request(self._tables, key, bytes(row)) if row.present() else None
         remove_request(tr, self._tables, name)
         remove_pieces(tr, self._tables, name)
-        self._taker.store.requeue_rows(tr, [] if handoff is None else handoff.rows)
+        store = self._taker.store
+        count_change = store.count_change()
+        store.requeue_rows(tr, count_change, [] if handoff is None else handoff.rows)
+        count_change.write(tr)
         if found is not None and found.is_handed:
             self._taker.leases.requeue_marked(tr, unpacked_marks(found.marks) or [])
 
@@ -337,35 +379,45 @@ def _is_own(one: TakeRequest) -> bool:
     return one.acknowledges is not None and not one.acknowledges.is_shareable
 
 
-def _lease_us(one: TakeRequest) -> int:
-    """Return for how long another process may lease items for a request; 0 if it must not."""
-    fits = one.count <= _MAX_LEASES and len(packed_marks(_ends(one))) <= _MAX_ENDS_BYTES
-    return one.lease_us if fits and one.call is None else 0
+class HandoffWait:
+    """Decide when to look for a handoff, and when no process seems to be at work.
 
+    Args:
+        usual_seconds: How long it took until now.
+        commit_seconds: How long a commit takes.
+    """
 
-def _alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
-    """Return the first request, and those that can share a help request with it."""
-    lease_us = _lease_us(batch[0]) if batch else 0
-    alike = [one for one in batch if _lease_us(one) == lease_us]
-    alike = [one for one in alike if not lease_us or one.worker == batch[0].worker]
-    if not lease_us:
-        return alike
-    found: list[TakeRequest] = []
-    ending: set[bytes] = set()
-    size = count = 0
-    for one in alike:
-        marks = _ends(one)
-        size += len(packed_marks(marks))
-        count += one.count
-        if found and (size > _MAX_ENDS_BYTES or count > _MAX_LEASES):
-            break
-        places = {place for place, _ in marks}
-        if not ending & places:  # else its lease ends for another thread first
-            ending |= places
-            found.append(one)
-    return found
+    def __init__(self, usual_seconds: float, commit_seconds: float) -> None:
+        patience = _PATIENCE_COMMITS * commit_seconds
+        #: For how long no process must have taken anything.
+        self._patience = min(max(patience, _MIN_PATIENCE_SECONDS), _MAX_PATIENCE_SECONDS)
+        self._pause = usual_seconds * _FIRST_LOOK
+        self._next_pause = usual_seconds * _NEXT_LOOK
+        self._taken: int | None = None
+        self._began = self._since = time.monotonic()
 
+    @property
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return time.monotonic() - self._began
 
-def _ends(one: TakeRequest) -> tuple[Mark, ...]:
-    """Return the leases that a request ends."""
-    return () if one.acknowledges is None else one.acknowledges.marks
+    def pause(self) -> None:
+        """Sleep until it is worth looking."""
+        time.sleep(min(self._pause, _MAX_PATIENCE_SECONDS))
+        self._pause = self._next_pause
+        self._next_pause *= 1.2
+
+    def is_over(self, taken: int, place: Callable[[], int]) -> bool:
+        """Tell whether for too long no process has taken anything, or nothing for this one.
+
+        Args:
+            taken: How many items were ever taken.
+            place: Returns how many help requests are older; each has its time to take over.
+        """
+        now = time.monotonic()
+        if taken != self._taken:
+            self._taken, self._since = taken, now
+        if now - self._began > _MAX_WAIT_SECONDS:
+            return True
+        idle = now - self._since
+        return idle > self._patience and idle > self._patience * (1 + place())

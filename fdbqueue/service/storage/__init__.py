@@ -4,11 +4,13 @@
 - :mod:`tables`: the keys of everything else that a queue stores, table by table: of leases,
   delays, dead letters, counts, history and saved responses.
 - :mod:`reader`: reads rows and decodes them into items.
+- :mod:`hidden`: what is stored of an item that is leased, delayed or dead, of its failures, and of
+  the groups of dead letters.
 - :mod:`store`: moves items between ready, leased, delayed and dead, a few writes each. ``hide``
   writes a lease, with the keys that :mod:`tables` defines.
+- :mod:`format`: what decides how the bytes are read, and the row that all processes compare with.
 - :mod:`counts`: the counts and the history that go with each move.
 - :mod:`handoffs`: help requests of processes, and the items handed over to them.
-- :mod:`groups`: finds the names of queues among the keys.
 
 An item has a *place*: the bytes of its key after the queue's prefix. It keeps its place in every
 state, so it returns to where it was. Every function here takes part in the transaction it is

@@ -88,8 +88,9 @@ class CountChange:
         ready: How many more items are ready.
         taken: One 64-bit number: its low half counts items taken at the min end, its high half
             those taken at the max end. Poppers compare it to see whether others pop.
-        delays: How many items got a time at which they become ready. It wakes the waiting
-            poppers, so that they know the time.
+        wakes: How many items got a time at which they become ready, or came back to their places
+            without having ceased to count as ready. It wakes the waiting poppers, who look at once
+            and learn the time.
         pushes: How many items were pushed.
         pops: How many items were removed for good.
         high: The highest count or index of a hidden item. Later pushes get a higher one,
@@ -103,7 +104,7 @@ class CountChange:
         self._hidden = 0  # all states in one number, as it is stored
         self.ready = 0
         self.taken = 0
-        self.delays = 0
+        self.wakes = 0
         self.pushes = 0
         self.pops = 0
         self.high = -1
@@ -153,7 +154,7 @@ class CountChange:
 
     def write(self, tr: Transaction) -> None:
         """Add the changes to the queue's counts."""
-        total = self.ready + (self.taken << _FIELD) + (self.delays << 2 * _FIELD)
+        total = self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD)
         if total:
             tr.add(self._tables.ready, _packed(total, 3))
         if self._hidden:

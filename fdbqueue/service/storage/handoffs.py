@@ -21,6 +21,7 @@ every lease does.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -191,10 +192,8 @@ def parse_handoff(pieces: Any) -> Handoff | None:
 
 def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Handoff]]:
     """Yield all handoffs and batches with their names, by snapshot reads."""
-    pieces: dict[bytes, list[Any]] = {}
-    for row in tr.snapshot.get_range(*tables.handoffs()):
-        pieces.setdefault(tables.handoff_name(row.key), []).append(row)
-    for name, rows in pieces.items():
+    pieces = iter(tr.snapshot.get_range(*tables.handoffs()))
+    for name, rows in itertools.groupby(pieces, lambda row: tables.handoff_name(row.key)):
         handoff = parse_handoff(rows)
         if handoff is not None:
             yield name, handoff

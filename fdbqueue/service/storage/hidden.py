@@ -1,22 +1,45 @@
-"""Hidden items, those that are leased, delayed or dead, and what is stored of them."""
+"""What is stored of an item while it is hidden, and of its failures and its death.
+
+Hidden items are those that are leased, delayed or dead.
+
+Dead letters of one reason are a group, named by the first line of the reason, at most 200
+characters of it. The counts by group are stored (:mod:`fdbqueue.service.storage.counts`): a dead
+letter must leave the group that it was counted in, so another rule of naming needs a recount of
+every queue.
+
+The last three failures of an item are kept: when, which worker, and why. A failure is written
+without a read, over the one of three attempts before, when a lease is given up or expires. All are
+removed when the item leaves the queue for good or is redriven, and only for items that have
+attempts: one that was never tried costs nothing.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Failure, Item, moment
 from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.tables import FAILURES_KEPT, State, TableKeys
 
 #: How users call the states.
 STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
-#: ``until``, ``attempts``, and ``pushed_at`` or -1; the mark follows, and the worker behind the
-#: mark of a lease.
+#: ``until``, ``attempts``, and ``pushed_at`` or -1. Behind them a lease has its secret and the name
+#: of its worker, and a dead letter its reason.
 _FACTS = struct.Struct(">QIq")
-#: The length of the mark of a lease, its secret.
-MARK_BYTES = 8
+#: The length of the secret of a lease.
+SECRET_BYTES = 8
+#: The attempt, when it failed, and the length of the worker's name; the name and the reason
+#: follow, both in UTF-8.
+_FAILURE = struct.Struct(">IQH")
+#: About the most bytes that the failures of one item take, reasons of ASCII characters assumed.
+FAILURES_BYTES = FAILURES_KEPT * 1_250
+#: The longest name of a group of dead letters.
+_MAX_GROUP_CHARACTERS = 200
 
 
 class Hidden(NamedTuple):
@@ -28,8 +51,9 @@ class Hidden(NamedTuple):
         until: When the lease or the delay expires, or when it died; in microseconds.
         attempts: How many leases of it were given up or expired.
         pushed_at: When it was pushed, in microseconds, or None.
-        mark: The lease's secret, or the reason why it is dead in UTF-8.
-        worker: The name of the worker that holds the lease, in UTF-8; empty where it gave none.
+        secret: What only the holder of a lease knows, as part of its token.
+        reason: Why it is dead, in UTF-8.
+        worker: The name of the worker that holds the lease, in UTF-8; empty if it gave none.
     """
 
     state: State
@@ -37,24 +61,28 @@ class Hidden(NamedTuple):
     until: int
     attempts: int
     pushed_at: int | None
-    mark: bytes = b""
+    secret: bytes = b""
     worker: bytes = b""
+    reason: bytes = b""
 
 
 def packed_facts(hidden: Hidden) -> bytes:
     """Return what is stored of a hidden item besides its value."""
     pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
-    facts = _FACTS.pack(hidden.until, hidden.attempts, pushed_at) + hidden.mark
-    return facts + hidden.worker if hidden.state is State.LEASED else facts
+    facts = _FACTS.pack(hidden.until, hidden.attempts, pushed_at)
+    if hidden.state is State.LEASED:
+        return facts + hidden.secret + hidden.worker
+    return facts + hidden.reason
 
 
 def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
     """Return the hidden item of a row and of its :func:`packed_facts`."""
     until, attempts, pushed_at = _FACTS.unpack_from(facts)
-    mark, worker = facts[_FACTS.size :], b""
+    rest, secret, worker = facts[_FACTS.size :], b"", b""
     if state is State.LEASED:
-        mark, worker = mark[:MARK_BYTES], mark[MARK_BYTES:]
-    return Hidden(state, row, until, attempts, None if pushed_at < 0 else pushed_at, mark, worker)
+        secret, worker, rest = rest[:SECRET_BYTES], rest[SECRET_BYTES:], b""
+    known_push = None if pushed_at < 0 else pushed_at
+    return Hidden(state, row, until, attempts, known_push, secret, worker, rest)
 
 
 def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
@@ -65,8 +93,60 @@ def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item
         state=STATE_NAMES[hidden.state],
         attempts=hidden.attempts,
         until=None if dead else moment(hidden.until),
-        reason=hidden.mark.decode(errors="replace") if dead else None,
+        reason=hidden.reason.decode(errors="replace") if dead else None,
         died_at=moment(hidden.until) if dead else None,
         worker=hidden.worker.decode(errors="replace") or None,
         failures=failures,
     )
+
+
+def group_of(reason: bytes) -> bytes:
+    """Return the name of the group of a stored reason, in UTF-8 as the reason."""
+    return _group(reason.decode(errors="replace")).encode()
+
+
+def group_named(reason: str) -> bytes:
+    """Return the name of the group that a reason is in, or that it names."""
+    return _group(reason).encode(errors="replace")
+
+
+def _group(reason: str) -> str:
+    return reason.strip().partition("\n")[0].rstrip()[:_MAX_GROUP_CHARACTERS].rstrip()
+
+
+class Failures:
+    """Write, read and remove the failures of one queue's items.
+
+    Args:
+        tables: The keys of its tables.
+    """
+
+    def __init__(self, tables: TableKeys) -> None:
+        self._tables = tables
+
+    def note(
+        self, tr: Transaction, place: bytes, attempt: int, worker: bytes, reason: bytes
+    ) -> None:
+        """Write the failure of an attempt, in place of the one of three attempts before."""
+        facts = _FAILURE.pack(attempt, now_us(), len(worker))
+        tr[self._tables.failure(place, attempt)] = facts + worker + reason
+
+    def remove(self, tr: Transaction, place: bytes) -> None:
+        """Remove the failures of an item."""
+        tr.clear_range(*self._tables.failures(place))
+
+    def begin_read(self, tr: Transaction, place: bytes) -> Any:
+        """Begin to read the failures of an item, for :meth:`parse`; nothing depends on them."""
+        return tr.snapshot.get_range(*self._tables.failures(place))
+
+    def parse(self, rows: Iterable[Any]) -> tuple[Failure, ...]:
+        """Return the failures that were read, the latest last."""
+        found = [_failure(bytes(row.value)) for row in rows]
+        return tuple(sorted(found, key=lambda failure: failure.attempt))
+
+
+def _failure(data: bytes) -> Failure:
+    attempt, at, size = _FAILURE.unpack_from(data)
+    middle = _FAILURE.size + size
+    worker = data[_FAILURE.size : middle].decode(errors="replace")
+    return Failure(moment(at), worker or None, data[middle:].decode(errors="replace"), attempt)

@@ -11,7 +11,7 @@ in the recipes. In commit order the count or index is the commit's versionstamp,
 behind all numbers, and in place of ``random`` stands a number that grows with each push of a
 process.
 
-The place of an item that was pushed under a unique key names the key: its mark (a byte that says
+The place of an item that was pushed under a unique key names the key: its tag (a byte that says
 until when the key is kept, and the key's digest) follows the random bytes within their element; in
 commit order it is an element of its own, behind the number of chunks.
 
@@ -42,11 +42,11 @@ from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
 
 RANDOM_BYTES = 20
-#: The first byte of a mark: the key is kept until the item is taken, or until it is done.
+#: The first byte of a tag: the key is kept until the item is taken, or until it is done.
 UNTIL_TAKEN, UNTIL_DONE = b"\x01", b"\x02"
-#: The length of a mark.
-MARK_BYTES = 21
-#: An element of 20 random bytes is not longer than this once it is packed; one with a mark is.
+#: The length of a tag.
+TAG_BYTES = 21
+#: An element of 20 random bytes is not longer than this once it is packed; one with a tag is.
 LONGEST_RANDOM = 2 * RANDOM_BYTES + 2
 
 #: A priority, a count and the random bytes, as the tuple layer encodes them.
@@ -61,14 +61,14 @@ class Position(NamedTuple):
     """The parts of a place: the priority (None in a FIFO queue), and the order among equals.
 
     ``sequence`` is the recipes' count or index, or a versionstamp in commit order. ``chunks``
-    is the number of keys that hold the value. ``mark`` is that of the item's unique key, empty
-    where it has none.
+    is the number of keys that hold the value. ``tag`` is that of the item's unique key, empty
+    if it has none.
     """
 
     priority: Priority | None
     sequence: int | fdb.tuple.Versionstamp
     chunks: int
-    mark: bytes = b""
+    tag: bytes = b""
 
 
 class Place(NamedTuple):
@@ -110,7 +110,7 @@ class Place(NamedTuple):
 _STAMP_CODE = b"\x33"
 _NO_STAMP = b"\xff" * 10 + b"\x00\x00"
 
-_MARKS_BEGIN = (UNTIL_TAKEN, UNTIL_DONE)
+_TAGS_BEGIN = (UNTIL_TAKEN, UNTIL_DONE)
 
 #: Distinguishes and orders the pushes of one transaction.
 _pushes = itertools.count()
@@ -159,13 +159,13 @@ class ItemKeys:
         return Place(data if chunks == 1 else data + tuples.packed(chunks))
 
     def place_in_commit_order(
-        self, priority: Priority | None, chunks: int = 1, mark: bytes = b""
+        self, priority: Priority | None, chunks: int = 1, tag: bytes = b""
     ) -> Place:
         """Return the place of an item behind all that is committed before it."""
         before = fdb.tuple.pack(self._level(priority)) + _STAMP_CODE
         number = next(_pushes)
-        if mark:
-            behind = fdb.tuple.pack((number, chunks, mark))
+        if tag:
+            behind = fdb.tuple.pack((number, chunks, tag))
         else:
             behind = fdb.tuple.pack((number,) if chunks == 1 else (number, chunks))
         return Place(before + _NO_STAMP + behind, len(before))
@@ -189,10 +189,10 @@ class ItemKeys:
             return found
         elements: Sequence[Any] = tuples.unpack(place)
         skipped = len(self._level(0))
-        mark = b""
+        tag = b""
         if len(elements) == skipped + 4 and isinstance(elements[skipped], fdb.tuple.Versionstamp):
-            mark = _checked(elements[-1])
-            elements = elements[: -1 if mark else None]
+            tag = _checked(elements[-1])
+            elements = elements[: -1 if tag else None]
         if not skipped + 2 <= len(elements) <= skipped + 3:
             raise ValueError(f"the key has {len(elements)} elements, not {skipped + 2}")
         priority = elements[0] if skipped else None
@@ -205,8 +205,8 @@ class ItemKeys:
         if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1:
             raise TypeError("the key does not end with a number of chunks")
         if isinstance(random, bytes):
-            mark = random[RANDOM_BYTES:]
-        return Position(cast("Priority | None", priority), sequence, chunks, _checked(mark))
+            tag = random[RANDOM_BYTES:]
+        return Position(cast("Priority | None", priority), sequence, chunks, _checked(tag))
 
     def _usual_position(self, place: bytes) -> Position | None:
         """Return the parts of a place in the usual format, None for any other.
@@ -315,10 +315,10 @@ def bounds(subspace: Subspace) -> Bounds:
     return found.start, found.stop
 
 
-def _checked(mark: object) -> bytes:
-    """Return the mark of a unique key; empty for anything else that stands in its place."""
-    if isinstance(mark, bytes) and len(mark) == MARK_BYTES and mark[:1] in _MARKS_BEGIN:
-        return mark
+def _checked(tag: object) -> bytes:
+    """Return the tag of a unique key; empty for anything else that stands in its place."""
+    if isinstance(tag, bytes) and len(tag) == TAG_BYTES and tag[:1] in _TAGS_BEGIN:
+        return tag
     return b""
 
 

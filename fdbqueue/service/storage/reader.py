@@ -12,6 +12,7 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
+from fdbqueue.service.storage.format import Format
 from fdbqueue.service.storage.item_keys import ItemKeys, Position
 from fdbqueue.service.storage.tables import TableKeys
 
@@ -53,13 +54,17 @@ class ItemReader:
         keys: The keys of its items.
         tables: The keys of its tables.
         codec: The queue's codec.
+        format: What decides how its bytes are read.
         queue: The queue's name, for errors.
     """
 
-    def __init__(self, keys: ItemKeys, tables: TableKeys, codec: Codec, queue: str) -> None:
+    def __init__(
+        self, keys: ItemKeys, tables: TableKeys, codec: Codec, format: Format, queue: str
+    ) -> None:
         self._keys = keys
         self._tables = tables
         self._codec = codec
+        self._format = format
         self._queue = queue
 
     def rows(
@@ -90,7 +95,12 @@ class ItemReader:
             tr: The transaction.
             rows: The rows.
             retried: Whether attempts may be stored in rows of their own.
+
+        Raises:
+            FormatMismatch: The queue was written under other settings.
         """
+        if rows and not self._format.known_key:
+            self._format.check(tr)
         positions = [self._position(row.place) for row in rows]
         chunks = [
             None
@@ -111,7 +121,7 @@ class ItemReader:
         try:
             if chunks is not None:
                 data += _joined(chunks, position.chunks - 1)
-            stored = self._codec.decode(data)
+            stored = self._codec.decode_to_show(data)
         except (ValueError, TypeError) as error:
             corrupt = self._corrupt(row.place, error)
             pushed_at = self._codec.pushed_at(data)

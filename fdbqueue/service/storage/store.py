@@ -15,17 +15,19 @@ from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
-from fdbqueue.service.storage.failures import FAILURES_BYTES, Failures
+from fdbqueue.service.storage.format import Format
 from fdbqueue.service.storage.hidden import (
+    FAILURES_BYTES,
     STATE_NAMES,
+    Failures,
     Hidden,
     described,
+    group_of,
     packed_facts,
     unpacked_facts,
 )
 from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, ItemKeys, Place, Position
-from fdbqueue.service.storage.reader import End, ItemReader, Loaded, Row
-from fdbqueue.service.storage.reasons import group_of
+from fdbqueue.service.storage.reader import ENDS, End, ItemReader, Loaded, Row
 from fdbqueue.service.storage.tables import (
     META_TAIL,
     VALUE_TAIL,
@@ -56,15 +58,19 @@ class ItemStore:
         keys: The keys of its ready items.
         tables: The keys of its tables.
         codec: The queue's codec.
+        format: What decides how its bytes are read.
         queue: The queue's name, for errors.
     """
 
-    def __init__(self, keys: ItemKeys, tables: TableKeys, codec: Codec, queue: str) -> None:
+    def __init__(
+        self, keys: ItemKeys, tables: TableKeys, codec: Codec, format: Format, queue: str
+    ) -> None:
         self.keys = keys
         self.tables = tables
         self.codec = codec
+        self.format = format
         self.queue = queue
-        self.reader = ItemReader(keys, tables, codec, queue)
+        self.reader = ItemReader(keys, tables, codec, format, queue)
         self.failures = Failures(tables)
 
     def count_change(self) -> CountChange:
@@ -76,8 +82,8 @@ class ItemStore:
     def remove_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
         """Remove an item that was taken; the caller has cleared its row, or its handoff."""
         self._leave(tr, count_change, loaded)
-        if loaded.position.mark:
-            self._free_key(tr, loaded.row.place, loaded.position.mark)
+        if loaded.position.tag:
+            self._free_key(tr, loaded.row.place, loaded.position.tag)
         if loaded.position.chunks > 1:
             tr.clear_range(*self.tables.chunks(loaded.row.place))
         if not isinstance(loaded.item, Item) or loaded.item.attempts:
@@ -108,14 +114,14 @@ class ItemStore:
         count_change: CountChange,
         loaded: Loaded,
         until: int,
-        mark: bytes,
+        secret: bytes,
         worker: bytes = b"",
     ) -> Hidden:
         """Write a taken item to the table of leases; the caller clears its row."""
         assert isinstance(loaded.item, Item)
         self._leave(tr, count_change, loaded)
         attempts = loaded.item.attempts
-        lease = Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, mark, worker)
+        lease = Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, secret, worker)
         self.hide(tr, count_change, lease, position=loaded.position)
         return lease
 
@@ -137,7 +143,7 @@ class ItemStore:
                 now,
                 attempts,
                 loaded.pushed_at,
-                reason.encode(errors="replace"),
+                reason=reason.encode(errors="replace"),
             ),
         )
 
@@ -174,17 +180,17 @@ class ItemStore:
         if kind is not None:
             place.set(tr, self.tables.due_prefix(hidden.until, kind), b"")
         if hidden.state is State.DELAYED:
-            count_change.delays += 1
+            count_change.wakes += 1
         elif hidden.state is State.DEAD:
-            count_change.die(group_of(hidden.mark), 1)
+            count_change.die(group_of(hidden.reason), 1)
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
             count_change.high = HIGHEST
             return
         position = position or self.position(place.data)
         self.note_hidden(count_change, position)
-        if position is not None and _ends_key(hidden.state, position.mark):
-            self._free_key(tr, place.data, position.mark)
+        if position is not None and _ends_key(hidden.state, position.tag):
+            self._free_key(tr, place.data, position.tag)
 
     def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
         """Note the place of an item that may be requeued, so that later pushes go behind it."""
@@ -202,7 +208,7 @@ class ItemStore:
         if kind is not None:
             tr.clear(self.tables.due(hidden.until, kind, hidden.row.place))
         else:
-            count_change.die(group_of(hidden.mark), -1)
+            count_change.die(group_of(hidden.reason), -1)
         count_change.hide(hidden.state, -1)
 
     def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
@@ -233,10 +239,21 @@ class ItemStore:
             return None
         return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
 
-    def requeue_rows(self, tr: Transaction, rows: Iterable[Row]) -> None:
-        """Write rows that still count as ready again: those of handoffs and batches."""
+    def requeue_rows(
+        self, tr: Transaction, count_change: CountChange | None, rows: Iterable[Row]
+    ) -> None:
+        """Write rows that still count as ready again: those of handoffs and batches.
+
+        Args:
+            tr: The transaction.
+            count_change: What wakes those who wait for items; None if this transaction itself
+                has taken the rows.
+            rows: The rows.
+        """
         for row in rows:
             tr[self.keys.key(row.place)] = row.value
+            if count_change is not None:
+                count_change.wakes += 1
 
     def requeue_hidden(
         self, tr: Transaction, count_change: CountChange, hidden: Hidden, row: Row
@@ -259,23 +276,23 @@ class ItemStore:
         position = self.position(hidden.row.place)
         if position is None:
             return
-        if position.mark:
-            self._free_key(tr, hidden.row.place, position.mark)
+        if position.tag:
+            self._free_key(tr, hidden.row.place, position.tag)
         if position.chunks > 1:
             tr.clear_range(*self.tables.chunks(hidden.row.place))
 
     # Unique keys (fdbqueue.service.uniques)
 
-    def _free_key(self, tr: Transaction, place: bytes, mark: bytes) -> None:
+    def _free_key(self, tr: Transaction, place: bytes, tag: bytes) -> None:
         """Free the unique key of an item, if the item has it."""
-        tr.compare_and_clear(self.tables.unique(mark), place)
+        tr.compare_and_clear(self.tables.unique(tag), place)
 
     def take_key_again(self, tr: Transaction, place: bytes) -> bool:
-        """Give an item that returns its unique key; False where another item has it."""
+        """Give an item that returns its unique key; False if another item has it."""
         position = self.position(place)
-        if position is None or not position.mark:
+        if position is None or not position.tag:
             return True
-        key = self.tables.unique(position.mark)
+        key = self.tables.unique(position.tag)
         found = tr[key]
         if found.present():
             return bytes(found) == place
@@ -292,7 +309,7 @@ class ItemStore:
         return tr[facts], tr[value]
 
     def parse(self, state: State, place: bytes, read: tuple[Any, Any | None]) -> Hidden | None:
-        """Return the hidden item that was read, None where there is none."""
+        """Return the hidden item that was read, None if there is none."""
         facts, value = read
         if not facts.present():
             return None
@@ -311,7 +328,7 @@ class ItemStore:
         return tr[self.tables.hidden_keys(state, place)[0]], None
 
     def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
-        """Return hidden items without their values, None where there is none."""
+        """Return hidden items without their values, None if there is none."""
         read = [self.begin_facts(tr, state, place) for place in places]
         return [self.parse(state, place, one) for place, one in zip(places, read, strict=True)]
 
@@ -369,6 +386,11 @@ class ItemStore:
         found = dict.fromkeys(self.tables.hidden_place(state, row.key)[0] for row in rows)
         return list(found)
 
+    def ends(self, tr: Transaction) -> list[Position | None]:
+        """Return the parts of the places of the first and the last ready item, if there are any."""
+        reads = [self.reader.rows(tr.snapshot, *self.keys.bounds(), 1, end) for end in ENDS]
+        return [self.position(self.keys.place_of(row.key)) for rows in reads for row in rows]
+
     def position(self, place: bytes) -> Position | None:
         """Return the parts of a place, None when it is not an item's."""
         try:
@@ -377,8 +399,8 @@ class ItemStore:
             return None
 
 
-def _ends_key(state: State, mark: bytes) -> bool:
+def _ends_key(state: State, tag: bytes) -> bool:
     """Tell whether an item that enters a hidden state gives its unique key up."""
     if state is State.LEASED:
-        return mark[:1] == UNTIL_TAKEN
-    return bool(mark) and state is State.DEAD
+        return tag[:1] == UNTIL_TAKEN
+    return bool(tag) and state is State.DEAD

@@ -7,6 +7,7 @@ reaches. Then follows a byte for each table:
                                                 leases extended or items delayed, ever
     02  RETRIED                                 set while table 09 may have rows
     02 01  PAUSED                               since when nothing is to be taken, and why
+    02 02  FORMAT       JSON                    kind, codec, priority type, order, layout
     03  REQUEST   name                          a help request, open or handed over
     04  DUE       moment, kind, place or name   what expires at that moment
     05  HIDDEN                                  how many are leased, delayed, dead
@@ -30,8 +31,9 @@ reaches. Then follows a byte for each table:
     21  PROGRESS  name                          how far a push has come
 
 One range read from READY to the present moment in DUE returns all that a popper must know
-besides the items: how many others have popped, whether the queue is paused, the help requests, and
-what has expired. Moments are microseconds since the Unix epoch, in eight big-endian bytes.
+besides the items: how many others have popped, whether the queue is paused, its format, the help
+requests, and what has expired. Moments are microseconds since the Unix epoch, in eight big-endian
+bytes.
 """
 
 from __future__ import annotations
@@ -99,6 +101,7 @@ class TableKeys:
         self.ready = tables + b"\x01"
         self.retried = tables + b"\x02"
         self.paused = tables + b"\x02\x01"
+        self.format = tables + b"\x02\x02"
         self.hidden = tables + b"\x05"
         self.recounted = tables + b"\x0e"
         self.high = tables + b"\x0f"
@@ -139,6 +142,10 @@ class TableKeys:
     def is_request(self, key: bytes) -> bool:
         """Tell whether a key in the range of :meth:`present` is that of a request."""
         return key.startswith(self._requests)
+
+    def formats(self) -> Bounds:
+        """Return the range of the queue's format."""
+        return self.format, self.format[:-1] + b"\x03"
 
     # What expires
 
@@ -208,9 +215,9 @@ class TableKeys:
 
     # Unique keys
 
-    def unique(self, mark: bytes) -> bytes:
-        """Return the key that says which item has a unique key, given the key's mark."""
-        return self._uniques + mark[1:]
+    def unique(self, tag: bytes) -> bytes:
+        """Return the key that says which item has a unique key, given the key's tag."""
+        return self._uniques + tag[1:]
 
     def uniques(self) -> Bounds:
         """Return the range of all unique keys that items have."""

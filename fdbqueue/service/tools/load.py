@@ -81,7 +81,7 @@ class Load:
 
         Args:
             entries: The entries, each with a function that returns how far the source was
-                read with it; None where those before it are not to wait for more.
+                read with it; None if those before it are not to wait for more.
             pushed: Called after each transaction, with the number of items it pushed.
 
         Returns:
@@ -141,7 +141,7 @@ class Stopped(NamedTuple):
 def recorded(queue: Queue, *, older_than_seconds: float = -math.inf) -> list[Stopped]:
     """Return the records of pushes, read some at a time; rows that are not records are skipped."""
     latest = now_us() - older_than_seconds * 1_000_000
-    return [one for page in _pages(queue, latest, forget=False) for one in page]
+    return [one for page in _pages(queue, latest, clear=False) for one in page]
 
 
 def sweep(queue: Queue, *, older_than_seconds: float) -> int:
@@ -151,15 +151,15 @@ def sweep(queue: Queue, *, older_than_seconds: float) -> int:
         How many were removed.
     """
     latest = now_us() - older_than_seconds * 1_000_000
-    return sum(len(page) for page in _pages(queue, latest, forget=True))
+    return sum(len(page) for page in _pages(queue, latest, clear=True))
 
 
-def _pages(queue: Queue, latest: float, *, forget: bool) -> Iterator[list[Stopped]]:
-    """Yield the records that were last written before a moment, in the order of their keys."""
+def _pages(queue: Queue, latest: float, *, clear: bool) -> Iterator[list[Stopped]]:
+    """Yield the records last written before a moment, in order; clear them if asked to."""
     begin, stop = _keys(queue).progresses()
     while True:
-        read = functools.partial(_page, begin=begin, stop=stop, latest=latest, forget=forget)
-        found, last = run(queue.database, read, wrote=lambda page: forget and bool(page[0]))
+        read = functools.partial(_page, begin=begin, stop=stop, latest=latest, clear=clear)
+        found, last = run(queue.database, read, wrote=lambda page: clear and bool(page[0]))
         yield found
         if last is None:
             return
@@ -167,13 +167,16 @@ def _pages(queue: Queue, latest: float, *, forget: bool) -> Iterator[list[Stoppe
 
 
 def _page(
-    tr: Transaction, begin: bytes, stop: bytes, latest: float, forget: bool
+    tr: Transaction, begin: bytes, stop: bytes, latest: float, clear: bool
 ) -> tuple[list[Stopped], bytes | None]:
-    """Return the next records, and the last key that was read; None at the end."""
+    """Return the next records, clear them if asked to, and return the last key that was read.
+
+    The key is None at the end.
+    """
     rows = list(tr.snapshot.get_range(begin, stop, limit=_SWEPT_AT_ONCE))
     stopped = [_stopped(bytes(row.key), bytes(row.value)) for row in rows]
     found = [one for one in stopped if one is not None and one.moment < latest]
-    for one in found if forget else []:
+    for one in found if clear else []:
         tr.add_read_conflict_key(one.key)  # the push may be resumed right now
         tr.clear(one.key)
     return found, bytes(rows[-1].key) if len(rows) == _SWEPT_AT_ONCE else None

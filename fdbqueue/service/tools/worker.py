@@ -1,7 +1,9 @@
 """Call a function for each item of a queue, and acknowledge the item.
 
-The caller's thread leases items for all free threads, these threads call the function, and one
-more extends the leases of items that take long.
+The caller's thread only waits: for threads to be free, for items, for the end. What it decides to
+do, to lease items for all free threads, another thread does (the *aside*), so a signal handler that
+raises in it ends a wait and nothing else. The other threads call the function, and one more extends
+the leases of items that take long.
 
 When the function has returned, the item is *done*. One thread collects: it acknowledges all items
 that are done by then, and leases as many in the same transaction. It continues with the first of
@@ -10,8 +12,14 @@ other does; items that are done meanwhile are collected by the next free thread.
 given up by its own thread at once.
 
 With ``prefetch`` more items are leased than there are threads. Then a thread collects only when no
-leased item waits, or 50 ms after the first was done; and the caller's thread acknowledges what has
+leased item waits, or 50 ms after the first was done; and the thread aside acknowledges what has
 been done for half a second, because all threads may be busy for long.
+
+An exception that ends a wait of the caller's thread (an interrupt) stops the leases. Then that
+thread waits until nothing is being leased (``_asked``), which would run, and nothing runs
+(``_running``): all that was done is acknowledged, and all else given up. A second exception ends
+that wait, too: the leases of what runs expire, unless its threads go on to their end. The caller's
+thread waits by functions in C that hold no lock, because an exception may come at any call.
 """
 
 from __future__ import annotations
@@ -26,13 +34,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
-from fdbqueue.exceptions import CorruptItem, LeaseLost, text_of_error
+from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error
+from fdbqueue.locks import RLock, start_thread
 from fdbqueue.service.consume.consumer import MAX_ENDED
-from fdbqueue.service.items import Item
+from fdbqueue.service.items import Held, Item
 from fdbqueue.service.storage.reader import End
-from fdbqueue.service.tools.source import Source
 
 logger = logging.getLogger(__name__)
 
@@ -43,11 +51,42 @@ Outcome = Literal["handled", "failed", "lost"]
 _WAIT_SECONDS = 2.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
-#: How long items that are done wait for others, where items wait for a thread.
+#: How long items that are done wait for others, if items wait for a thread.
 _MOMENT_SECONDS = 0.05
 #: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
+#: How many leases one transaction extends. More are hardly faster, and the end of any of them makes
+#: the transaction conflict.
+_EXTENDED_TOGETHER = 25
+
+
+class Source(Protocol):
+    """What a worker asks of a queue, of several, or of what stands before them.
+
+    Attributes:
+        acks_with_leases: Whether ``lease_many`` takes ``ack``, items that are done.
+    """
+
+    acks_with_leases: bool
+
+    def lease_many(self, *args: Any, **options: Any) -> list[Item]:
+        """Lease items, and acknowledge others in the same transaction."""
+
+    def ack(self, *args: Any, **options: Any) -> None:
+        """Remove an item for good."""
+
+    def nack(self, *args: Any, **options: Any) -> None:
+        """Give an item up."""
+
+    def extend_many(self, *args: Any, **options: Any) -> Held:
+        """Extend the leases of items."""
+
+    def bury_corrupt(self, error: CorruptItem) -> bool:
+        """Move the item that an error names to the dead letters; tell whether it was there."""
+
+    def wait_for_items(self, seconds: float) -> bool:
+        """Wait until there may be an item to take; tell whether so."""
 
 
 class _Collect:
@@ -86,7 +125,7 @@ class Worker:
         let_in: A context in which the caller's thread may be interrupted, because it only
             waits and has no transaction under way.
         on_end: Called with each item, and its error or None, one call at a time.
-        on_stop: Called with the number of running items where something ends the work early.
+        on_stop: Called with the number of running items if something ends the work early.
         on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
     """
 
@@ -122,9 +161,13 @@ class Worker:
         self._on_end = on_end
         self._on_stop = on_stop
         self._on_beat = on_beat
-        self._changed = threading.Condition()
-        #: What the caller's thread waits for, if it waits.
+        #: Held to read or change what the threads share.
+        self._changed = RLock()
+        #: What the caller's thread waits for, if it waits, and what wakes it.
         self._awaited: Callable[[], Any] | None = None
+        self._wakes: queues.SimpleQueue[None] = queues.SimpleQueue()
+        #: What the thread aside is to do; None to end.
+        self._errands: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
         #: Items to work on; a task to collect; None to end.
@@ -158,26 +201,24 @@ class Worker:
         threads: list[threading.Thread] = []
         try:
             try:
-                targets = [self._work] * self._concurrency + [self._extend_all]
+                targets = [self._work] * self._concurrency + [self._extend_all, self._tend]
                 threads.extend(map(self._started, targets))
                 self._dispatch()
                 if self._error is not None:
                     self._report_running()
-                while self._running:
-                    with self._let_in():
-                        self._wait(lambda: not self._running or self._is_late())
-                    self._finish_late()
+                with self._let_in():
+                    self._wait(lambda: not self._is_at_work())
             except BaseException:
                 self._stops = True
                 self._report_running()
-                while self._running:
-                    self._wait(lambda: not self._running or self._is_late())
-                    self._finish_late()
+                self._wait(lambda: not self._is_at_work())
                 raise
         finally:
-            self._is_over.set()
-            for _ in threads:
-                self._tasks.put(None)
+            try:
+                self._end_threads()
+            except BaseException:  # an interrupt, which must leave none behind
+                self._end_threads()
+                raise
         for thread in threads:
             thread.join()
         if self._error is not None:
@@ -198,9 +239,16 @@ class Worker:
         with self._changed:
             return [*self._running.values()]
 
+    def _end_threads(self) -> None:
+        """Let each thread end when it has nothing left to do; may be called twice."""
+        self._is_over.set()
+        self._errands.put(None)
+        for _ in range(self._concurrency):
+            self._tasks.put(None)
+
     def _started(self, target: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=target, name="fdbqueue-worker", daemon=True)
-        thread.start()
+        start_thread(thread)
         return thread
 
     # In the caller's thread
@@ -208,10 +256,9 @@ class Worker:
     def _dispatch(self) -> None:
         while self._goes_on():
             with self._let_in():
-                self._wait(lambda: self._wanted() > 0 or not self._goes_on() or self._is_late())
-            self._finish_late()
+                self._wait(lambda: self._wanted() > 0 or not self._goes_on())
             ended = self._ended()
-            if not self._lease() and not self._waits_for_more(ended):
+            if not self._aside(self._lease) and not self._waits_for_more(ended):
                 return
 
     def _goes_on(self) -> bool:
@@ -236,7 +283,7 @@ class Worker:
             if not self._running and self._ended() == ended:
                 return False
         with self._let_in():  # what runs may push items, or be requeued at once
-            self._wait(lambda: self._ended() > ended or not self._goes_on() or self._is_late())
+            self._wait(lambda: self._ended() > ended or not self._goes_on())
         return True
 
     def _ended(self) -> int:
@@ -246,9 +293,68 @@ class Worker:
         may_be = False
         while not may_be and self._goes_on():
             self._on_beat()
-            self._finish_late()
             with self._let_in():
                 may_be = self._queue.wait_for_items(_WAIT_SECONDS)
+
+    def _is_at_work(self) -> bool:
+        """Tell whether items run, or are being leased."""
+        return bool(self._running) or self._asked > 0
+
+    def _aside(self, errand: Callable[[], bool]) -> bool:
+        """Return what the thread aside gets from a function; false if it raised."""
+        answers: list[bool] = []
+
+        def run() -> None:
+            answer = False
+            try:
+                answer = errand()
+            except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
+                self._error = failure
+            with self._changed:
+                answers.append(answer)
+                self._wake()
+
+        self._errands.put(run)
+        self._wait(lambda: answers, beats=False)
+        return answers[0]
+
+    def _report_running(self) -> None:
+        if self._running:
+            with contextlib.suppress(Exception):  # but not an interrupt: it abandons the items
+                self._on_stop(len(self._running))
+
+    def _wait(self, is_so: Callable[[], Any], *, beats: bool = True) -> None:
+        """Wait in the caller's thread until something is so."""
+        while not self._await(is_so):
+            if beats:
+                self._on_beat()
+            with contextlib.suppress(queues.Empty):
+                self._wakes.get(timeout=_SIGNAL_SECONDS)
+
+    def _await(self, is_so: Callable[[], Any]) -> bool:
+        """Tell whether something is so; otherwise :meth:`_wake` ends the wait once it is."""
+        with self._changed:
+            self._awaited = is_so
+            if is_so():
+                self._awaited = None
+        return self._awaited is None
+
+    def _wake(self) -> None:
+        """Wake the caller's thread if what it waits for is so; call it with the lock held."""
+        if self._awaited is not None and self._awaited():
+            self._wakes.put(None)
+
+    # In the thread aside
+
+    def _tend(self) -> None:
+        """Do the errands of the caller's thread, and acknowledge what is done for long."""
+        most = _SIGNAL_SECONDS if self._most > self._concurrency else None
+        while not self._is_over.is_set():
+            with contextlib.suppress(queues.Empty):
+                errand = self._errands.get(timeout=most)
+                if errand is not None:
+                    errand()
+            self._finish_late()
 
     def _lease(self) -> bool:
         """Lease items for the free threads; tell whether there were any."""
@@ -295,31 +401,9 @@ class Worker:
                     kept = items[0]
                 for item in items if kept is None else items[1:]:
                     self._tasks.put(item)
-                # Behind that, so that an interrupt in between leaves none running in no thread.
                 self._running |= {item.lease: item for item in items}
                 self._wake()
         return _Leased(len(items), kept)
-
-    def _report_running(self) -> None:
-        if self._running:
-            with contextlib.suppress(Exception):  # but not an interrupt: it abandons the items
-                self._on_stop(len(self._running))
-
-    def _wait(self, is_so: Callable[[], Any]) -> None:
-        """Wait in the caller's thread until something is so."""
-        with self._changed:
-            self._awaited = is_so
-            try:
-                while not is_so():
-                    self._on_beat()
-                    self._changed.wait(_SIGNAL_SECONDS)
-            finally:
-                self._awaited = None
-
-    def _wake(self) -> None:
-        """Wake the caller's thread if what it waits for is so; call it with the lock held."""
-        if self._awaited is not None and self._awaited():
-            self._changed.notify_all()
 
     # In the other threads
 
@@ -360,7 +444,7 @@ class Worker:
         return time.monotonic() > self._done_at + _SIGNAL_SECONDS
 
     def _finish_late(self) -> None:
-        """Acknowledge what is done where no thread is free for it."""
+        """Acknowledge what is done if no thread is free for it."""
         with self._changed:
             if not self._is_late():
                 return
@@ -395,8 +479,9 @@ class Worker:
         if not count:
             return None
         try:
-            # Their own acks tell which lease was lost, the caller's thread meets a corrupt item.
-            with contextlib.suppress(CorruptItem, LeaseLost):
+            # Their own acks tell which lease was lost, and the thread aside meets a corrupt item.
+            # If they are more than one transaction can end, each is acknowledged by itself.
+            with contextlib.suppress(BatchTooLarge, CorruptItem, LeaseLost):
                 return self._leased(count, done)
         except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
@@ -443,16 +528,34 @@ class Worker:
     def _extend_all(self) -> None:
         """Extend the leases of running items until the work ends."""
         known: set[str | None] = set()
-        while not self._is_over.wait(max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS)):
+        pause, began = max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS), time.monotonic()
+        while not self._is_over.wait(max(0.0, began + pause - time.monotonic())):
+            began = time.monotonic()
             with self._changed:
                 running = dict(self._running)
-            for lease in known & running.keys():
-                try:
-                    self._queue.extend(running[lease], self._seconds)
-                except Exception as error:  # noqa: BLE001  # the item's ack reports a lost lease
-                    facts = {**self._facts(running[lease]), "error": type(error).__name__}
-                    logger.warning("a lease could not be extended", extra=facts)
+            items = [item for lease, item in running.items() if lease in known]
+            for start in range(0, len(items), _EXTENDED_TOGETHER):
+                self._extend(items[start : start + _EXTENDED_TOGETHER])
             known = set(running)
+
+    def _extend(self, items: Sequence[Item]) -> None:
+        """Extend leases in one transaction, in several if it would be too large."""
+        failed: Sequence[str | None] = ()
+        kind = LeaseLost.__name__
+        try:
+            failed = self._queue.extend_many(items, self._seconds).lost
+        except Exception as error:  # noqa: BLE001  # the items' acks report lost leases
+            if len(items) > 1 and isinstance(error, BatchTooLarge):
+                half = len(items) // 2
+                self._extend(items[:half])
+                self._extend(items[half:])
+                return
+            failed, kind = [item.lease for item in items], type(error).__name__
+        with self._changed:  # those that have ended meanwhile are not lost
+            lost = [self._running[lease] for lease in failed if lease in self._running]
+        for item in lost:  # its ack reports that, too
+            facts = {**self._facts(item), "error": kind}
+            logger.warning("a lease could not be extended", extra=facts)
 
 
 def _check_done(result: Any) -> None:

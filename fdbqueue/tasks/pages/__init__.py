@@ -1,18 +1,86 @@
 """How tasks read in the queues' pages: what :mod:`fdbqueue.pages.readings` is told of them.
 
-    =================  ============================================================
-    ``reading``        which queues hold tasks, and how these read
-    ``forms``          the parameters of a queue's page
-    ``rows``           what a list says of a task, and what is read for it
-    ``done``           the list of tasks that have succeeded, from their index
-    ``columns``        the columns of the lists, and the facts of an item
-    ``attempts``       the attempts at a task, with their errors
-    ``task_page``      the page of one task
-    =================  ============================================================
+Here is which queues hold tasks, and how these read; ``rows`` is what the pages say of a task,
+``lists`` the lists of a queue, and ``task_page`` the page of one task. A column of a list, or a
+fact of an item, is a row of the tables in ``lists``; a fact of a task is one in ``task_page``.
 
 The pages import no code of the tasks: what they show is stored, so a task whose code is gone reads
-as any other. How many attempts a task may have is in its code; where this process has not imported
-it, that is left out.
+as any other. How many attempts a task may have is in its code; if this process has not imported it,
+that is left out.
 """
 
 from __future__ import annotations
+
+import functools
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from fdbqueue.pages.readings import Reading, Setting
+from fdbqueue.pages.text import grouped, subspace
+from fdbqueue.service import Queue
+from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.pages.lists import COLUMNS, FACTS, TABS, TaskItemsForm, scan_aborted, scan_done
+from fdbqueue.tasks.pages.rows import ABORTED, DONE, begin_notes, lasting, matching
+from fdbqueue.tasks.pages.task_page import read_task
+
+
+def reading_of_tasks(name: str) -> Reading | None:
+    """Return the reading of a queue by its name, None if it holds no tasks."""
+    backend = _backend_of(name)
+    if backend is None:
+        return None
+    return Reading(
+        template="tasks/queue.html",
+        form=lambda _queue, parameters: TaskItemsForm(parameters),
+        tabs=TABS,
+        columns=COLUMNS,
+        facts=FACTS,
+        settings=functools.partial(_settings, backend),
+        has_priorities=False,  # an item's priority is made of the task's and its run_after
+        reason_field="exception",
+        matching=matching,
+        scans={
+            DONE: functools.partial(scan_done, backend.records),
+            ABORTED: functools.partial(scan_aborted, backend.records),
+        },
+        begin_notes=functools.partial(begin_notes, backend),
+        task=functools.partial(read_task, backend),
+        task_template="tasks/task.html",
+    )
+
+
+def _backend_of(name: str) -> FdbQueueBackend | None:
+    """Return the backend whose tasks are in a queue: the one with the longest prefix."""
+    fits = [
+        backend
+        for backend in backends()
+        if name.startswith(backend.queue_prefix)
+        and (not backend.queues or name.removeprefix(backend.queue_prefix) in backend.queues)
+    ]
+    return max(fits, key=lambda backend: len(backend.queue_prefix), default=None)
+
+
+def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
+    """Return how the tasks of a queue are run, and where they are."""
+    options = backend.settings
+    return [
+        Setting(gettext_lazy("Kind"), gettext_lazy("tasks")),
+        Setting(gettext_lazy("Task backend"), backend.alias),
+        Setting(gettext_lazy("Attempts"), _most(options.max_attempts)),
+        Setting(gettext_lazy("Lease"), lasting(options.lease_seconds)),
+        Setting(gettext_lazy("Successful tasks are kept for"), _kept(options.retention.successful)),
+        Setting(gettext_lazy("Failed tasks are kept for"), _kept(options.retention.failed)),
+        Setting(gettext_lazy("Subspace"), subspace(queue), is_code=True),
+    ]
+
+
+def _most(attempts: int) -> str:
+    return _("at most %(count)s, unless a task says otherwise") % {"count": grouped(attempts)}
+
+
+def _kept(seconds: float | None) -> str | Promise:
+    if seconds is None:
+        return gettext_lazy("no limit")
+    return lasting(seconds) if seconds else gettext_lazy("not kept")

@@ -15,15 +15,24 @@ from django.utils.translation import gettext_lazy
 
 from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.pages.columns import DASH, Column, facts, link
-from fdbqueue.pages.json_tree import tree
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import Moment, Shown, ahead, number, show, visible
+from fdbqueue.pages.text import Moment, number, visible
+from fdbqueue.pages.values import Shown, show, tree
 from fdbqueue.service import Item, Queue, run
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, TaskResultStatus
-from fdbqueue.tasks.pages.attempts import short_name, shown_attempts, shown_path, shown_worker
-from fdbqueue.tasks.pages.columns import attempts
-from fdbqueue.tasks.pages.rows import DONE, RESULT_ID, most_attempts, state_of
-from fdbqueue.tasks.pages.times import lasting, shown_moment
+from fdbqueue.tasks.pages.lists import attempts
+from fdbqueue.tasks.pages.rows import (
+    DONE,
+    RESULT_ID,
+    lasting,
+    most_attempts,
+    short_name,
+    shown_attempts,
+    shown_moment,
+    shown_path,
+    shown_worker,
+    state_of,
+)
 from fdbqueue.tasks.records import is_pending
 from fdbqueue.tasks.results import Found, Known, known_of, microseconds
 
@@ -61,7 +70,7 @@ class Command(NamedTuple):
 
 
 class ShownValue(NamedTuple):
-    """A value as a tree and as text; the tree is missing where it is nested too deeply."""
+    """A value as a tree and as text; the tree is missing if it is nested too deeply."""
 
     tree: str | None
     text: Shown
@@ -70,7 +79,7 @@ class ShownValue(NamedTuple):
 def read_task(
     backend: Any, queue: Queue, task_id: str, addresses: Addresses
 ) -> dict[str, Any] | None:
-    """Read a task of a queue, and return what its page shows; None where there is none."""
+    """Read a task of a queue, and return what its page shows; None if there is none."""
     if not RESULT_ID.fullmatch(task_id):
         return None
     read = functools.partial(_read, backend=backend, queue=queue, task_id=task_id)
@@ -169,12 +178,12 @@ def _run_after(task: TaskDetails) -> Moment | None:
     at = task.known.call.run_after
     if at is None or at.tzinfo is None:
         return None
-    return Moment(at, ahead(at)) if task.tab == "delayed" else shown_moment(microseconds(at))
+    return Moment.ahead(at) if task.tab == "delayed" else shown_moment(microseconds(at))
 
 
 def _again_at(task: TaskDetails) -> Moment | None:
     at = None if task.item is None else task.item.until
-    return None if at is None else Moment(at, ahead(at))
+    return None if at is None else Moment.ahead(at)
 
 
 def _duration(task: TaskDetails) -> str:

@@ -20,6 +20,7 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated, cancellation_of
+from tests.engines.children import wait_until
 
 LONG_SECONDS = 60
 #: Who is cancelled is back before this, or was not: an unasked look comes after five seconds.
@@ -114,7 +115,7 @@ def test_a_cancelled_wait_ends_at_once(observed, subspace, in_loop, operation):
         assert task.cancelled()
 
     in_loop(work())
-    assert all(watch.is_ready() for watch in observed.watches)
+    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
     queue.push("x")
     assert queue.pop().value == "x"
 
@@ -158,7 +159,7 @@ def test_a_push_wakes_who_waits(observed, database, subspace, in_loop, who):
         assert sorted(values(found)) == ["a", "b", "c"]
 
     in_loop(work())
-    assert all(watch.is_ready() for watch in observed.watches)
+    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
 
 
 def test_the_others_go_on_waiting(observed, subspace, in_loop):
@@ -216,7 +217,7 @@ def test_who_waits_for_a_thread_keeps_nobody_from_watching(observed, subspace, i
         await queued
 
     in_loop(work())
-    assert all(watch.is_ready() for watch in observed.watches)
+    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
 
 
 def test_a_timeout_around_a_wait_loses_nothing(fifo, in_loop):

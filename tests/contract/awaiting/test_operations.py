@@ -29,6 +29,7 @@ from tests.contract.awaiting.gates import DEADLINE_SECONDS
 
 #: Verbs that commands, pages and operators use, and :func:`arun` or a thread serves well.
 WITHOUT_TWIN = {
+    "adopt_settings",
     "ack_batch",
     "bury_corrupt",
     "by_priority",
@@ -202,6 +203,7 @@ def test_what_cannot_be_decoded_is_put_out_of_the_way(database, subspace, in_loo
     """A pop raises, and the error names the item to bury."""
     queue = FifoQueue(database, subspace)
     FifoQueue(database, subspace, codec="bytes").push(b"\xff")
+    queue.adopt_settings()
 
     async def work():
         with pytest.raises(CorruptItem) as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import threading
 
@@ -10,8 +9,7 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import IdempotencyKey, Push, run
-from fdbqueue.service.consume.consumer import pop
-from fdbqueue.service.consume.requests import TakeRequest
+from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
@@ -44,14 +42,14 @@ def combined(queue, meddled, operations):
 
     def wait_for_the_others():
         if is_first.acquire(blocking=False):
-            wait_until(lambda: queue.parts.group.in_line("min") == len(operations))
+            wait_until(lambda: queue.parts.group.poppers["min"].combiner.in_line == len(operations))
 
     def work(thread):
         if thread == 0:
             meddled.meddle = wait_for_the_others
             return queue.pop_many(1)
         wait_until(is_first.locked)
-        wait_until(lambda: queue.parts.group.in_line("min") >= thread - 1)
+        wait_until(lambda: queue.parts.group.poppers["min"].combiner.in_line >= thread - 1)
         try:
             return operations[thread - 1]()
         except Exception as error:  # noqa: BLE001  # a result like another
@@ -308,7 +306,7 @@ def ask_for(queue, wanted):
     def collect(*requests):
         def work(tr):
             found = parse_handoff(begin_handoff(tr, queue.parts.store.tables, request.name))
-            return queue.parts.taker.collect(tr, requests, request, found)
+            return queue.parts.group.poppers["min"]._staging.collect(tr, requests, request, found)
 
         results = dict(run(queue.database, work, wrote=lambda _: True).results)
         return [results.get(one) for one in requests]
@@ -319,10 +317,8 @@ def ask_for(queue, wanted):
 def pop_of(queue, count, *, once=None):
     """Return the request of a thread that pops."""
     call = queue.parts.responses.call(once, "pop", "min", count)
-    effect = functools.partial(pop, queue.parts.store)
-    return TakeRequest(
-        "min", count, effect, call, requeue=queue.parts.consumer._requeuer.requeue_popped
-    )
+    consumer = queue.parts.consumer
+    return TakeRequest("min", count, consumer.pop, call, requeue=consumer.requeue_popped)
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)

@@ -314,9 +314,12 @@ def test_an_answer_that_another_codec_cannot_read_is_corrupt(database, subspace)
     queue = FifoQueue(database, subspace, codec="bytes")
     queue.push_batch([Push(b"\xff"), Push(b"\xff")])
     items = queue.pop_many(1, once="key")
+    other = FifoQueue(database, subspace, codec="json")
+    other.adopt_settings()
     with pytest.raises(CorruptItem) as caught:
-        FifoQueue(database, subspace, codec="json").pop_many(1, once="key")
+        other.pop_many(1, once="key")
     assert caught.value.context["id"] == items[0].id
+    queue.adopt_settings()
     assert queue.pop_many(1, once="key") == items
     assert queue.size() == 1
 
@@ -593,7 +596,7 @@ def test_clear_removes_answers(kind, queue, everything):
     queue.push(kind.value("a"), kind.priorities[0], once=once)
     queue.pop_many(1, once="another")
     queue.clear()
-    assert everything() == set()
+    assert everything() == {queue.parts.store.format.key[len(queue.subspace.key()) :]}
     assert queue.pop_many(1, once=once) == []
     assert not once.replayed
 

@@ -10,8 +10,8 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import clipped
-from fdbqueue.tasks.aborting import abort
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.ends import abort
 from fdbqueue.tasks.management import given
 
 _TEXTS = {

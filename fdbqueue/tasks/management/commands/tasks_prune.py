@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +13,12 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import counted
+from fdbqueue.tasks.housekeeping import Pruned, prune, remove_lost
 from fdbqueue.tasks.management import given
-from fdbqueue.tasks.options import Retention
-from fdbqueue.tasks.retention import Pruned, prune, remove_lost
+from fdbqueue.tasks.options import MAX_KEPT_SECONDS, Retention
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 
 class Command(QueueCommand):
@@ -39,7 +44,7 @@ examples:
         ):
             parser.add_argument(
                 f"--{name}",
-                type=given.age,
+                type=_age,
                 metavar="AGE",
                 help=f"Remove {what} that ended at least AGE ago: seconds, or as 30m, 12h, 7d "
                 "(default: as 'retention' says)",
@@ -113,3 +118,19 @@ def _text(pruned: Pruned, verb: str) -> str:
         parts.append(counted(pruned.lost, "lost record"))
     *some, last = parts
     return f"{verb} {', '.join(some)} and {last}."
+
+
+def _age(text: str) -> float:
+    """Return an age in seconds: ``"90"``, ``"30m"``, ``"12h"``, ``"7d"``, ``"2w"``.
+
+    Raises:
+        ArgumentTypeError: It is not one, or over ten years.
+    """
+    found = _AGE.fullmatch(text)
+    if found is None:
+        message = f"{text!r} is not an age such as 90 (seconds), 30m, 12h, 7d or 2w"
+        raise argparse.ArgumentTypeError(message)
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > MAX_KEPT_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is over ten years")
+    return seconds

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fnmatch
 import math
 import signal
 from typing import Any
@@ -16,12 +18,19 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
 from fdbqueue.management.formats import clipped, counted
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import MAX_WORKER_CHARACTERS
-from fdbqueue.tasks.ends import End
+from fdbqueue.service import MAX_ITEMS, MAX_WORKER_CHARACTERS, NAME, PATTERN
+from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.management import given
-from fdbqueue.tasks.management.alive import Heartbeat, Reload
-from fdbqueue.tasks.supervisor import CHANGED, OfParent, Parent
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.management.processes import (
+    CHANGED,
+    Heartbeat,
+    Parent,
+    ParentPipe,
+    Reload,
+    ended_in_time,
+)
+from fdbqueue.tasks.worker import EXTENDED_PER_SECOND, TaskWorker
 
 _MAX_THREADS = 256
 _MAX_PREFETCH = 100
@@ -110,15 +119,19 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         chosen = argparse.Namespace(**options)
         backend = given.backend_of(chosen.backend)
-        chosen.names = given.queue_names(backend, chosen.queue, "--queue")
-        chosen.excluded = given.queue_names(backend, chosen.exclude_queues, "--exclude-queues")
-        given.check_left(backend, chosen.names, chosen.excluded)
+        chosen.names = _queue_names(backend, chosen.queue, "--queue")
+        chosen.excluded = _queue_names(backend, chosen.exclude_queues, "--exclude-queues")
+        _check_left(backend, chosen.names, chosen.excluded)
+        warning = _check_leases(backend, chosen.threads, chosen.prefetch)
         if chosen.names == ["*"]:
             chosen.names = []
-        parent = OfParent()
+        parent = ParentPipe()
         if parent.number is None and (chosen.processes > 1 or chosen.reload):
             self._supervise(chosen)
-        else:
+            return
+        if warning is not None:
+            self.console.note(warning)
+        with ended_in_time() if self._is_process else contextlib.nullcontext():
             self._work(backend, chosen, parent)
 
     # The parent of several processes
@@ -145,7 +158,7 @@ examples:
 
     # One process
 
-    def _work(self, backend: Any, chosen: argparse.Namespace, parent: OfParent) -> None:
+    def _work(self, backend: Any, chosen: argparse.Namespace, parent: ParentPipe) -> None:
         with (
             defer_interrupts(terminations=True, second_terminations=True) as interrupts,
             parent.heard(interrupts),
@@ -163,6 +176,7 @@ examples:
                 worker=_name(chosen.worker_id, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
+                shield=interrupts.shielded,
                 on_end=self._report,
                 on_stop=self._note_waiting,
                 on_beat=heartbeat.beat,
@@ -188,7 +202,7 @@ examples:
                 f"{worker.lost:,} lost their lease."
             )
 
-    def _report(self, end: End | None) -> None:
+    def _report(self, end: AttemptEnd | None) -> None:
         if end is not None and end.failure is not None:
             again = "" if end.retry_seconds is None else f"; again in {end.retry_seconds:,.0f} s"
             text = f"{end.call.task} {end.call.id} failed: {end.failure.exception}{again}."
@@ -210,3 +224,55 @@ def _name(given_name: str | None, number: int | None) -> str | None:
 def _path(given_path: str | None, number: int | None) -> str | None:
     """Return the heartbeat file of one worker process of several."""
     return given_path if given_path is None or number is None else f"{given_path}.{number}"
+
+
+def _queue_names(backend: FdbQueueBackend, text: str, option: str) -> list[str]:
+    """Return the names and patterns in a list of queue names.
+
+    Raises:
+        CommandError: The backend has no queue of one of the names; the message names its queues.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = sorted(backend.queues)
+    for name in names:
+        rule = PATTERN if "*" in name else NAME
+        fits = fnmatch.filter(known, name) if known else rule.fullmatch(name)
+        if not fits:
+            shown = clipped(", ".join(known)) or "queues of any name"
+            message = f"{option}: the task backend {backend.alias!r} has no queue {name!r}, but"
+            raise usage_error(f"{clipped(message)} {shown}.")
+        stored = backend.queue_prefix + name
+        if "*" not in name and not backend.owns(stored):
+            message = f"{option}: the queue {name!r} of the task backend {backend.alias!r} would be"
+            raise usage_error(f"{message} {stored!r}, which is another backend's.")
+    return names
+
+
+def _check_leases(backend: FdbQueueBackend, threads: int, prefetch: int) -> str | None:
+    """Return what to say if a worker may not be able to keep its leases; None if it is.
+
+    Raises:
+        CommandError: They are more than can be leased at once.
+    """
+    leases, seconds = threads * prefetch, backend.settings.lease_seconds
+    product = f"--threads {threads} x --prefetch {prefetch} are {leases:,} leases"
+    if leases > MAX_ITEMS:
+        raise usage_error(f"{product}, but a worker can have at most {MAX_ITEMS:,} at a time.")
+    if leases <= EXTENDED_PER_SECOND * seconds / 3:
+        return None
+    return (
+        f"{product}, to be extended every {seconds / 3:.2g} s: more than {EXTENDED_PER_SECOND:,} a "
+        "second, which may be too many. Then tasks lose their leases and run again. Choose a "
+        "smaller --prefetch, or a longer lease_seconds in the OPTIONS of the backend."
+    )
+
+
+def _check_left(backend: FdbQueueBackend, names: list[str], excluded: list[str]) -> None:
+    """Check that there are queues, and not all are excluded.
+
+    Raises:
+        CommandError: There are none.
+    """
+    chosen = {one for name in names for one in fnmatch.filter(backend.queues, name)} or set(names)
+    if all(any(fnmatch.fnmatchcase(one, out) for out in excluded) for one in chosen):
+        raise usage_error("--queue and --exclude-queues leave no queue.")

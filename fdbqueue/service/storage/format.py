@@ -1,0 +1,181 @@
+"""The format of a queue: what decides how its bytes are read and ordered.
+
+Kind, codec, priority type and order come from the settings of each process. One row of the queue,
+FORMAT, names those that its items are written under, so that processes with different settings find
+out before they harm each other's items. The row's key has the format, and its value is empty.
+
+- A push that finds no row writes its own, in the transaction that pushes, which then conflicts with
+  every other format's key: of two first pushes under different settings one runs again, finds the
+  row, and fails; two under the same settings do not conflict. So the first push adopts a queue that
+  a recipe, or an earlier version, has written, unless an item at an end has a key of another kind
+  or priority type.
+- Pops, leases and peeks see the row in the range that they read anyway
+  (:meth:`~fdbqueue.service.storage.tables.TableKeys.present`), each time. All others that write or
+  decode items read it until this process has seen its own row there, and never again.
+- Another row is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written.
+- The row stays while the queue is cleared. Only :meth:`Format.replace` changes it, for
+  ``queue_doctor --adopt-settings``, which asks first whether other processes are stopped.
+
+What a process keeps is which rows it has seen in the database: a row that the reading transaction
+has written itself does not count, because its commit may fail. That a row was seen stays true
+whatever ends a thread or a transaction, and in a forked child.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import FormatMismatch
+from fdbqueue.service.storage.item_keys import Position
+from fdbqueue.service.storage.tables import TableKeys
+
+#: The version of the layout of keys and tables.
+LAYOUT = 1
+#: So many rows that were seen are remembered for a database.
+_MAX_SEEN = 10_000
+
+#: The keys of rows that this process has seen, by database.
+_seen: weakref.WeakKeyDictionary[Any, set[bytes]] = weakref.WeakKeyDictionary()
+
+
+class Format:
+    """The format that this process gives a queue, and the row that says which one it has.
+
+    Args:
+        database: Where the queue is, without a time limit.
+        tables: The keys of its tables.
+        queue: Its name, for errors.
+        facts: Its kind and the options that decide, by name.
+
+    Attributes:
+        key: The key of the row that names this format.
+        known_key: The same once this process has seen the row; empty before.
+    """
+
+    def __init__(
+        self, database: Any, tables: TableKeys, queue: str, facts: Mapping[str, Any]
+    ) -> None:
+        self._tables = tables
+        self._queue = queue
+        self._facts = dict(sorted({**facts, "layout": LAYOUT}.items()))
+        text = json.dumps(self._facts, separators=(",", ":"))
+        self.key = tables.format + text.encode()
+        self._writers: weakref.WeakSet[Any] = weakref.WeakSet()
+        try:
+            self._seen = _seen.setdefault(database, set())
+        except TypeError:  # a database without weak references
+            self._seen = set()
+        self.known_key = self.key if self.key in self._seen else b""
+
+    def __str__(self) -> str:
+        return _in_words(self._facts)
+
+    def begin_read(self, tr: Transaction) -> Any:
+        """Begin to read the row; None if it is known."""
+        return None if self.known_key else self._read(tr)
+
+    def is_stored(self, tr: Transaction, rows: Any) -> bool:
+        """Tell whether the queue has a format, given what :meth:`begin_read` returned.
+
+        Raises:
+            FormatMismatch: It is another one.
+        """
+        if rows is None:
+            return True
+        for row in rows:
+            self.check_key(tr, row.key)
+            return True
+        return False
+
+    def check(self, tr: Transaction) -> None:
+        """Read the row if it is not known; its absence is no error.
+
+        Raises:
+            FormatMismatch: The queue has another format.
+        """
+        self.is_stored(tr, self.begin_read(tr))
+
+    def check_key(self, tr: Transaction, key: bytes) -> None:
+        """Compare the key of the row that a transaction has read.
+
+        Raises:
+            FormatMismatch: The queue has another format.
+        """
+        if key != self.key:
+            raise self._mismatch(key)
+        if not self.known_key and tr not in self._writers:
+            if len(self._seen) >= _MAX_SEEN:
+                self._seen.clear()
+            self._seen.add(self.key)
+            self.known_key = self.key
+
+    def adopt(self, tr: Transaction, positions: Iterable[Position | None]) -> None:
+        """Write the row of a queue that has none; conflict with whoever writes another.
+
+        Args:
+            tr: The transaction.
+            positions: The parts of the places of the first and the last item; None for one whose
+                key is not an item's.
+
+        Raises:
+            FormatMismatch: They are of another kind, or have other priorities.
+        """
+        kind = self._facts.get("priority_type", type(None).__name__)
+        if any(one is None or type(one.priority).__name__ != kind for one in positions):
+            raise FormatMismatch(
+                queue=self._queue, written="a key of another kind or priority type", here=str(self)
+            )
+        begin, end = self._tables.formats()
+        tr.add_read_conflict_range(begin, self.key)
+        tr.add_read_conflict_range(self.key + b"\x00", end)
+        self._write(tr)
+
+    def replace(self, tr: Transaction) -> None:
+        """Write this format's row in place of the one that is there."""
+        tr.clear_range(*self._tables.formats())
+        self._write(tr)
+
+    def stored(self, tr: Transaction) -> str | None:
+        """Read the format that the queue has, known or not; in words, None if it has none.
+
+        Raises:
+            FormatMismatch: It is another one.
+        """
+        return str(self) if self.is_stored(tr, self._read(tr)) else None
+
+    def _read(self, tr: Transaction) -> Any:
+        return tr.snapshot.get_range(*self._tables.formats(), limit=1)
+
+    def _write(self, tr: Transaction) -> None:
+        tr[self.key] = b""
+        self._writers.add(tr)
+
+    def _mismatch(self, key: bytes) -> FormatMismatch:
+        written = self._parsed(key)
+        names = [
+            name
+            for name in sorted({*written, *self._facts})
+            if written.get(name) != self._facts.get(name)
+        ]
+        return FormatMismatch(
+            queue=self._queue,
+            written=_in_words({name: written.get(name) for name in names}),
+            here=_in_words({name: self._facts.get(name) for name in names}),
+        )
+
+    def _parsed(self, key: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(key[len(self._tables.format) :])
+        except ValueError:
+            found = None
+        return found if isinstance(found, dict) else {"layout": "unreadable"}
+
+
+def _in_words(facts: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {'none' if value is None else value}" for name, value in facts.items()
+    )

@@ -1,0 +1,294 @@
+"""Examine queues, and clean up what clients that died have left.
+
+Of one queue: count it item by item, find undecodable and overdue items, requeue what has expired,
+and remove the records of drains. Of a database: remove the receipts of clients that no longer
+write.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
+from fdbqueue.service.items import Item, Priority, Undecodable
+from fdbqueue.service.queues import Queue
+from fdbqueue.service.storage.counts import Counts
+from fdbqueue.service.storage.handoffs import all_handoffs, read_hold
+from fdbqueue.service.storage.item_keys import bounds
+from fdbqueue.service.storage.store import STATES
+from fdbqueue.service.storage.tables import JobKeys, Kind
+from fdbqueue.service.transactions import (
+    MIN_SWEPT_SECONDS,
+    VERSIONS_PER_SECOND,
+    receipt_version,
+    receipts_of,
+    run,
+)
+
+#: Overdue items are counted up to this number.
+MAX_OVERDUE = 10_000
+_KEPT_IDS = 1_000
+_HOLDS_AT_ONCE = 1_000
+_SWEPT_AT_ONCE = 1_000
+
+
+@dataclass
+class Census:
+    """The number of items in a queue, counted one by one.
+
+    Attributes:
+        found: How many items are in each state.
+        levels: How many ready items have each priority.
+        undecodable: How many ready items cannot be decoded.
+        ids: The ids of the first of those.
+        is_whole: Whether all items were counted before the deadline.
+        is_exact: Whether the queue did not change meanwhile.
+    """
+
+    found: Counter[str] = field(default_factory=Counter)
+    levels: Counter[Priority | None] = field(default_factory=Counter)
+    undecodable: int = 0
+    ids: list[str] = field(default_factory=list)
+    is_whole: bool = True
+    is_exact: bool = False
+
+    @property
+    def counts(self) -> Counts:
+        """The number of items in each state."""
+        return Counts(*(self.found[state] for state in ("ready", *STATES)))
+
+    def add(self, item: Item) -> None:
+        """Count an item."""
+        self.found[item.state] += 1
+        if item.state != "ready":
+            return
+        self.levels[item.priority] += 1
+        if isinstance(item.value, Undecodable):
+            self.undecodable += 1
+            if len(self.ids) < _KEPT_IDS:
+                self.ids.append(item.id)
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """The number of things that have expired and wait for the next popper.
+
+    Attributes:
+        leases: Expired leases.
+        delays: Expired delays.
+        handoffs: Expired handoffs and batches, left by processes that died.
+        requests: Expired help requests, left by processes that died.
+    """
+
+    leases: int
+    delays: int
+    handoffs: int
+    requests: int
+
+    @property
+    def total(self) -> int:
+        """The number of all of them."""
+        return self.leases + self.delays + self.handoffs + self.requests
+
+
+class Examiner:
+    """Examine a queue, and clean up what dead processes left in it.
+
+    Args:
+        queue: The queue.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._database = queue.database
+        self._runner = queue.parts.runner
+        self._store = queue.parts.store
+        self._tables = queue.parts.store.tables
+        self._taker = queue.parts.taker
+
+    def census(self, deadline: float) -> Census:
+        """Count the items one by one, in as many transactions as that takes.
+
+        Args:
+            deadline: When to stop, by :func:`time.monotonic`.
+        """
+        before = self._runner.read(None, self._fingerprint)
+        census = Census()
+        for state in ("ready", *STATES):
+            for item in self._queue.iterate(state=state):
+                census.add(item)
+                if time.monotonic() > deadline:
+                    census.is_whole = False
+                    return census
+        self._runner.read(None, functools.partial(self._add_handed, census=census))
+        census.is_exact = self._runner.read(None, self._fingerprint) == before
+        return census
+
+    def stored_format(self) -> str | None:
+        """Return the settings that the queue is written under, in words; None if it has none yet.
+
+        Raises:
+            FormatMismatch: They are not those of this process.
+        """
+        return self._runner.read(None, self._store.format.stored)
+
+    def overdue(self) -> Overdue:
+        """Count what is overdue, up to 10,000."""
+        return self._runner.read(None, self._overdue)
+
+    def requeue_expired(self) -> int:
+        """Requeue what has expired, as the next popper would, at most 100 items a transaction.
+
+        Returns:
+            How many items, batches and keys were handled.
+        """
+        total = 0
+        while done := run(self._database, self._requeue, wrote=bool):
+            total += done
+        return total
+
+    def stale_holds(self, *, forget: bool = False) -> int:
+        """Count the records of drains whose batch was requeued.
+
+        Args:
+            forget: Whether to remove these records.
+        """
+        begin, stop = JobKeys(self._tables).batches()
+        total = 0
+        while True:
+            look = functools.partial(self._stale_holds, begin=begin, stop=stop, forget=forget)
+            found, last = run(self._database, look, wrote=lambda page: forget and bool(page[0]))
+            total += found
+            if last is None:
+                return total
+            begin = last + b"\x00"
+
+    def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
+        """Return the stored counts, which change with every item that enters, leaves or moves."""
+        reads = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
+        ready, hidden = (bytes(value) if value.present() else b"" for value in reads)
+        return ready, hidden
+
+    def _add_handed(self, tr: Transaction, census: Census) -> None:
+        """Count the items in handoffs and batches as ready, as the counts do."""
+        for _, handoff in all_handoffs(tr, self._tables):
+            for row in handoff.rows:
+                census.found["ready"] += 1
+                position = self._store.position(row.place)
+                census.levels[None if position is None else position.priority] += 1
+
+    def _overdue(self, tr: Transaction) -> Overdue:
+        now = now_us()
+        begin, _ = self._tables.due_bounds()
+        stop = self._tables.present(now)[1]
+        kinds: Counter[Kind] = Counter()
+        for row in tr.snapshot.get_range(begin, stop, limit=MAX_OVERDUE):
+            entry = self._tables.parse_due(bytes(row.key))
+            if entry is not None:
+                kinds[entry.kind] += 1
+        expired = self._state(tr, now).expired
+        handed = sum(request.is_handed for request in expired)
+        return Overdue(
+            leases=kinds[Kind.LEASE],
+            delays=kinds[Kind.DELAY],
+            handoffs=kinds[Kind.BATCH] + handed,
+            requests=len(expired) - handed,
+        )
+
+    def _state(self, tr: Transaction, now: int) -> QueueState:
+        """Return the state of the queue, as a pop would read it."""
+        rows = begin_state(self._store, tr, now)
+        return parse_state(self._store, tr, now, rows, relaxed=self._taker.relaxed)
+
+    def _requeue(self, tr: Transaction) -> int:
+        """Requeue some of what has expired, and return how many items, batches and keys."""
+        state = self._state(tr, now_us())
+        count_change = self._store.count_change()
+        found = expiry.examine(self._store, tr, state.dues, state.expired)
+        rows = expiry.apply(self._store, tr, count_change, found, self._taker.max_attempts)
+        self._store.requeue_rows(tr, count_change, rows)
+        count_change.write(tr)
+        return len(found.items) + len(found.batches) + len(found.stale)
+
+    def _stale_holds(
+        self, tr: Transaction, *, begin: bytes, stop: bytes, forget: bool
+    ) -> tuple[int, bytes | None]:
+        """Count stale records on one page, and return the last key read; None at the end."""
+        rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))
+        holds = [read_hold(b"", bytes(row.value)) for row in rows]
+        reads = [None if hold is None else tr[self._tables.handoff(hold.name, 0)] for hold in holds]
+        stale = [
+            row.key
+            for row, batch in zip(rows, reads, strict=True)
+            if batch is None or not batch.present()
+        ]
+        for key in stale if forget else []:
+            tr.add_read_conflict_key(key)
+            tr.clear(key)
+        return len(stale), bytes(rows[-1].key) if len(rows) == _HOLDS_AT_ONCE else None
+
+
+def sweep(database: Database, *, older_than_seconds: float = 86_400) -> int:
+    """Remove the receipts of clients that have not written for a time.
+
+    Runs in bounded transactions. An idle client loses nothing: its next operation writes a new
+    receipt. A call that was cut off from the database for 600 seconds, right after a commit
+    with an unknown outcome, and then finds no receipt, raises ``OutcomeUnknown``.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        older_than_seconds: Remove the receipts whose last operation is older than this, by
+            the database's versions; at least 600.
+
+    Returns:
+        How many were removed.
+
+    Raises:
+        InvalidInput: The time is too short.
+    """
+    return _walk(database, older_than_seconds, _clear)
+
+
+def count_stale(database: Database, *, older_than_seconds: float = 86_400) -> int:
+    """Return how many receipts :func:`sweep` would remove."""
+    return _walk(database, older_than_seconds, lambda *_: None)
+
+
+def _walk(
+    database: Database, older_than_seconds: float, visit: Callable[[Transaction, list[bytes]], None]
+) -> int:
+    """Visit the keys of old receipts, some in each transaction; return how many."""
+    if not MIN_SWEPT_SECONDS <= older_than_seconds < math.inf:
+        raise InvalidInput(older_than_seconds=older_than_seconds, least=MIN_SWEPT_SECONDS)
+    begin, end = bounds(receipts_of(database))
+    age = int(older_than_seconds * VERSIONS_PER_SECOND)
+
+    def visit_some(tr: Transaction, begin: bytes) -> tuple[int, bytes | None]:
+        newest = tr.get_read_version().wait() - age
+        rows = list(tr.snapshot.get_range(begin, end, limit=_SWEPT_AT_ONCE))
+        stale = [row.key for row in rows if receipt_version(bytes(row.value)) < newest]
+        visit(tr, stale)
+        more = len(rows) == _SWEPT_AT_ONCE
+        return len(stale), rows[-1].key + b"\x00" if more else None
+
+    total = 0
+    following: bytes | None = begin
+    while following is not None:
+        count, following = run(database, functools.partial(visit_some, begin=following))
+        total += count
+    return total
+
+
+def _clear(tr: Transaction, keys: list[bytes]) -> None:
+    for key in keys:
+        tr.add_read_conflict_key(key)
+        tr.clear(key)

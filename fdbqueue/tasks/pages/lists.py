@@ -1,0 +1,459 @@
+"""The lists of a queue of tasks: their columns, their parameters, and tasks without an item.
+
+Tasks that have succeeded or were aborted have no item any more: their lists are made from the index
+of ended tasks, the latest first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from django import forms
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.pages import item_columns
+from fdbqueue.pages.columns import DASH
+from fdbqueue.pages.forms import ItemsForm, search_field
+from fdbqueue.pages.item_columns import ItemColumn, ItemRow
+from fdbqueue.pages.text import PREVIEW_CHARACTERS, Moment, clip, grouped, number, visible
+from fdbqueue.pages.values import Preview, preview
+from fdbqueue.service import Item, Queue, Scan
+from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.pages.rows import (
+    ABORTED,
+    DONE,
+    RESULT_ID,
+    TaskNotes,
+    lasting,
+    short_name,
+    shown_moment,
+    shown_path,
+    shown_worker,
+)
+from fdbqueue.tasks.records import MAX_ID, EndedTask, Records, TaskCall, unpacked
+
+_MAX_MESSAGE = 200
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
+class ShownFunction(NamedTuple):
+    """A function: its name, its dotted path, and the address of the task's page.
+
+    Of an item that is not a task, ``path`` is empty.
+    """
+
+    name: str
+    path: str
+    address: str
+
+
+class ShownError(NamedTuple):
+    """Why a task has failed: the exception, its message, and the traceback, folded.
+
+    ``number`` is that of the task on its page, because each traceback needs a name of its own.
+    """
+
+    number: int
+    name: str
+    path: str
+    message: str
+    traceback: str
+    element_id: str
+
+
+def arguments(call: TaskCall) -> Preview:
+    """Return the beginning of a call's arguments; the rest of them costs nothing."""
+    text = ""
+    for name, value in [*((None, one) for one in call.args), *call.kwargs.items()]:
+        text += (", " if text else "") + ("" if name is None else f"{name}=")
+        for chunk in _JSON.iterencode(value):
+            text += chunk
+            if len(text) > PREVIEW_CHARACTERS:
+                return Preview(*clip(text), decodable=True)
+    return Preview(*clip(text), decodable=True)
+
+
+def attempts(begun: int, most: int | None) -> str:
+    """Return how many attempts have begun, and of how many if that is known."""
+    if most is None:
+        return number(begun)
+    return str(_("%(begun)s of %(most)s") % {"begun": number(begun), "most": grouped(most)})
+
+
+def _function(row: ItemRow) -> ShownFunction:
+    notes: TaskNotes = row.notes
+    if not notes.path:
+        return ShownFunction(str(_("Not a task")), "", row.address)
+    address = row.addresses.task(row.queue.name, notes.id) if notes.id else row.address
+    return ShownFunction(short_name(notes.path), shown_path(notes.path), address)
+
+
+def _arguments(row: ItemRow) -> Preview | None:
+    """Return the arguments of a task, and the value of an item that is not one."""
+    notes: TaskNotes = row.notes
+    if not notes.path:
+        return preview(row.item.value, row.queue.codec)
+    known = notes.known
+    return None if known is None else arguments(known.call)
+
+
+def _attempts(row: ItemRow) -> str:
+    notes: TaskNotes = row.notes
+    if notes.known is None:
+        return DASH
+    begun = len(notes.known.attempts.workers)
+    return attempts(begun, notes.most_attempts)
+
+
+def _since(row: ItemRow) -> Moment | None:
+    known = row.notes.known
+    return None if known is None else shown_moment(known.attempts.latest)
+
+
+def _error(row: ItemRow) -> ShownError:
+    first, _line, rest = (row.item.reason or "").strip().partition("\n")
+    notes: TaskNotes = row.notes
+    errors = notes.known.attempts.errors if notes.known and notes.has_record else ()
+    message = rest.strip()
+    return ShownError(
+        row.position,
+        short_name(first) if " " not in first else shown_path(first),
+        shown_path(first),
+        visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
+        visible(errors[-1].traceback).rstrip() if errors else "",
+        f"traceback-{row.item.id}",
+    )
+
+
+def _ended(row: ItemRow) -> Moment | None:
+    ended: EndedTask = row.item.value
+    return shown_moment(ended.moment)
+
+
+def _duration(row: ItemRow) -> str:
+    known = row.notes.known
+    if known is None or known.attempts.latest is None or known.finished is None:
+        return DASH
+    return lasting((known.finished - known.attempts.latest) / 1_000_000)
+
+
+def _returned(row: ItemRow) -> Preview | None:
+    known = row.notes.known
+    return None if known is None else preview(known.value, row.queue.codec)
+
+
+def _last_worker(row: ItemRow) -> str:
+    known = row.notes.known
+    return shown_worker(known.attempts.workers[-1]) if known and known.attempts.workers else DASH
+
+
+def _priority(row: ItemRow) -> str:
+    known = row.notes.known
+    return DASH if known is None else number(known.call.priority)
+
+
+def _in(*states: str) -> Callable[[Queue, str], bool]:
+    return lambda _queue, state: state in states
+
+
+def _value_css(_value: Any) -> str:
+    return "fdbqueue-value"
+
+
+#: The columns that a queue of other items has, too.
+_OF_ITEMS = {column.name: column for column in item_columns.COLUMNS}
+
+#: The table of tasks on the page of a queue.
+COLUMNS = (
+    ItemColumn(
+        name="function", heading=_("Function"), value=_function, template="tasks/function.html"
+    ),
+    ItemColumn(
+        name="error",
+        heading=_("Last error"),
+        value=_error,
+        template="tasks/error.html",
+        css=lambda _value: "fdbqueue-error",
+        is_shown=_in("dead"),
+    ),
+    ItemColumn(
+        name="arguments",
+        heading=_("Arguments"),
+        value=_arguments,
+        template="tasks/clipped.html",
+        css=_value_css,
+    ),
+    ItemColumn(
+        name="state",
+        heading=_("State"),
+        value=lambda row: row.notes.state or DASH,
+        is_shown=_in("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
+    ),
+    ItemColumn(
+        name="returned",
+        heading=_("Returned"),
+        value=_returned,
+        template="tasks/clipped.html",
+        css=_value_css,
+        is_shown=_in(DONE),
+    ),
+    ItemColumn(
+        name="priority",
+        heading=_("Priority"),
+        value=_priority,
+        is_number=True,
+        is_minor=True,
+        is_shown=_in("ready", "delayed"),
+    ),
+    ItemColumn(name="attempts", heading=_("Attempts"), value=_attempts, is_number=True),
+    ItemColumn(
+        name="worker",
+        heading=_("Worker"),
+        value=_last_worker,
+        template="text.html",
+        is_shown=_in("leased"),
+    ),
+    ItemColumn(
+        name="since",
+        heading=_("Running since"),
+        value=_since,
+        template="moment.html",
+        is_shown=_in("leased"),
+    ),
+    ItemColumn(
+        name="run_after",
+        heading=_("Runs after"),
+        value=attrgetter("item.until"),
+        written=Moment.ahead,
+        template="moment.html",
+        is_shown=_in("delayed"),
+    ),
+    replace(_OF_ITEMS["died"], name="failed", heading=_("Failed")),
+    ItemColumn(
+        name="duration",
+        heading=_("Duration"),
+        value=_duration,
+        is_number=True,
+        is_shown=_in(DONE),
+    ),
+    ItemColumn(
+        name="ended",
+        heading=_("Ended"),
+        value=_ended,
+        template="moment.html",
+        is_shown=_in(DONE, ABORTED),
+    ),
+    replace(
+        _OF_ITEMS["pushed"],
+        name="enqueued",
+        heading=_("Enqueued"),
+        is_shown=_in("ready", "leased", "delayed"),
+    ),
+)
+
+
+def _item_function(row: ItemRow) -> ShownFunction:
+    call = unpacked(row.item.value)
+    if call is None:
+        return ShownFunction(str(_("Not a task")), "", "")
+    is_linked = RESULT_ID.fullmatch(call.id)
+    address = row.addresses.task(row.queue.name, call.id) if is_linked else ""
+    return ShownFunction(shown_path(call.task), shown_path(call.task), address)
+
+
+#: The facts on the page of a task's item.
+FACTS = (
+    ItemColumn(
+        name="task", heading=_("Task"), value=_item_function, template="tasks/function.html"
+    ),
+    *item_columns.FACTS,
+)
+
+
+# Parameters
+
+#: The tabs of a queue of tasks: the states of items, and the tasks that have no item any more.
+TABS = (
+    ("ready", _("Ready")),
+    ("leased", _("Running")),
+    ("delayed", _("Scheduled")),
+    ("dead", _("Failed")),
+    (ABORTED, _("Aborted")),
+    (DONE, _("Done")),
+)
+_MAX_PATH = 300
+
+
+def _path(label: Any) -> forms.CharField:
+    return search_field(label, max_length=_MAX_PATH)
+
+
+class TaskItemsForm(ItemsForm):
+    """Which tasks of a queue to show.
+
+    Only those that have failed are chosen by their exception. Those that are done or
+    were aborted are listed from their index, the latest first, and chosen by their function alone.
+    """
+
+    searches = ("q", "function", "exception")
+    of_dead = ()  # they are chosen by their exception
+    reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
+    group = None  # type: ignore[assignment]
+
+    function = _path(_("Function"))
+    exception = _path(_("Exception"))
+
+    def __init__(self, parameters: QueryDict) -> None:
+        super().__init__(parameters)
+        state, order = self.fields["state"], self.fields["end"]
+        assert isinstance(state, forms.ChoiceField)
+        assert isinstance(order, forms.ChoiceField)
+        state.choices = list(TABS)
+        order.choices = [("min", _("First to run first")), ("max", _("Last to run first"))]
+        self.shown = _shown_in(self.data.get("state"))
+
+    def is_search(self, parameters: QueryDict) -> bool:
+        """Tell whether the page searches; aborted tasks are always looked for."""
+        return parameters.get("state") == ABORTED or super().is_search(parameters)
+
+    def tab_address(self, state: str) -> str:
+        """Return the address of another tab, without the filters that it does not have."""
+        dropped = dict.fromkeys(set(self.shown).difference(_shown_in(state)))
+        return self.items_address(**dropped, state=state)
+
+
+def _shown_in(state: Any) -> tuple[str, ...]:
+    """Return the fields that a reader fills in."""
+    if state in {DONE, ABORTED}:
+        return ("function", "limit")
+    more = ("exception",) if state == "dead" else ()
+    return ("end", "function", *more, "q", "limit")
+
+
+# Tasks without an item
+
+_MAX_DIGITS = 18
+_ASKED_AFTER = 1_000
+#: How many records of failed tasks are read at once.
+_READ_AT_ONCE = 100
+
+
+def scan_done(
+    records: Records, queue: Queue, matches: Callable[[Item], bool], *, tr: Any, **bounds: Any
+) -> Scan:
+    """Look at the index of successful tasks until enough are found, or enough were looked at.
+
+    Args:
+        records: Where the index is.
+        queue: The tasks' queue.
+        matches: Tells whether what stands for a task is one to show.
+        tr: The transaction to read in.
+        bounds: Where the search begins and ends: see :func:`_scan`.
+
+    Raises:
+        InvalidInput: ``after`` is not a place.
+    """
+    entries = _entries(records, queue, TaskResultStatus.SUCCESSFUL, tr=tr, **bounds)
+    return _scan(((entry, True) for entry in entries), DONE, queue, matches, **bounds)
+
+
+def scan_aborted(
+    records: Records, queue: Queue, matches: Callable[[Item], bool], *, tr: Any, **bounds: Any
+) -> Scan:
+    """Look at the index of failed tasks for aborted ones, as :func:`scan_done` does.
+
+    The index also has the tasks that are dead letters. The records tell which those are: one is
+    read for each task that is looked at.
+    """
+    entries = _entries(records, queue, TaskResultStatus.FAILED, tr=tr, **bounds)
+    return _scan(_with_aborted(records, tr, entries), ABORTED, queue, matches, **bounds)
+
+
+def _entries(
+    records: Records,
+    queue: Queue,
+    status: TaskResultStatus,
+    *,
+    tr: Any,
+    most_looked_at: int,
+    after: str | None,
+    is_backward: bool,
+    **_bounds: Any,
+) -> Iterator[EndedTask]:
+    return records.ended(
+        tr,
+        queue.name,
+        status.value,
+        after=None if after is None else _parsed(after),
+        limit=most_looked_at + 1,
+        newest_first=not is_backward,
+    )
+
+
+def _with_aborted(
+    records: Records, tr: Any, entries: Iterator[EndedTask]
+) -> Iterator[tuple[EndedTask, bool]]:
+    """Yield the entries of failed tasks, each with whether it is the end of an aborted one."""
+    while some := list(itertools.islice(entries, _READ_AT_ONCE)):
+        reads = [records.begin_read_short(tr, entry.id) for entry in some]
+        for entry, read in zip(some, reads, strict=True):
+            record = read() or records.read(tr, entry.id) or {}  # a long one is read in full
+            end = (record.get("status"), record.get("ended"))
+            yield entry, end == (entry.status, entry.moment)
+
+
+def _scan(
+    entries: Iterable[tuple[EndedTask, bool]],
+    state: str,
+    queue: Queue,
+    matches: Callable[[Item], bool],
+    *,
+    most_found: int,
+    most_looked_at: int,
+    is_late: Callable[[], bool] = lambda: False,
+    **_bounds: Any,
+) -> Scan:
+    """Look at entries until enough are found, or enough were looked at.
+
+    Args:
+        entries: The entries, each with whether it may be shown.
+        state: The state of what stands for a task.
+        queue: The tasks' queue.
+        matches: Tells whether what stands for a task is one to show.
+        most_found: Find at most this many.
+        most_looked_at: Look at at most this many.
+        is_late: Asked after each 1,000 entries; True ends the search.
+        after: The place of a task: only those that follow it.
+        is_backward: Whether to begin with the earliest.
+    """
+    found: list[tuple[int, Item]] = []
+    looked_at, first, last = 0, None, None
+    for entry, is_candidate in entries:
+        is_pause = looked_at and looked_at % _ASKED_AFTER == 0
+        if len(found) == most_found or looked_at == most_looked_at or (is_pause and is_late()):
+            return Scan(found, looked_at, first, last)
+        item = Item(entry, None, entry.id, state=state, queue=queue.name)
+        if is_candidate and matches(item):
+            found.append((looked_at, item))
+        last = _place(entry)
+        looked_at, first = looked_at + 1, first or last
+    return Scan(found, looked_at, first, None)
+
+
+def _place(entry: EndedTask) -> str:
+    return f"{entry.moment}-{entry.id}"
+
+
+def _parsed(place: str) -> tuple[int, str]:
+    moment, _dash, result_id = place.partition("-")
+    is_number = moment.isascii() and moment.isdecimal() and len(moment) <= _MAX_DIGITS
+    if not is_number or not 1 <= len(result_id) <= MAX_ID or not result_id.isprintable():
+        raise InvalidInput(after=place)
+    return int(moment), result_id

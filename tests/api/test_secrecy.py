@@ -1,0 +1,279 @@
+"""Who may not see a queue learns nothing of it: all is as if it did not exist."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from rest_framework.test import APIClient
+
+from fdbqueue import conf, service
+from fdbqueue.service import QueueSpec
+from tests.api import rules
+from tests.api.test_errors import ITEM, REQUESTS
+from tests.pages import watched_engine
+
+METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
+TAKES = ("/api/pop-from/", "/api/lease-from/")
+#: Two queues that are hidden from the user of these tests, by a pattern and by their own name in
+#: the setting; and names of none, of which the first fits the pattern.
+EXISTING, NAMED, POSSIBLE, IMPOSSIBLE = "user-there", "audit", "user-none", "nope"
+OTHERS = (NAMED, POSSIBLE, IMPOSSIBLE)
+#: What says when a page was made, and how long a name is.
+_OWN = {"Content-Length", "Expires"}
+#: The same for every request, because responses have it.
+REQUEST_ID = {"X-Request-ID": "one"}
+#: Bodies that name each queue, alone and beside one that the user may take from.
+BODIES: list[Callable[[str], list[str]]] = [
+    lambda name: [name],
+    lambda name: ["mail", name],
+    lambda name: [f"{name}*"],
+    lambda name: [f"{name[:-1]}*", f"*{name[1:]}"],
+    lambda name: ["mail", f"{name}*"],
+    lambda name: ["mail", f"*{name[1:]}", f"{name[:2]}*{name[-2:]}"],
+    lambda name: [f"{name}*", "mai*"],
+]
+
+
+@pytest.fixture(autouse=True)
+def asked() -> Iterator[list[Any]]:
+    """What the authorizer is asked, by this test alone."""
+    rules.asked.clear()
+    yield rules.asked
+    rules.asked.clear()
+
+
+@pytest.fixture
+def hidden(queues: service.Catalog, settings: Any) -> service.Catalog:
+    """Queues with items, of which every user may use that for mail alone, on a watched engine."""
+    for name in ("mail", EXISTING, NAMED):
+        queues.queue(name).push_many([name] * 50)
+    settings.FDBQUEUE = {
+        **settings.FDBQUEUE,
+        "ENGINE": "tests.pages.watched_engine",
+        "API": {"AUTHORIZER": "tests.api.rules.may_mail_alone"},
+    }
+    return conf.catalog()
+
+
+def told(response: Any, name: str) -> tuple[Any, ...]:
+    """Return all that a response tells, without the name that was asked about."""
+    headers = {key: value for key, value in response.headers.items() if key not in _OWN}
+    text = response.content.decode().replace(name, "NAME")
+    text = re.sub(r'(name="csrfmiddlewaretoken" value="|csrfToken": ?")[^"]*', "", text)
+    return response.status_code, str(headers).replace(name, "NAME"), text
+
+
+def addresses(name: str) -> list[str]:
+    """Return every address of the API and the pages that names a queue."""
+    found = []
+    for mount in ("/api/queues/", "/queues/", "/admin/fdbqueue/queuename/"):
+        found += [f"{mount}{name}/", f"{mount}{name}/items/", f"{mount}{name}/items/{ITEM}/"]
+    verbs = {path.split("/")[4] for _, path, _ in REQUESTS if path.count("/") > 4}
+    verbs |= {"bury", "redrive", "purge", "dead-reasons", "nothing"}
+    found += [f"/api/queues/{name}/{verb}/" for verb in sorted(verbs)]
+    found += [f"/queues/{name}/tasks/{ITEM}/", f"/queues/{name}/items/?id={ITEM}"]
+    return [*found, f"/queues/{name}/items/a/b/", f"/queues/{name}/a/b/", f"/queues/{name}"]
+
+
+@pytest.mark.parametrize("accept", ["application/problem+json", "text/html"])
+@pytest.mark.parametrize("method", METHODS)
+def test_an_address_tells_nothing(
+    root: Callable[[], APIClient],
+    hidden: service.Catalog,
+    admin_client: Client,
+    method: str,
+    accept: str,
+) -> None:
+    """The whole response, every header of it, is that for a name of no queue."""
+    api = root()
+    for path in addresses(EXISTING):
+        if accept != "text/html" and not path.startswith("/api/"):
+            continue  # a page whatever is accepted
+        client = api if path.startswith("/api/") else admin_client
+        body = {} if method not in {"get", "head"} else None
+        expected = told(
+            getattr(client, method)(path, body, headers={"Accept": accept, **REQUEST_ID}), EXISTING
+        )
+        assert expected[0] not in {200, 201, 500}, path
+        for other in OTHERS:
+            same = getattr(client, method)(
+                path.replace(EXISTING, other), body, headers={"Accept": accept, **REQUEST_ID}
+            )
+            assert told(same, other) == expected, (path, other)
+
+
+@pytest.mark.parametrize("address", TAKES)
+@pytest.mark.parametrize("keyed", [False, True], ids=["", "keyed"])
+@pytest.mark.parametrize("names", BODIES)
+def test_a_take_from_several_tells_nothing(
+    root: Callable[[], APIClient],
+    hidden: service.Catalog,
+    asked: list[Any],
+    address: str,
+    keyed: bool,
+    names: Callable[[str], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever is named beside it; and as much is read and asked for it as for no queue."""
+    monkeypatch.setattr("fdbqueue.service.idempotency._SWEPT_BY_ONE_IN", 10**9)
+    client = root()
+    client.post(address, {"queues": ["mail", "*"]}, headers={"Idempotency-Key": "k"})
+    found = {}  # the names are kept by now, and mail has a saved response
+    for name in (EXISTING, *OTHERS):
+        headers = {**REQUEST_ID}
+        if keyed:
+            headers["Idempotency-Key"] = secrets.token_hex(8)
+        watched_engine.reads.clear()
+        asked.clear()
+        response = client.post(address, {"queues": names(name)}, headers=headers)
+        status, header, body = told(response, name)
+        # Each takes another item for mail.
+        body = re.sub(r'"(id|lease|pushed_at|until|lease_until)":"[^"]*"', "", body)
+        work = sorted(watched_engine.reads), len(asked)
+        found[name] = status, header, body, work
+    has_mail = any(one.startswith("mai") for one in names("x"))
+    assert found[EXISTING][0] == (200 if has_mail and "x" not in names("x") else 403)
+    assert [found[other] for other in OTHERS] == [found[EXISTING]] * len(OTHERS)
+    assert hidden.queue(EXISTING).size() == hidden.queue(NAMED).size() == 50
+
+
+@pytest.mark.parametrize("address", TAKES)
+def test_what_is_hidden_may_be_allowed_later(
+    root: Callable[[], APIClient], hidden: service.Catalog, settings: Any, address: str
+) -> None:
+    """No answer about a permission is kept: the next request asks again."""
+    client, body = root(), {"queues": ["mail", f"{EXISTING}*"], "limit": 50}
+    assert client.post(address, body).json()["queue"] == "mail"
+    assert client.post(address, body).json()["queue"] is None
+    api = {"AUTHORIZER": "tests.api.rules.may_everything"}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
+    assert client.post(address, body).json()["queue"] == EXISTING
+
+
+@pytest.mark.parametrize("address", [*TAKES, "/api/queues/"])
+def test_without_any_permission_nothing_is_read(
+    client_with: Callable[..., APIClient],
+    queues: service.Catalog,
+    settings: Any,
+    address: str,
+) -> None:
+    """A user of Django's own backends is refused before a pattern is looked at."""
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.watched_engine"}
+    conf.queue(EXISTING).push(1)
+    client = client_with("push_queue")
+    watched_engine.reads.clear()
+    if address in TAKES:
+        patterns = ["*", "user-*", "*-*", f"{EXISTING}*", "zzz*"]
+        refused = client.post(address, {"queues": patterns})
+    else:
+        refused = client.get(address)
+    assert refused.status_code == 403
+    assert watched_engine.reads == []
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "message"),
+    [
+        ("post", "/api/pop-from/", "fdbqueue.pop_queue for any queue."),
+        ("post", "/api/lease-from/", "fdbqueue.lease_queue for any queue."),
+        ("get", "/api/queues/", "fdbqueue.view_queue for any queue."),
+    ],
+)
+def test_a_refusal_names_the_permission(
+    client_with: Callable[..., APIClient],
+    queues: service.Catalog,
+    method: str,
+    address: str,
+    message: str,
+) -> None:
+    """Also if several queues are named, or none is."""
+    body = {"queues": ["user-*"]} if method == "post" else None
+    found = getattr(client_with(), method)(address, body)
+    assert found.status_code == 403
+    assert found.json()["message"] == f"You do not have the permission {message}"
+
+
+def test_patterns_are_looked_up_once(
+    root: Callable[[], APIClient], hidden: service.Catalog
+) -> None:
+    """Within five seconds, for all users and patterns together."""
+    client = root()
+    client.post(TAKES[0], {"queues": ["mail", "*"]})
+    watched_engine.reads.clear()
+    client.post(TAKES[0], {"queues": ["mail"]})
+    without = len(watched_engine.reads)
+    for patterns in (["user-*"], ["*-*", "a*", "*b"]):
+        watched_engine.reads.clear()
+        client.post(TAKES[0], {"queues": ["mail", *patterns]})
+        assert len(watched_engine.reads) == without
+
+
+def test_the_queues_of_another_app_cost_nothing(
+    client_with: Callable[..., APIClient],
+    queues: service.Catalog,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who may take from all others has them kept as without that app, and gets none of its."""
+    owned = [QueueSpec("user-owned", "fifo", owner="shop")]
+    monkeypatch.setitem(conf._added, "SHOP", lambda: owned)
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.watched_engine"}
+    queues = conf.catalog()
+    queues.queue("user-owned").push("secret")
+    client, body = client_with("pop_queue"), {"queues": ["user-*"]}
+    empty = client.post(TAKES[0], body)
+    assert (empty.status_code, empty.json()) == (200, {"queue": None, "items": []})
+    watched_engine.reads.clear()
+    for _ in range(3):
+        assert client.post(TAKES[0], body).status_code == 200
+    assert watched_engine.reads == []
+    assert client.post(TAKES[0], {"queues": ["user-owned"]}).status_code == 403
+    assert client.post(TAKES[0], {"queues": ["user-own*", "nope*"]}).status_code == 403
+    assert queues.queue("user-owned").size() == 1
+
+
+def test_a_request_has_a_hundred_patterns_at_most(api: APIClient, queues: service.Catalog) -> None:
+    """Each is compared with every name there is; plain names may be more."""
+    patterns = [f"user-{number}*" for number in range(101)]
+    refused = api.post(TAKES[0], {"queues": patterns})
+    assert (refused.status_code, list(refused.json()["fields"])) == (400, ["queues"])
+    assert api.post(TAKES[0], {"queues": patterns[:100]}).status_code == 200
+    plain = [f"user-{number}" for number in range(500)]
+    assert api.post(TAKES[0], {"queues": plain}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "names", [["-x"], ["a b"], ["user-1", "?"], [".*"], ["a/b"], ["é"]], ids=str
+)
+def test_what_is_no_name_is_refused_by_its_place(
+    api: APIClient, queues: service.Catalog, names: list[str]
+) -> None:
+    """As the schema's pattern has it."""
+    refused = api.post(TAKES[0], {"queues": names})
+    assert refused.status_code == 400
+    assert list(refused.json()["fields"]) == [f"queues.{len(names) - 1}"]
+
+
+def test_turns_are_each_users_own(
+    hidden: service.Catalog, settings: Any, queues: service.Catalog
+) -> None:
+    """What another user has taken, of whatever queue, moves nobody's turn."""
+    for number in (1, 2):
+        queues.queue(f"user-{number}").push_many(range(5))
+    api = {"AUTHORIZER": "tests.api.rules.may_user_queues"}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
+
+    def take(user: User) -> str:
+        client = APIClient()
+        client.force_authenticate(user)
+        body = {"queues": ["user-1*", "user-2*"], "fair": True}
+        return str(client.post(TAKES[0], body, format="json").json()["queue"])
+
+    one, two = User(pk=1, username="one"), User(pk=2, username="two")
+    assert [take(user) for user in (one, two, two, one)] == ["user-1", "user-1", "user-2", "user-2"]
