@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from django.apps import apps
@@ -231,12 +231,10 @@ class FdbQueueBackend(BaseTaskBackend):
         not_before = aware(call.run_after)
         push = Push(packed(call), rank_of(call), not_before=not_before, **keyed)
 
-        def record(tr: Transaction, placed: Sequence[Any]) -> None:
-            if placed[0].existing is None:
-                item_id = queue.parts.store.keys.item_id(placed[0].place.data)
-                self.records.write_new(tr, call.id, pending(queue.name, item_id))
+        def record(tr: Transaction, item_id: str) -> None:
+            self.records.write_new(tr, call.id, pending(queue.name, item_id))
 
-        return queue.parts.pusher.prepare_beside(push, record)
+        return queue.prepare(push, beside=record)
 
     def _push(self, push: Any, result: TaskResult[..., Any]) -> TaskResult[..., Any]:
         (item,) = push(None)

@@ -131,7 +131,7 @@ class AttemptEnds:
 
     def _commit(self, end: AttemptEnd, queue: Queue) -> None:
         if end.is_plain:
-            queue.parts.acks.ack(end.item, None, None, self.writes(end))
+            queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
             run(queue.database, lambda tr: commit(tr, queue, end))

@@ -42,7 +42,6 @@ from django.db import close_old_connections
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, Queue, now_us, run
-from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.options import Retention
@@ -300,28 +299,15 @@ def _remove_lost(
         record = backend.records.read(tr, result_id)
         if record is None or not is_pending(record) or not backend.owns(record["queue"]):
             continue
-        with_item = True
         try:
-            queue = catalog.queue(record["queue"])
-            queue.get(record["item"], tr=tr)
+            is_there = catalog.queue(record["queue"]).has_item(record["item"], tr=tr)
         except QueueNotFound:
             continue
-        except ItemNotFound:
-            with_item = _is_handed_over(tr, queue, record["item"])
-        if not with_item:
+        if not is_there:
             count += 1
             if not dry_run:
                 backend.records.remove(tr, result_id)
     return count
-
-
-def _is_handed_over(tr: Transaction, queue: Queue, item_id: str) -> bool:
-    """Tell whether an item is on its way to a popper, or in a batch."""
-    store = queue.parts.store
-    place = store.keys.place_named(item_id)
-    return any(
-        row.place == place for _, handoff in all_handoffs(tr, store.tables) for row in handoff.rows
-    )
 
 
 def _given_way(catalog: Catalog, work: Callable[[Transaction], Any]) -> Any:

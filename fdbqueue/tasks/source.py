@@ -261,18 +261,14 @@ class TaskSource:
             for write in writes:
                 write(tr)
 
-        consumer = queue.parts.consumer
-        request = consumer.lease_request(
-            "min",
-            count,
-            seconds,
-            None,
-            [end.item for end in ending],
-            worker,
-            beside if ending else None,
-        )
         try:
-            items = consumer.take(request, None)
+            items = queue.lease_many(
+                count,
+                seconds=seconds,
+                worker=worker,
+                ack=[end.item for end in ending],
+                beside=beside if ending else None,
+            )
         except Exception as error:
             for end in ending:
                 end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
@@ -301,7 +297,7 @@ class TaskSource:
             pause = min(_MAX_REST_SECONDS, 2.0**item.attempts)
             self.queue_of(item).nack(item, reason=reason, delay=pause)
         else:
-            self.queue_of(item).parts.acks.requeue(item)
+            self.queue_of(item).requeue(item)
             raise LeaseLost(queue=item.queue, item=item.id)
 
     def extend_many(self, items: Sequence[Item], seconds: float) -> Held:
@@ -401,8 +397,9 @@ class TaskSource:
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
                     count += 1
             else:
-                queue.parts.acks.requeue(item, tr)
-                count += 1
+                with contextlib.suppress(LeaseLost):
+                    queue.requeue(item, tr=tr)
+                    count += 1
         return count
 
     # Ends
