@@ -43,16 +43,12 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, Queue, now_us, run
 from fdbqueue.service.transactions import Conflict
-from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.options import Retention
-from fdbqueue.tasks.records import EndedTask, is_pending
+from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
 from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import Periodic, is_engines
 
 logger = logging.getLogger(__name__)
-
-SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
-FAILED = TaskResultStatus.FAILED.value
 
 #: The most entries of one transaction; for failures it reads records, and removes items.
 _PORTIONS = {SUCCESSFUL: 200, FAILED: 50}

@@ -176,6 +176,8 @@ class Leases:
         Raises:
             BatchTooLarge: They do not fit.
         """
+        if len(places) < 2:
+            return
         most = max(1, (limit_bytes - self._failures_bytes(tried)) // self._longest_ack(places))
         if len(places) > most:
             raise BatchTooLarge(queue=self.store.queue, leases=len(places), most=most)

@@ -564,6 +564,8 @@ def _check_done(result: Any) -> None:
     Raises:
         TypeError: The result is an awaitable or a generator.
     """
+    if result is None:
+        return
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if hasattr(result, "close"):
             result.close()
