@@ -399,8 +399,7 @@ class _FinishedSignals:
             try:
                 close_old_connections()
                 self._send(end, error)
-                if self._ends.empty():  # else the next receivers' work closes them first
-                    close_old_connections()
+                close_old_connections()
             except BaseException:
                 facts = {"task": end.call.task, "id": end.call.id}
                 with contextlib.suppress(BaseException):  # one that cannot be shown
