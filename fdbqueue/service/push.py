@@ -20,8 +20,8 @@ from fdbqueue.exceptions import InvalidInput, KeyTooLarge, OutcomeUnknown, PushI
 from fdbqueue.service import instrumentation
 from fdbqueue.service.entries import Encoder, Entry
 from fdbqueue.service.idempotency import (
-    Call,
     IdempotencyKey,
+    KeyedCall,
     Placed,
     SavedResponses,
     make_call,
@@ -264,7 +264,7 @@ class Pusher:
         call = make_call(self._queue, once, verb, *map(self.encoder.facts, pushes, entries))
         return functools.partial(self._push_once, write, call)
 
-    def _push_once(self, write: PushWrite, call: Call, tr: Transaction | None) -> list[Item]:
+    def _push_once(self, write: PushWrite, call: KeyedCall, tr: Transaction | None) -> list[Item]:
         """Push in one transaction unless the call was made before; return the items."""
 
         def put(tr: Transaction) -> bytes | None:

@@ -22,7 +22,7 @@ from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.several import Consumers, SeveralTake, Turns, first_with_items
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
-from fdbqueue.service.idempotency import Call, IdempotencyKey, make_call
+from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, make_call
 from fdbqueue.service.items import Duration, Held, Item, first
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.queues import Queue
@@ -358,7 +358,11 @@ class SeveralQueues:
         return self._take("lease", end, request, call)
 
     def _take(
-        self, verb: str, end: End, request: Callable[[Consumer], TakeRequest], call: Call | None
+        self,
+        verb: str,
+        end: End,
+        request: Callable[[Consumer], TakeRequest],
+        call: KeyedCall | None,
     ) -> SeveralTake:
         queues = functools.partial(self._queues, call=call)
         return SeveralTake(verb, self.name, self.database, queues, self._turns, end, request, call)
@@ -376,13 +380,13 @@ class SeveralQueues:
         if end not in ENDS:
             raise InvalidInput(queues=self.name, end=end, allowed="min, max")
 
-    def _call(self, once: IdempotencyKey | str | None, verb: str, *facts: Any) -> Call | None:
+    def _call(self, once: IdempotencyKey | str | None, verb: str, *facts: Any) -> KeyedCall | None:
         if once is None:
             return None
         fair = (True,) if self._turns.fair else ()
         return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair)
 
-    def _queues(self, tr: Transaction | None = None, *, call: Call | None = None) -> Consumers:
+    def _queues(self, tr: Transaction | None = None, *, call: KeyedCall | None = None) -> Consumers:
         """Return the queues; those that fit a pattern as of the last five seconds.
 
         For a call with an idempotency key, as the transaction sees them: then the response is found

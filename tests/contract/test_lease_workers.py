@@ -12,7 +12,7 @@ import pytest
 from fdbqueue.exceptions import IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import FifoQueue, Worker, run
 from fdbqueue.service.consume.round import alike
-from fdbqueue.service.storage.handoffs import unpacked_marks
+from fdbqueue.service.storage.handoffs import unpacked_lease_keys
 from fdbqueue.service.storage.tables import State
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
@@ -161,7 +161,7 @@ def test_a_lease_written_by_another_process_has_the_askers_name(queue):
         queue.pop(wait=0.1)
         (served,) = [one for one in requests_of(queue) if one.worker == worker]
         assert served.is_handed
-        places = [place for place, _ in unpacked_marks(served.marks)]
+        places = [place for place, _ in unpacked_lease_keys(served.lease_keys)]
         ids = [queue.parts.store.keys.item_id(place) for place in places]
         assert len(ids) == 2
         assert [queue.get(one).worker for one in ids] == [worker.decode() or None] * 2

@@ -18,7 +18,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
 from fdbqueue.service.consume.leases import BesideEnds, Leases, Token, reason_of, token_of
-from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, make_call
+from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, SavedResponses, make_call
 from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
@@ -239,14 +239,14 @@ class Acks:
 
     def _call(
         self, once: IdempotencyKey | str, verb: str, tokens: Sequence[str], *arguments: Any
-    ) -> Call:
+    ) -> KeyedCall:
         """Return the call of a verb with these leases."""
         return make_call(self._queue, once, verb, tuple(map(_packable, tokens)), *arguments)
 
     def _write_once(
         self,
         verb: str,
-        call: Call,
+        call: KeyedCall,
         tr: Transaction | None,
         function: Callable[[Transaction], bytes],
     ) -> bytes:

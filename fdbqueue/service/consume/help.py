@@ -22,9 +22,9 @@ from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     answer,
     hand_over,
-    packed_marks,
+    packed_lease_keys,
     remove_request,
-    unpacked_marks,
+    unpacked_lease_keys,
 )
 from fdbqueue.service.storage.reader import Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
@@ -76,15 +76,15 @@ class Help:
         taken = {*ending}
         asked = 0
         for request in requests:
-            marks = unpacked_marks(request.marks)
-            if marks is None:
+            keys = unpacked_lease_keys(request.lease_keys)
+            if keys is None:
                 continue
-            asked += request.wanted + len(marks)
+            asked += request.wanted + len(keys)
             if self._helped and asked > ROUND_ITEMS:
                 break
             ends = None
-            if marks:
-                ends = self._leases.ends(marks)
+            if keys:
+                ends = self._leases.ends(keys)
                 if ends.places & taken:
                     continue
                 taken |= ends.places
@@ -180,19 +180,19 @@ class Help:
         )
         if ends is not None:
             ends.apply(self._tr, self._count_change)
-        marks = packed_marks([(lease.row.place, lease.secret) for lease in held])
-        answer(self._tr, self._tables, request._replace(marks=marks))
+        keys = packed_lease_keys([(lease.row.place, lease.secret) for lease in held])
+        answer(self._tr, self._tables, request._replace(lease_keys=keys))
 
     def _refuse(self, request: HelpRequest) -> None:
         """Let the owner of a request find out by itself why it cannot be served."""
         self.wrote = True
         if request.lease_us:
-            answer(self._tr, self._tables, request._replace(refused=True, marks=b""))
+            answer(self._tr, self._tables, request._replace(refused=True, lease_keys=b""))
         else:
             remove_request(self._tr, self._tables, request.name)
 
 
 def _is_long(request: HelpRequest, rows: Sequence[Row]) -> bool:
-    """Tell whether the row of a request has no room for the places and marks of the leases."""
+    """Tell whether the row of a request has no room for the keys of the leases."""
     size = sum([len(row.place) + NAME_BYTES for row in rows]) if request.lease_us else 0
     return size > MAX_MARKS_BYTES

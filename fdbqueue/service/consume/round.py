@@ -22,11 +22,16 @@ from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionB
 from fdbqueue.service.consume.help import Help
 from fdbqueue.service.consume.leases import LeaseEnds, Leases
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
-from fdbqueue.service.idempotency import Call, SavedResponses
+from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import CountChange, taken_at
-from fdbqueue.service.storage.handoffs import HelpRequest, Mark, packed_marks, remove_request
+from fdbqueue.service.storage.handoffs import (
+    HelpRequest,
+    LeaseKey,
+    packed_lease_keys,
+    remove_request,
+)
 from fdbqueue.service.storage.reader import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
 
@@ -76,7 +81,7 @@ class TakeRequest(SharedOperation):
         end: End,
         count: int,
         effect: Effect,
-        call: Call | None = None,
+        call: KeyedCall | None = None,
         *,
         requeue: Requeue,
         lease_us: int = 0,
@@ -99,14 +104,14 @@ class TakeRequest(SharedOperation):
         return 0 if self.acknowledges is None else self.acknowledges.sent_bytes
 
     @property
-    def ends(self) -> tuple[Mark, ...]:
+    def ends(self) -> tuple[LeaseKey, ...]:
         """The leases that end with it."""
-        return () if self.acknowledges is None else self.acknowledges.marks
+        return () if self.acknowledges is None else self.acknowledges.lease_keys
 
     @property
     def shared_lease_us(self) -> int:
         """For how long another process may lease items for it; 0 if it must not."""
-        fits = self.count <= _MAX_LEASES and len(packed_marks(self.ends)) <= MAX_NAMES_BYTES
+        fits = self.count <= _MAX_LEASES and len(packed_lease_keys(self.ends)) <= MAX_NAMES_BYTES
         return self.lease_us if fits and self.call is None else 0
 
     def note_acknowledged(self) -> None:
@@ -170,13 +175,13 @@ def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     ending: set[bytes] = set()
     size = count = sent = 0
     for one in alike:
-        marks = one.ends
-        size += len(packed_marks(marks))
+        keys = one.ends
+        size += len(packed_lease_keys(keys))
         count += one.count
         sent += one.ends_bytes
         if found and (size > MAX_NAMES_BYTES or count > _MAX_LEASES or sent > MAX_ENDS_BYTES):
             break
-        places = {place for place, _ in marks}
+        places = {place for place, _ in keys}
         if not ending & places:  # else its lease ends for another thread first
             ending |= places
             found.append(one)

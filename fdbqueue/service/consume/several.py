@@ -67,7 +67,7 @@ from fdbqueue.service.consume.poppers import forget_at_fork
 from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.state import begin_state, parse_state
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
-from fdbqueue.service.idempotency import Call, is_replayed
+from fdbqueue.service.idempotency import KeyedCall, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End
@@ -187,7 +187,7 @@ class SeveralTake:
         turns: Turns,
         end: End,
         request: Callable[[Consumer], TakeRequest],
-        call: Call | None = None,
+        call: KeyedCall | None = None,
     ) -> None:
         self._verb = verb
         self._name = name
@@ -423,7 +423,7 @@ class SeveralTake:
         instrumentation.report(Operation(self._verb, self._reported, seconds, count, error))
 
 
-def recall(tr: Transaction, consumers: Sequence[Consumer], call: Call) -> list[Item] | None:
+def recall(tr: Transaction, consumers: Sequence[Consumer], call: KeyedCall) -> list[Item] | None:
     """Return the response that one of the queues has saved for a call, None if none has.
 
     The transaction depends on all of them.
