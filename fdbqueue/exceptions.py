@@ -223,10 +223,19 @@ class EngineError(FdbQueueError):
 
 
 class EngineUnavailable(EngineError):
-    """The engine does not answer."""
+    """The engine does not answer.
+
+    If ``context["path"]`` is there, the message says that the engine cannot use this file.
+    """
 
     code = "engine_unavailable"
     retryable = True
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if "path" not in self.context:
+            return text
+        return text.replace("The engine does not answer", "The engine cannot use its file", 1)
 
 
 class DeadlineExceeded(EngineError):
