@@ -31,12 +31,22 @@ QUICK = tests/contract tests/api tests/commands tests/django/test_checks.py \
 .PHONY: help install run test quick soak fuzz coverage schema messages pictures lint bench \
 	figures plots matrix package docs clean
 
+# The pinned packages need it; what pip chooses for a project runs on 3.10 as well.
+OLDEST = 3.11
+define need_python
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < tuple(map(int, "$(OLDEST)".split("."))))' || { \
+	echo "This needs Python $(OLDEST) or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	echo "If you have one, name it: make $(MAKECMDGOALS) PYTHON=python$(OLDEST)" >&2; \
+	exit 1; }
+endef
+
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/installed ## Create .venv with all that tests and linters need.
 
 $(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
+	$(need_python)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
 	@touch $@ $(VENV)/runnable
@@ -46,6 +56,7 @@ PACKAGES = $(shell grep -c == requirements.txt)
 
 $(VENV)/runnable: SHELL := /bin/bash
 $(VENV)/runnable: requirements.txt
+	$(need_python)
 	@echo "Creating $(VENV), a Python environment of its own..."
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing $(PACKAGES) packages, some 70 MB on disk:"
