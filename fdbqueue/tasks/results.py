@@ -231,7 +231,7 @@ def result_of(
         result_id: Its id.
         found: What is stored.
         queue_name: The name of its queue in the backend's ``QUEUES``.
-        lease_seconds: How long leases are, to tell when one that was never extended began.
+        lease_seconds: How long leases are, to tell when one began that does not say so.
     """
     return _result(result_id, known_of(result_id, found, lease_seconds), queue_name)
 
@@ -283,7 +283,9 @@ def _state(
     if item.state == "leased" and until > now_us():
         latest = record.get("latest")
         if latest is None or record.get("running") != item.attempts:
-            latest = until - int(lease_seconds * 1_000_000)
+            latest = microseconds(item.leased_at)
+        if latest is None:  # the lease was written before its beginning was
+            latest = min(now_us(), until - int(lease_seconds * 1_000_000))
         return {
             "status": TaskResultStatus.RUNNING,
             "attempts": attempts.begun(item.worker or "unknown", latest),
