@@ -8,7 +8,7 @@ PORT ?= 8000
 # A test file is one worker's: some of its tests share a server, or a browser. One more than there
 # are processors, because many tests wait for processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-# Their queues are files; on a disk the tests mostly wait for it, so they are kept in memory where
+# Their queues are files; on a disk the tests mostly wait for it, so they are kept in memory if
 # there is room for two gigabytes.
 FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)
 SCRATCH ?= $(shell [ "$(FREE)" -gt 2000000 ] 2>/dev/null && echo $(MEMORY))
@@ -20,7 +20,7 @@ export PORT
 
 ENGINE ?= embedded
 RESULTS = benchmarks/results/$(ENGINE).ndjson
-# The same where an fsync is free, which shows what the rest costs.
+# The same if an fsync is free, which shows what the rest costs.
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 

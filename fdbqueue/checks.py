@@ -39,7 +39,7 @@ def check_setting(**_: Any) -> list[CheckMessage]:
 
 
 def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
-    """Warn where the embedded engine serves a project that does not debug."""
+    """Warn if the embedded engine serves a project that does not debug."""
     if settings.DEBUG or not _is_embedded():
         return []
     return [
@@ -98,7 +98,7 @@ def check_tasks_app(**_: Any) -> list[CheckMessage]:
 
 
 def check_login_address(**_: Any) -> list[CheckMessage]:
-    """Warn where the pages outside the admin send visitors to a login that does not exist."""
+    """Warn if the pages outside the admin send visitors to a login that does not exist."""
     if not _has_plain_pages() or _leads_somewhere(settings.LOGIN_URL):
         return []
     return [
@@ -149,7 +149,7 @@ def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
 
 
 def _setting() -> Mapping[str, Any]:
-    """Return the setting; an empty one where it is not a dictionary, which E001 reports."""
+    """Return the setting; an empty one if it is not a dictionary, which E001 reports."""
     setting = getattr(settings, conf.SETTING, {})
     return setting if isinstance(setting, Mapping) else {}
 

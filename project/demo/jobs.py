@@ -23,7 +23,7 @@ _ROUNDS, _FAILING_ROUNDS = range(58, 0, -2), (52, 38, 24, 10)
 _STOP_SECONDS = 30.0
 _WORKER = "worker-1.example.org"
 #: Enough for the tasks that take their time: so some wait for a moment, and none for long.
-_THREADS = 3
+_THREADS = 4
 _LISTEN_SECONDS = (10, 60)
 #: A worker elsewhere that leases a task, and is not heard of again: how long ago, for how long.
 _ELSEWHERE = "worker-2.example.org"
