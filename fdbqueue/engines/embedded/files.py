@@ -96,7 +96,10 @@ def reason_of(path: str, error: Exception) -> str:
     folder = os.path.dirname(path) or os.curdir
     if os.path.isdir(path):
         return "it is a folder; add the name of a file to it"
-    return str(error) if os.path.isdir(folder) else f"there is no folder {folder}; create it"
+    if os.path.isdir(folder):
+        return str(error)
+    exists = os.path.exists(folder)
+    return f"{folder} is no folder" if exists else f"there is no folder {folder}; create it"
 
 
 def _identity(path: str) -> Identity:

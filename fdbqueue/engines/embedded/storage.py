@@ -313,7 +313,8 @@ class Store:
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error):
-                raise EngineUnavailable(path=self.path, reason=str(error)) from error
+                reason = files.reason_of(self.path, error)
+                raise EngineUnavailable(path=self.path, reason=reason) from error
             raise
         return connection
 
