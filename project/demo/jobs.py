@@ -83,9 +83,12 @@ def work_through_the_past(chance: random.Random) -> int:
 
 
 def enqueue_some(chance: random.Random) -> None:
-    """Enqueue the next task: reports mostly, one that takes its time, and rarely one that fails."""
-    happens = chance.random()
-    if happens < 0.3:
+    """Enqueue the next task: reports mostly, one that takes its time, and rarely one that fails.
+
+    One that takes its time, if none runs or waits: so there is always one to look at.
+    """
+    happens, counts = chance.random(), backend().queue("default").counts()
+    if happens < 0.3 or not counts.ready + counts.leased:
         tasks.listen.enqueue(chance.choice(_PLACES), seconds=chance.randint(*_LISTEN_SECONDS))
     elif happens < 0.33:
         _enqueue_failing(chance)

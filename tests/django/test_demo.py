@@ -207,6 +207,22 @@ def test_no_task_keeps_a_worker_for_long(jobs, monkeypatch):
     assert max(waited) <= 60
 
 
+def test_there_is_always_a_task_that_takes_its_time(jobs):
+    """Whatever chance says, one is enqueued if none runs or waits."""
+
+    class Report(random.Random):
+        def random(self):
+            return 0.9
+
+    queue = jobs.backend().queue("default")
+    for _ in range(3):
+        jobs.enqueue_some(Report(7))
+        assert queue.counts().ready == 1
+    queue.lease()
+    jobs.enqueue_some(Report(7))
+    assert (queue.counts().ready, queue.counts().leased) == (0, 1)
+
+
 def test_no_task_has_begun_or_ended_in_the_future(jobs):
     """Those of the past, and the one that a worker elsewhere has."""
     jobs.work_through_the_past(random.Random(7))
