@@ -6,6 +6,7 @@ The setting is read when it is needed, and read again after ``override_settings`
 from __future__ import annotations
 
 import importlib
+import inspect
 import itertools
 import os
 import threading
@@ -30,7 +31,15 @@ from fdbqueue.service import (
     QueueSpec,
     SeveralQueues,
 )
-from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, names_for, unknown
+from fdbqueue.service.options import (
+    ALLOWED,
+    RENAMED,
+    Choice,
+    Range,
+    did_you_mean,
+    names_for,
+    unknown,
+)
 
 T = TypeVar("T")
 
@@ -46,6 +55,8 @@ ENGINES = {
 }
 
 _PREFIX = ("fdbqueue",)
+#: What a Python without SQLite does not have.
+_SQLITE = frozenset({"sqlite3", "_sqlite3"})
 #: A project without the setting; one object, as a setting is.
 _NOTHING: dict[str, Any] = {}
 _KEYS = frozenset({"API", "ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
@@ -317,7 +328,7 @@ def problems(setting: Any = None) -> Iterator[Problem]:
         yield Problem(
             "fdbqueue.E002",
             f"{SETTING} has an unknown key, {key!r}.",
-            f"The keys are {', '.join(sorted(_KEYS))}.",
+            f"{did_you_mean(key, _KEYS)}The keys are {', '.join(sorted(_KEYS))}.",
         )
     yield from _engine_problems(setting)
     found = list(_prefix_problems(setting.get("PREFIX", ())))
@@ -337,11 +348,8 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
     try:
         engine = importlib.import_module(path)
     except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
-        yield Problem(
-            "fdbqueue.E003",
-            f"ENGINE {path!r} cannot be imported: {message_of(error)}",
-            f"Use {' or '.join(map(repr, ENGINES))}.",
-        )
+        message = f"ENGINE {path!r} cannot be imported: {message_of(error)}"
+        yield Problem("fdbqueue.E003", message, _import_hint(path, error))
         return
     if not callable(getattr(engine, "open", None)):
         yield Problem(
@@ -356,7 +364,25 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
         known = [ENGINES[path]] if path in ENGINES else ENGINES.values()
         hint = ", ".join(f"{engine} takes {example}" for engine, example in known)
         message = f"The engine refuses OPTIONS: {message_of(error)}"
-        yield Problem("fdbqueue.E004", message, f"{hint}.")
+        yield Problem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
+
+
+def _import_hint(path: Any, error: Exception) -> str:
+    """Return what to do about an engine that cannot be imported: never to use that one."""
+    others = " or ".join(repr(one) for one in ENGINES if one != path)
+    if isinstance(error, ImportError) and error.name in _SQLITE:
+        return f"Use a Python that was built with SQLite, or {others}."
+    return f"{did_you_mean(path, ENGINES) if path not in ENGINES else ''}Use {others}."
+
+
+def _meant_options(engine: Any, options: Any) -> str:
+    """Return a question for each option that the engine's ``open()`` does not have."""
+    try:
+        names = inspect.signature(engine.open).parameters.keys()
+    except (TypeError, ValueError):  # it is written in C
+        return ""
+    wrong = options.keys() - names if isinstance(options, Mapping) else ()
+    return "".join(did_you_mean(key, names) for key in sorted(wrong, key=str))
 
 
 def _prefix_problems(prefix: Any) -> Iterator[Problem]:
@@ -386,7 +412,8 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
         return
     given = {key: value for key, value in options.items() if key not in _PLACE}
     for key, valid in unknown(given, names_for(kind)):
-        hint = f"The options of a {kind} queue are kind, subspace, {valid}."
+        meant = did_you_mean(key, names_for(kind) | _PLACE)
+        hint = f"{meant}The options of a {kind} queue are kind, subspace, {valid}."
         if key in RENAMED:
             hint = f"It is called {valid} now."
         yield Problem("fdbqueue.E009", f"Queue {name!r} has an unknown option, {key!r}.", hint)
@@ -431,7 +458,7 @@ def _api_problems(options: Any) -> Iterator[Problem]:
         yield Problem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
         return
     for key in sorted(options.keys() - _API_KEYS, key=str):
-        hint = f"The keys are {', '.join(sorted(_API_KEYS))}."
+        hint = f"{did_you_mean(key, _API_KEYS)}The keys are {', '.join(sorted(_API_KEYS))}."
         yield Problem("fdbqueue.E014", f"API has an unknown key, {key!r}.", hint)
     for key, numbers in _API_RANGES.items():
         if key in options and options[key] not in numbers:

@@ -306,7 +306,7 @@ class PausedOutput(serializers.Serializer[Any]):
 
     example: ClassVar[Any] = {"paused": PauseOutput.example}
 
-    paused = PauseOutput(help_text="Since when, also where it was paused before, and why.")
+    paused = PauseOutput(help_text="Since when, also if it was paused before, and why.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +401,7 @@ class PushedOutput(serializers.Serializer[Any]):
     )
     ids = serializers.ListField(
         child=serializers.CharField(),
-        help_text="The ids of all items, in order; where one was there already, its id.",
+        help_text="The ids of all items, in order; if one was there already, its id.",
     )
     existing = serializers.ListField(
         child=serializers.IntegerField(min_value=0),

@@ -9,7 +9,8 @@ read it from here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError
@@ -74,6 +75,8 @@ _OF_ONE_KIND = {"priority_type": "priority"}
 _DECIDING = frozenset({"codec", "priority_type", "order"})
 #: Options that have another name now.
 RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
+#: How many characters of a wrong name are compared with the right ones.
+_MAX_COMPARED = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -169,6 +172,13 @@ def unknown(given: Mapping[str, Any], names: frozenset[str]) -> Iterator[tuple[s
     """Yield the names that are not among those of options, each with what to use instead."""
     for name in sorted(given.keys() - names, key=str):
         yield name, RENAMED.get(name, ", ".join(sorted(names)))
+
+
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """Return a question that names what is most like a wrong name; empty if nothing is like it."""
+    plain = {one.casefold(): one for one in names}
+    closest = difflib.get_close_matches(str(name)[:_MAX_COMPARED].casefold(), plain, n=1)
+    return f"Did you mean {plain[closest[0]]!r}? " if closest else ""
 
 
 def _named(value: Any) -> Any:

@@ -129,11 +129,10 @@ class FdbQueueBackend(BaseTaskBackend):
         return [*self._problems()]
 
     def _problems(self) -> Iterator[checks.CheckMessage]:
-        for app in ("fdbqueue", "fdbqueue.tasks"):
-            if not apps.is_installed(app):
-                hint = f"Add {app!r} to INSTALLED_APPS."
-                text = f"The task backend {self.alias!r} needs the app {app!r}."
-                yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E001")
+        if not apps.is_installed("fdbqueue"):  # else its checks look for fdbqueue.tasks
+            text = f"The task backend {self.alias!r} needs the app 'fdbqueue'."
+            hint = "Add 'fdbqueue' and 'fdbqueue.tasks' to INSTALLED_APPS."
+            yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E001")
         for problem in self.problems:
             text = f"The task backend {self.alias!r}: {problem.message}"
             yield checks.Error(text, hint=problem.hint, id="fdbqueue.tasks.E002")
@@ -166,8 +165,18 @@ class FdbQueueBackend(BaseTaskBackend):
         return self._records
 
     def queue(self, queue_name: str) -> Queue:
-        """Return the queue of tasks with a name that ``QUEUES`` allows."""
-        return self.catalog.queue(self.queue_prefix + queue_name)
+        """Return the queue of tasks with a name that ``QUEUES`` allows.
+
+        Raises:
+            ImproperlyConfigured: The app is not installed, so there are no queues of tasks.
+        """
+        try:
+            return self.catalog.queue(self.queue_prefix + queue_name)
+        except QueueNotFound:
+            if apps.is_installed("fdbqueue.tasks"):
+                raise
+        text = f"The task backend {self.alias!r} needs the app 'fdbqueue.tasks'"
+        raise ImproperlyConfigured(f"{text}: add it to INSTALLED_APPS.")
 
     def names(self) -> list[str]:
         """Return the names of its queues in the catalog; a pattern if it takes any name."""

@@ -61,7 +61,7 @@ class AttemptEnd:
         result: The task's result, as it is then.
         value: The return value, normalised.
         failure: How it failed, None if it did not.
-        reason: Why, for the dead letter.
+        reason: Why, for the dead letter: the class of the exception, and its message on a new line.
         retry_seconds: When the task runs again after a failure, None for never.
         at_end: What else is to be done in the transaction of a success.
         is_aborted: Whether it ends because it was aborted.
@@ -89,6 +89,11 @@ class AttemptEnd:
     def is_success(self) -> bool:
         """Whether the task has ended as it should."""
         return self.failure is None
+
+    @property
+    def message(self) -> str:
+        """What the exception said; its class if it said nothing."""
+        return self.reason.partition("\n")[2]
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import message_of
-from fdbqueue.service.options import Range
+from fdbqueue.service.options import Range, did_you_mean
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
 from fdbqueue.tasks.exceptions import pass_interrupt
 
@@ -139,7 +139,7 @@ def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
     names = sorted(field.name for field in dataclasses.fields(TaskOptions))
     for name in given:
         if name not in names:
-            hint = f"The options are {', '.join(names)}."
+            hint = f"{did_you_mean(name, names)}The options are {', '.join(names)}."
             yield name, WrongOption(f"OPTIONS has an unknown key, {name!r}.", hint)
     for name, allowed in RANGES.items():
         if name in given and given[name] not in allowed:

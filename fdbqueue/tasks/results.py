@@ -275,7 +275,7 @@ def result_of(
         result_id: Its id.
         found: What is stored.
         queue_name: The name of its queue in the backend's ``QUEUES``.
-        lease_seconds: How long leases are, to tell when one that was never extended began.
+        lease_seconds: How long leases are, to tell when one began that does not say so.
     """
     known = known_of(result_id, found, lease_seconds)
     return _result(result_id, known, queue_name, found_task(known.call, imports=True))
@@ -334,7 +334,9 @@ def _state(
     if item.state == "leased" and until > now_us():
         latest = record.get("latest")
         if latest is None or record.get("running") != item.attempts:
-            latest = until - int(lease_seconds * 1_000_000)
+            latest = microseconds(item.leased_at)
+        if latest is None:  # the lease was written before its beginning was
+            latest = min(now_us(), until - int(lease_seconds * 1_000_000))
         return {
             "status": TaskResultStatus.RUNNING,
             "attempts": attempts.begun(item.worker or "unknown", latest),

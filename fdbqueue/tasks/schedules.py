@@ -63,7 +63,7 @@ from django.utils import timezone
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
 from fdbqueue.service import Catalog, error_code, now_us, run
-from fdbqueue.service.options import Range
+from fdbqueue.service.options import Range, did_you_mean
 from fdbqueue.tasks.compat import Task, task_enqueued
 from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
 from fdbqueue.tasks.results import change, local, moment, new_result, task_at
@@ -262,7 +262,7 @@ def parsed(name: Any, given: Any) -> Schedule:
 
 def _check_key(name: str, key: Any, value: Any) -> None:
     if key not in _KEYS:
-        hint = f"The keys are {', '.join(_KEYS)}."
+        hint = f"{did_you_mean(key, _KEYS)}The keys are {', '.join(_KEYS)}."
         raise WrongSchedule("E010", f"The schedule {name!r} has an unknown key, {key!r}.", hint)
     kind = (list, tuple) if key == "args" else _KEYS[key]
     if isinstance(value, bool) or not isinstance(value, kind):

@@ -124,8 +124,9 @@ class TaskWorker:
         self._is_stopped = False
         #: How many times in a row the engine has failed.
         self._failures = 0
-        #: How many attempts succeeded, failed, or had lost their lease at the end.
-        self.succeeded = self.failed = self.lost = 0
+        #: How many attempts succeeded, failed, or had lost their lease at the end; and how many of
+        #: those that failed were not their task's last.
+        self.succeeded = self.failed = self.lost = self.retried = 0
 
     def run(self) -> None:
         """Work until there is nothing to do, the limit is reached, or :meth:`stop` is called.
@@ -284,6 +285,7 @@ class TaskWorker:
                 self._failures = 0
             else:
                 self.failed += 1
+                self.retried += end.retry_seconds is not None
             if end.retry_seconds is None:
                 self._signals.add(end, error)
         self._log(item, end)
@@ -303,11 +305,12 @@ class TaskWorker:
         facts |= {"attempts": len(end.attempts.workers), "seconds": seconds_of(end)}
         if end.is_success:
             logger.info("a task has succeeded", extra=facts)
-        elif end.retry_seconds is not None:
-            facts |= {"error": end.failure and end.failure.exception, "again": end.retry_seconds}
+            return
+        facts |= {"error": end.failure and end.failure.exception, "reason": end.message}
+        if end.retry_seconds is not None:
+            facts["again"] = end.retry_seconds
             logger.info("an attempt at a task has failed", extra=facts)
         else:
-            facts |= {"error": end.failure and end.failure.exception}
             logger.info("a task has failed", extra=facts)
 
 

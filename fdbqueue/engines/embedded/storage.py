@@ -313,7 +313,8 @@ class Store:
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error):
-                raise EngineUnavailable(path=self.path, reason=str(error)) from error
+                reason = files.reason_of(self.path, error)
+                raise EngineUnavailable(path=self.path, reason=reason) from error
             raise
         return connection
 
@@ -339,7 +340,8 @@ class Store:
                 else:
                     self._open_to_read()
             except (OSError, sqlite3.Error) as error:
-                raise EngineUnavailable(path=self.path, reason=str(error)) from error
+                reason = files.reason_of(self.path, error)
+                raise EngineUnavailable(path=self.path, reason=reason) from error
             finally:
                 self._is_opening = False
             self._read_only = obstacle is not None

@@ -16,7 +16,6 @@ import functools
 import itertools
 import queue as queues
 import shlex
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -518,7 +517,9 @@ def _version(database: Any) -> str:
     except Exception as error:
         if error_code(error) is None and not isinstance(error, KeyError | ValueError):
             raise
-        return f"SQLite {sqlite3.sqlite_version}"
+        from sqlite3 import sqlite_version  # not every Python has it
+
+        return f"SQLite {sqlite_version}"
     return f"FoundationDB {', '.join(versions)} of {len(processes)} processes"
 
 

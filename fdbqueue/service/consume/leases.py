@@ -86,12 +86,12 @@ class Leases:
         worker: bytes,
     ) -> list[Hidden]:
         """Lease items that were taken, from now on; the caller clears their rows."""
-        until = now_us() + lasting_us
-        size = SECRET_BYTES
+        began = now_us()
+        until, size = began + lasting_us, SECRET_BYTES
         secrets = os.urandom(size * len(loaded))
         return [
             self.store.lease(
-                tr, count_change, one, until, secrets[i * size : (i + 1) * size], worker
+                tr, count_change, one, until, secrets[i * size : (i + 1) * size], worker, began
             )
             for i, one in enumerate(loaded)
         ]
@@ -280,7 +280,7 @@ class Leases:
     def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
         """Return the item of a lease."""
         (item,) = self.store.shown(tr, [held])
-        return replace(item, lease=token.text, until=moment(held.until))
+        return replace(item, lease=token.text, until=moment(held.until), leased_at=None)
 
     def requeue(self, tr: Transaction, tokens: Sequence[str]) -> None:
         """Requeue leased items as they were; those whose lease was lost are skipped."""
