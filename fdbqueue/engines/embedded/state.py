@@ -31,6 +31,7 @@ from fdbqueue.engines.embedded.errors import (
 from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.groups import CommitRequest
 from fdbqueue.engines.embedded.keys import Range
+from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.view import View
@@ -91,6 +92,9 @@ class TransactionState:
     #: What reads see of the file, None before the first one.
     snapshot: Snapshot | None = None
     _request: CommitRequest | None = None
+    #: Whether to reserve the file before the first read, and the reservation.
+    reserves = False
+    _reservation: Reservation | None = None
 
     def __init__(
         self, store: Store, committer: Committer, watches: WatchRegistry, defaults: OptionValues
@@ -121,6 +125,7 @@ class TransactionState:
         self._failure: FDBError | None = None  # raised by every use until a reset
         self._is_committing = False
         self._request = None
+        self.reserves = False
         self.snapshot = None
         #: When the time for the transaction is over, on the monotonic clock.
         self.deadline: float | None = None
@@ -146,6 +151,8 @@ class TransactionState:
         self.stamps: list[Versionstamp] = []
 
     def __del__(self) -> None:
+        if self._reservation is not None:
+            self._reservation.release()
         if self.snapshot is not None:
             self.snapshot.release()
         if self._request is not None and self._request.snapshot is not None:
@@ -178,6 +185,9 @@ class TransactionState:
     def open(self) -> Snapshot:
         """Open the snapshot, at the read version if that was set."""
         version = self.read_version.number
+        if self.reserves:
+            self.reserves = False
+            self._reservation = self.store.reserve(self.deadline)
         snapshot = self.store.snapshot() if version is None else self.store.snapshot_at(version)
         self.snapshot = snapshot
         self.read_version.number = snapshot.version
@@ -385,6 +395,7 @@ class TransactionState:
                     self._end_stamps(error=FDBError(2020))
                 return Future(error=error)
             if request is None:
+                self._release()
                 self.committed_version = -1
                 if self.stamps:
                     self._end_stamps(error=FDBError(2021))
@@ -446,8 +457,21 @@ class TransactionState:
                 size += len(begin) + len(end) + _RANGE_BYTES
         return size
 
+    def _release(self) -> None:
+        """Release the reservation of the attempt, if it has one."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.release()
+
     def _finish_commit(self, request: CommitRequest) -> None:
-        self._committer.wait(request)
+        if self._reservation is None:
+            self._committer.wait(request)
+        else:
+            try:
+                self._reservation.renew()
+                self._committer.wait(request)
+            finally:
+                self._release()
         with self.lock:
             if request.error is not None:
                 self.note_timeout()
@@ -486,8 +510,12 @@ class TransactionState:
             except FDBError as failure:
                 self.fail(FDBError(1025))
                 return Future(error=failure)
+            request = self._request
+            conflicted = code == 1020 and request is not None and request.refusal == 1020
             self._drop_attempt()
             self._begin_attempt(self.options.persistent)
+            if conflicted:
+                self.reserves, pause_seconds = True, 0.0
             return Delay(pause_seconds)
 
     def _pause_after(self, code: int) -> float:
@@ -544,6 +572,7 @@ class TransactionState:
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
             snapshot.release()
+        self._release()
         self._end_stamps(error=error)
         watches, self.watches = self.watches, []
         for watch in watches:

@@ -506,6 +506,14 @@ class Transaction(SnapshotTransaction):
         """
         return self._state.commit()
 
+    def reserve(self) -> None:
+        """Reserve the file before the first read, as an attempt after a conflict does.
+
+        For a caller that knows that others are about to change what it reads. The first read
+        then waits until no other attempt has the file reserved, for a second at most.
+        """
+        self._state.reserves = self._state.snapshot is None
+
     def on_error(self, error: Any) -> Delay | Future[None]:
         """Prepare to run again after an error, or raise it if that would not help.
 

@@ -57,6 +57,7 @@ class EndPoppers:
         self._database = database
         self._taker = taker
         self._end: End = end
+        self._has_reservations = getattr(database, "has_reservations", False)
         self._staging = Staging(database, taker, end, handoff_timeout_seconds, self._take)
         self.combiner = Combiner(self)
         self.forget()
@@ -66,7 +67,7 @@ class EndPoppers:
         self.combiner.forget()
         self._staging.forget()
         self._extra = 0  # how many items to read for late requests and other processes
-        self._staged_until = 0.0
+        self._staged_until = self._reserved_until = 0.0
 
     # The combiner's work
 
@@ -144,6 +145,8 @@ class EndPoppers:
         conflicts = 0
 
         def serve(tr: Transaction) -> RoundResult:
+            if time.monotonic() < self._reserved_until:
+                tr.reserve()
             is_strict = own is None and conflicts < _CONFLICTS
             order = Order.STRICT if is_strict else Order.AS_SEEN
             one = Round(self._taker, tr, self._end, early, order, self._extra)
@@ -164,6 +167,11 @@ class EndPoppers:
                     return None
                 conflicts += 1
                 others_take = len(set(seen[-2:])) > 1
+                if self._has_reservations:
+                    self._reserved_until = time.monotonic() + _STAGED_SECONDS
+                    if others_take:
+                        conflicts = 0
+                    continue
                 if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
                     self._staged_until = time.monotonic() + _STAGED_SECONDS
                     return None

@@ -1,0 +1,256 @@
+"""Reservations: after a conflict an attempt reserves the file before it reads.
+
+Commits are optimistic: whoever read what another commit has changed meanwhile conflicts. If many
+processes change the same keys, nearly every attempt would be for nothing. So an attempt that
+follows a conflict reserves the file first, opens its snapshot then, and keeps the reservation
+until its commit has ended. One attempt of all processes has it at a time, so those that reserve
+do not conflict with each other. A commit without a reservation (a push, an ack, a first attempt)
+does not wait for one, and goes between.
+
+**Nothing depends on it.** The commit compares what was read with what was written since, with a
+reservation or without. Two attempts that both believe that they have it, or one that has lost it,
+conflict at the worst. So a reservation is no lock. It is a note in memory that the processes share
+(the first bytes of the lock file ``turn``), which says until when it holds, by the monotonic clock:
+
+1. *Wait in line.* The threads of a process line up; the first of them takes a place in the file's
+   line: the process, since when it waits, until when it looks again. It sleeps, looks again, and
+   sleeps for less the fewer are before it. A place that was not looked from in time does not count
+   until it is again.
+2. *Reserve.* The first in line writes the note once the last one is over: the process, the attempt,
+   the time 20 ms from now. It reads the note again: if another wrote it just then, it waits on.
+3. *Read.* Who thinks for longer than that has lost the reservation by that alone.
+4. *Commit.* Before it the note is renewed, if it still holds, for a quarter of a second. The commit
+   waits for the writer's turn as every commit does (:mod:`fdbqueue.engines.embedded.commits`).
+5. *Release.* The note ends now. But a process that takes one item after the other keeps the
+   file for up to 8 ms, its slice: if its last two attempts followed each other closely, the note
+   says that the process, not the attempt, has it for 0.4 ms more, and its next attempt goes on
+   without waiting. So the processes take turns by the slice, not by the item: what SQLite has in
+   its caches, and what the process knows of the history, stays good within one. When the slice is
+   over the process goes to the end of the line.
+
+Whoever waited for a second goes on without a reservation, as does one whose deadline has passed,
+and one whose own thread has the reservation: a signal handler, or a thread with several
+transactions. What is left behind by
+
+- *an exception at any place, a lost transaction, a kill, a stop*: a note, which ends by itself: after
+  20 ms, or 250 ms in a commit; a place in line, which does not count once it was not looked from in
+  time. So nobody waits for longer than that for one who has gone. (A process that is stopped
+  between BEGIN and COMMIT of SQLite's transaction has SQLite's own lock, which nobody can
+  take from it: commits then wait for as long as it is stopped. This was always so.)
+- *a stopped process that goes on*: it finds another note than its own, renews nothing, and commits
+  if it does not conflict;
+- *a fork*: the parent's memory is closed before it; the child opens it again, as another process;
+- *a wall clock that jumps*: nothing, because it is not asked. A note that would hold longer than
+  any may (of a time namespace with another clock, or of a machine that was started again) is void;
+- *a full disk*: the bytes are allocated when the file is opened; without them nobody reserves;
+- *a deleted lock file*: the others reserve in a new one, and conflict with this process at most.
+
+A transaction that never wrote never conflicts, and so never reserves. One that reserves and then
+only reads releases when it commits, is reset, or is no longer referenced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import random
+import struct
+import threading
+import time
+
+#: The process, its attempt (0 between two), until when, since when the process has it.
+_NOTE = struct.Struct("=QQQQ")
+#: The process, since when it waits, until when it looks again.
+_PLACE = struct.Struct("=QQQ")
+_PLACES_AT = 64
+_PLACES = 128
+_SIZE = 4096
+_NOBODY = bytes(_PLACE.size * _PLACES)
+
+_US, _MS = 1_000, 1_000_000
+#: For how long a note holds: while the caller reads and thinks, and while it commits.
+_THINK_NS, _COMMIT_NS = 20 * _MS, 250 * _MS
+#: How long a process may go on, and within which time its next attempt must come.
+_SLICE_NS, _GRACE_NS = 8 * _MS, 400 * _US
+#: Whoever looks may reserve if for so long the first in line has not.
+_UNCLAIMED_NS = 2 * _MS
+#: A place counts for so long after it was to be looked from.
+_LATE_NS = 5 * _MS
+_PATIENCE_NS = 1_000 * _MS
+_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 0.0001, 0.016
+
+
+class Reservation:
+    """The reservation of one attempt, from when it waits for it until it is released."""
+
+    __slots__ = ("_reservations", "number", "thread")
+
+    def __init__(self, reservations: Reservations, number: int) -> None:
+        self._reservations = reservations
+        self.number = number
+        self.thread = threading.get_ident()
+
+    def renew(self) -> None:
+        """Hold it for a commit, unless it is lost."""
+        self._reservations.renew(self.number)
+
+    def release(self) -> None:
+        """Let others reserve; calling it again does no harm."""
+        self._reservations.release(self.number)
+
+
+class Reservations:
+    """The reservations of one file, as one process takes part in them."""
+
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | None = None
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        self._process = 0
+        self._numbers = 0
+        #: The attempts of this process that wait, the first in line first.
+        self._line: dict[Reservation, None] = {}
+        #: The one that was given last.
+        self._given: Reservation | None = None
+        self._released_at = 0
+        #: Whether the last two attempts followed each other closely.
+        self._goes_on = False
+
+    def open(self, path: str) -> None:
+        """Share the memory of a lock file; without room for it nobody reserves."""
+        self.close()
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDWR)
+            try:
+                if os.fstat(file).st_size < _SIZE:
+                    os.pwrite(file, bytes(_SIZE), 0)  # else a write to memory may find no room
+                self._start_empty()
+                self._process = int.from_bytes(os.urandom(8), "big") | 1
+                self._memory = mmap.mmap(file, _SIZE)
+            finally:
+                os.close(file)
+
+    def close(self) -> None:
+        """Forget everything; who waits goes on without a reservation."""
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.close()
+
+    def reserve(self, deadline: float | None) -> Reservation | None:
+        """Wait for a reservation; None if the attempt is to go on without one.
+
+        Args:
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
+        """
+        memory = self._memory
+        if memory is None:
+            return None
+        self._numbers += 1
+        own = Reservation(self, self._numbers)
+        since = time.monotonic_ns()
+        self._goes_on = since - self._released_at < _GRACE_NS
+        give_up_at = since + _PATIENCE_NS
+        if deadline is not None:
+            give_up_at = min(give_up_at, int(deadline * 1e9))
+        place = None
+        try:
+            self._line[own] = None
+            while True:
+                now = time.monotonic_ns()
+                ahead = 1
+                if list(self._line)[0] is own:
+                    process, number, until, began = _NOTE.unpack_from(memory, 0)
+                    is_over = not now < until < now + _COMMIT_NS + _MS
+                    if process == self._process and not (is_over or number):  # within its slice
+                        if self._write(memory, own, now, began):
+                            return own
+                    elif not is_over and self._is_of_this_thread(process, number):
+                        return None
+                    waiting = memory[_PLACES_AT : _PLACES_AT + len(_NOBODY)]
+                    ahead = 0 if waiting == _NOBODY else self._ahead(waiting, since, now)
+                    if is_over and (not ahead or now - until > _UNCLAIMED_NS):
+                        if self._write(memory, own, now, now):
+                            return own
+                if now >= give_up_at:
+                    return None
+                seconds = min(max(ahead * 0.001, _SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
+                if place is None or memory[place : place + 8] != self._process.to_bytes(
+                    8, "little"
+                ):
+                    place = self._free_place(memory, now)
+                looks_at = now + int(seconds * 1e9) + _LATE_NS
+                _PLACE.pack_into(memory, place, self._process, since, looks_at)
+                time.sleep(seconds)
+        except (ValueError, IndexError):  # it was closed meanwhile
+            return None
+        finally:
+            self._line.pop(own, None)
+            if place is not None:
+                self._leave(memory, place)
+
+    def _is_of_this_thread(self, process: int, number: int) -> bool:
+        given = self._given
+        return (
+            given is not None
+            and (process, number) == (self._process, given.number)
+            and given.thread == threading.get_ident()
+        )
+
+    def _write(self, memory: mmap.mmap, own: Reservation, now: int, began: int) -> bool:
+        """Write the note, and tell whether no other was written just then."""
+        if began < now - _SLICE_NS:
+            return False
+        self._given = own
+        _NOTE.pack_into(memory, 0, self._process, own.number, now + _THINK_NS, began)
+        return _NOTE.unpack_from(memory, 0)[:2] == (self._process, own.number)
+
+    def _ahead(self, waiting: bytes, since: int, now: int) -> int:
+        """Return how many other processes wait for longer, and look in time."""
+        return sum(
+            [
+                1
+                for process, other, looks_at in _PLACE.iter_unpack(waiting)
+                if process and process != self._process and other < since and looks_at > now
+            ]
+        )
+
+    def _free_place(self, memory: mmap.mmap, now: int) -> int:
+        """Return a place in line that nobody seems to have."""
+        start = random.randrange(_PLACES)
+        place = _PLACES_AT
+        for number in range(start, start + _PLACES):
+            place = _PLACES_AT + number % _PLACES * _PLACE.size
+            process, _, looks_at = _PLACE.unpack_from(memory, place)
+            if not process or looks_at + _PATIENCE_NS < now:
+                break
+        return place
+
+    def _leave(self, memory: mmap.mmap, place: int) -> None:
+        with contextlib.suppress(ValueError):  # it was closed
+            if _PLACE.unpack_from(memory, place)[0] == self._process:
+                _PLACE.pack_into(memory, place, 0, 0, 0)
+
+    def renew(self, number: int) -> None:
+        """Hold the reservation of an attempt for its commit, unless it is lost."""
+        memory = self._memory
+        if memory is None:
+            return
+        with contextlib.suppress(ValueError):
+            process, held, until, began = _NOTE.unpack_from(memory, 0)
+            now = time.monotonic_ns()
+            if (process, held) == (self._process, number) and now < until:
+                _NOTE.pack_into(memory, 0, process, number, now + _COMMIT_NS, began)
+
+    def release(self, number: int) -> None:
+        """End the reservation of an attempt, unless it is lost."""
+        memory = self._memory
+        if memory is None:
+            return
+        with contextlib.suppress(ValueError):
+            process, held, _, began = _NOTE.unpack_from(memory, 0)
+            if (process, held) == (self._process, number):
+                now = self._released_at = time.monotonic_ns()
+                until = now + _GRACE_NS if self._goes_on and now - began < _SLICE_NS else now
+                _NOTE.pack_into(memory, 0, process, 0, until, began)
