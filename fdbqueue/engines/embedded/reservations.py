@@ -55,45 +55,51 @@ import contextlib
 import mmap
 import os
 import random
+import socket
 import struct
+import sys
 import threading
 import time
 
-#: The process, its attempt (0 between two), until when, since when the process has it.
+#: The process, its attempt (0 between two), until when, when the process's slice began.
 _NOTE = struct.Struct("=QQQQ")
 #: The process, since when it waits, until when it looks again.
 _PLACE = struct.Struct("=QQQ")
-_PLACES_AT = 64
-_PLACES = 128
+_PLACES_AT, _PLACES = 64, 128
+_PLACES_END = _PLACES_AT + _PLACES * _PLACE.size
+_NOBODY = bytes(_PLACES * _PLACE.size)
 _SIZE = 4096
-_NOBODY = bytes(_PLACE.size * _PLACES)
 
-_US, _MS = 1_000, 1_000_000
+_MS = 1_000_000  # in nanoseconds, as all times here
 #: For how long a note holds: while the caller reads and thinks, and while it commits.
-_THINK_NS, _COMMIT_NS = 20 * _MS, 250 * _MS
-#: How long a process may go on, and within which time its next attempt must come.
-_SLICE_NS, _GRACE_NS = 8 * _MS, 400 * _US
-#: Whoever looks may reserve if for so long the first in line has not.
-_UNCLAIMED_NS = 2 * _MS
+_THINK, _COMMIT = 20 * _MS, 250 * _MS
+#: For how long a process may go on, and within which time its next attempt must come.
+_SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
+#: Whoever looks may reserve if the first in line has not for so long.
+_UNCLAIMED = 2 * _MS
+#: How often to look: the first in line, and those behind it, by how many are before them.
+_LOOK, _LOOK_BEHIND, _LOOK_LAST = 1 * _MS, 5 * _MS, 50 * _MS
 #: A place counts for so long after it was to be looked from.
-_LATE_NS = 5 * _MS
-_PATIENCE_NS = 1_000 * _MS
-_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 0.0001, 0.016
+_LATE = 5 * _MS
+_PATIENCE = 1_000 * _MS
+#: How long the first in line sleeps when the slice before is about to be over.
+_SOON_SECONDS = 0.00006
 
 
 class Reservation:
-    """The reservation of one attempt, from when it waits for it until it is released."""
+    """The reservation of one attempt.
 
-    __slots__ = ("_reservations", "number", "thread")
+    Attributes:
+        is_contended: Whether other processes reserve the file, too.
+    """
+
+    __slots__ = ("_reservations", "is_contended", "number", "thread")
 
     def __init__(self, reservations: Reservations, number: int) -> None:
         self._reservations = reservations
         self.number = number
         self.thread = threading.get_ident()
-
-    def renew(self) -> None:
-        """Hold it for a commit, unless it is lost."""
-        self._reservations.renew(self.number)
+        self.is_contended = False
 
     def release(self) -> None:
         """Let others reserve; calling it again does no harm."""
@@ -105,16 +111,20 @@ class Reservations:
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
+        self._bell: socket.socket | None = None
         self._start_empty()
 
     def _start_empty(self) -> None:
+        #: Whether this process has ever waited for a reservation.
+        self.is_used = False
         self._process = 0
         self._numbers = 0
         #: The attempts of this process that wait, the first in line first.
         self._line: dict[Reservation, None] = {}
         #: The one that was given last.
         self._given: Reservation | None = None
-        self._released_at = 0
+        #: When the last attempt or commit ended, if there ever was a reservation.
+        self._used_at = 0
         #: Whether the last two attempts followed each other closely.
         self._goes_on = False
 
@@ -135,8 +145,11 @@ class Reservations:
     def close(self) -> None:
         """Forget everything; who waits goes on without a reservation."""
         memory, self._memory = self._memory, None
+        bell, self._bell = self._bell, None
         if memory is not None:
             memory.close()
+        if bell is not None:
+            bell.close()
 
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.
@@ -150,81 +163,92 @@ class Reservations:
         self._numbers += 1
         own = Reservation(self, self._numbers)
         since = time.monotonic_ns()
-        self._goes_on = since - self._released_at < _GRACE_NS
-        give_up_at = since + _PATIENCE_NS
+        self._goes_on = since - self._used_at < _GRACE
+        give_up_at = since + _PATIENCE
         if deadline is not None:
             give_up_at = min(give_up_at, int(deadline * 1e9))
-        place = None
+        place = 0
+        self.is_used = True
         try:
             self._line[own] = None
             while True:
                 now = time.monotonic_ns()
-                ahead = 1
                 if list(self._line)[0] is own:
-                    process, number, until, began = _NOTE.unpack_from(memory, 0)
-                    is_over = not now < until < now + _COMMIT_NS + _MS
-                    if process == self._process and not (is_over or number):  # within its slice
-                        if self._write(memory, own, now, began):
-                            return own
-                    elif not is_over and self._is_of_this_thread(process, number):
-                        return None
-                    waiting = memory[_PLACES_AT : _PLACES_AT + len(_NOBODY)]
-                    ahead = 0 if waiting == _NOBODY else self._ahead(waiting, since, now)
-                    if is_over and (not ahead or now - until > _UNCLAIMED_NS):
-                        if self._write(memory, own, now, now):
-                            return own
-                if now >= give_up_at:
+                    found = self._look(memory, own, since, now)
+                else:
+                    found = 1
+                if found is True:
+                    return own
+                if found is None or now >= give_up_at:
                     return None
-                seconds = min(max(ahead * 0.001, _SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
-                if place is None or memory[place : place + 8] != self._process.to_bytes(
-                    8, "little"
-                ):
-                    place = self._free_place(memory, now)
-                looks_at = now + int(seconds * 1e9) + _LATE_NS
-                _PLACE.pack_into(memory, place, self._process, since, looks_at)
-                time.sleep(seconds)
+                place = self._take_place(memory, place, since, now, found)
+                if found or not self._is_due(memory, now):
+                    self._sleep(own, min(_LOOK_BEHIND * found or _LOOK, _LOOK_LAST))
+                else:
+                    time.sleep(_SOON_SECONDS)
         except (ValueError, IndexError):  # it was closed meanwhile
             return None
         finally:
             self._line.pop(own, None)
-            if place is not None:
+            if place:
                 self._leave(memory, place)
 
-    def _is_of_this_thread(self, process: int, number: int) -> bool:
-        given = self._given
-        return (
-            given is not None
-            and (process, number) == (self._process, given.number)
-            and given.thread == threading.get_ident()
-        )
+    def _look(self, memory: mmap.mmap, own: Reservation, since: int, now: int) -> int | bool | None:
+        """Reserve the file if that is free: return True, None to give up, or how many are ahead."""
+        process, number, until, began = _NOTE.unpack_from(memory, 0)
+        is_over = not now < until < now + _COMMIT + _MS
+        waiting = memory[_PLACES_AT:_PLACES_END]
+        ahead = 0
+        if waiting != _NOBODY:
+            others = self._others(waiting, now)
+            own.is_contended = own.is_contended or bool(others)
+            ahead = sum([other < since for other, _ in others])
+        if process == self._process:
+            if not (is_over or number):  # within the slice of this process
+                return self._note(memory, own, now, began) or ahead
+            if not is_over and self._is_of_this_thread(number):
+                return None
+        else:
+            own.is_contended = own.is_contended or until > now - _PATIENCE
+        if is_over and (not ahead or now - until > _UNCLAIMED):
+            return self._note(memory, own, now, now) or ahead
+        return ahead
 
-    def _write(self, memory: mmap.mmap, own: Reservation, now: int, began: int) -> bool:
+    def _is_due(self, memory: mmap.mmap, now: int) -> bool:
+        """Tell whether a slice is about to be over: then to sleep for long would be too late."""
+        _, _, _, began = _NOTE.unpack_from(memory, 0)
+        return _SLICE - _LOOK < now - began < _SLICE + _LOOK
+
+    def _is_of_this_thread(self, number: int) -> bool:
+        given = self._given
+        is_last = given is not None and given.number == number
+        return is_last and given.thread == threading.get_ident()
+
+    def _note(self, memory: mmap.mmap, own: Reservation, now: int, began: int) -> bool:
         """Write the note, and tell whether no other was written just then."""
-        if began < now - _SLICE_NS:
-            return False
         self._given = own
-        _NOTE.pack_into(memory, 0, self._process, own.number, now + _THINK_NS, began)
+        _NOTE.pack_into(memory, 0, self._process, own.number, now + _THINK, began)
         return _NOTE.unpack_from(memory, 0)[:2] == (self._process, own.number)
 
-    def _ahead(self, waiting: bytes, since: int, now: int) -> int:
-        """Return how many other processes wait for longer, and look in time."""
-        return sum(
-            [
-                1
-                for process, other, looks_at in _PLACE.iter_unpack(waiting)
-                if process and process != self._process and other < since and looks_at > now
-            ]
-        )
+    def _others(self, waiting: bytes, now: int) -> list[tuple[int, int]]:
+        """Return since when other processes wait that look in time, and which these are."""
+        return [
+            (since, process)
+            for process, since, looks_at in _PLACE.iter_unpack(waiting)
+            if process and process != self._process and looks_at > now
+        ]
 
-    def _free_place(self, memory: mmap.mmap, now: int) -> int:
-        """Return a place in line that nobody seems to have."""
-        start = random.randrange(_PLACES)
-        place = _PLACES_AT
-        for number in range(start, start + _PLACES):
-            place = _PLACES_AT + number % _PLACES * _PLACE.size
-            process, _, looks_at = _PLACE.unpack_from(memory, place)
-            if not process or looks_at + _PATIENCE_NS < now:
-                break
+    def _take_place(self, memory: mmap.mmap, place: int, since: int, now: int, ahead: int) -> int:
+        """Stay at a place of the file's line, or take one that nobody has; return which."""
+        if not place or _PLACE.unpack_from(memory, place)[0] != self._process:
+            start = random.randrange(_PLACES)
+            for number in range(start, start + _PLACES):
+                place = _PLACES_AT + number % _PLACES * _PLACE.size
+                process, _, looks_at = _PLACE.unpack_from(memory, place)
+                if not process or looks_at + _PATIENCE < now:
+                    break
+        looks_at = now + min(_LOOK_BEHIND * ahead or _LOOK, _LOOK_LAST) + _LATE
+        _PLACE.pack_into(memory, place, self._process, since, looks_at)
         return place
 
     def _leave(self, memory: mmap.mmap, place: int) -> None:
@@ -232,8 +256,41 @@ class Reservations:
             if _PLACE.unpack_from(memory, place)[0] == self._process:
                 _PLACE.pack_into(memory, place, 0, 0, 0)
 
-    def renew(self, number: int) -> None:
-        """Hold the reservation of an attempt for its commit, unless it is lost."""
+    def _sleep(self, own: Reservation, nanoseconds: int) -> None:
+        """Sleep until another process rings, or for so long."""
+        if list(self._line)[0] is not own or not sys.platform.startswith("linux"):
+            time.sleep(min(nanoseconds, _MS) / 1e9)
+            return
+        bell = self._bell
+        if bell is None:
+            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            bell.bind(_address(self._process))
+            self._bell = bell
+        bell.settimeout(nanoseconds / 1e9)
+        with contextlib.suppress(TimeoutError):
+            bell.recv(1)
+
+    def _ring(self, memory: mmap.mmap, now: int) -> None:
+        """Wake the first in line."""
+        waiting = memory[_PLACES_AT:_PLACES_END]
+        if waiting == _NOBODY:
+            return
+        if self._bell is None:
+            self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._bell.bind(_address(self._process))
+        for _, process in sorted(self._others(waiting, now)):
+            try:
+                self._bell.sendto(b"!", socket.MSG_DONTWAIT, _address(process))
+            except OSError:
+                continue
+            return
+
+    def hold(self, number: int) -> None:
+        """Hold the reservation of an attempt for its commit, unless it is lost.
+
+        Args:
+            number: The attempt's; 0 is a commit without one, which holds the process's slice.
+        """
         memory = self._memory
         if memory is None:
             return
@@ -241,7 +298,7 @@ class Reservations:
             process, held, until, began = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
-                _NOTE.pack_into(memory, 0, process, number, now + _COMMIT_NS, began)
+                _NOTE.pack_into(memory, 0, process, number, now + _COMMIT, began)
 
     def release(self, number: int) -> None:
         """End the reservation of an attempt, unless it is lost."""
@@ -249,8 +306,16 @@ class Reservations:
         if memory is None:
             return
         with contextlib.suppress(ValueError):
-            process, held, _, began = _NOTE.unpack_from(memory, 0)
-            if (process, held) == (self._process, number):
-                now = self._released_at = time.monotonic_ns()
-                until = now + _GRACE_NS if self._goes_on and now - began < _SLICE_NS else now
-                _NOTE.pack_into(memory, 0, process, 0, until, began)
+            process, held, until, began = _NOTE.unpack_from(memory, 0)
+            now = time.monotonic_ns()
+            if (process, held) == (self._process, number) and now < until:
+                stays = self._goes_on and now - began < _SLICE
+                _NOTE.pack_into(memory, 0, process, 0, now + _GRACE if stays else now, began)
+                if not stays:
+                    self._ring(memory, now)
+            self._used_at = time.monotonic_ns()  # after whoever was rung ran in its place
+
+
+def _address(process: int) -> bytes:
+    """Return the address of a process's bell: it has no file, and goes with the process."""
+    return b"\0fdbqueue-%016x" % process

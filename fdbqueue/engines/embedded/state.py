@@ -186,12 +186,20 @@ class TransactionState:
         """Open the snapshot, at the read version if that was set."""
         version = self.read_version.number
         if self.reserves:
-            self.reserves = False
-            self._reservation = self.store.reserve(self.deadline)
+            self.reserve()
         snapshot = self.store.snapshot() if version is None else self.store.snapshot_at(version)
         self.snapshot = snapshot
         self.read_version.number = snapshot.version
         return snapshot
+
+    def reserve(self) -> bool:
+        """Reserve the file; see :meth:`Transaction.reserve`."""
+        self.reserves = False
+        if self.snapshot is not None:
+            return True
+        if self._reservation is None:
+            self._reservation = self.store.reserve(self.deadline)
+        return self._reservation is None or self._reservation.is_contended
 
     def stored(self) -> Snapshot:
         """Return the snapshot to read by."""
@@ -464,14 +472,17 @@ class TransactionState:
             reservation.release()
 
     def _finish_commit(self, request: CommitRequest) -> None:
-        if self._reservation is None:
+        reservations = self.store.turn.reservations
+        if not reservations.is_used:
             self._committer.wait(request)
         else:
+            number = 0 if self._reservation is None else self._reservation.number
+            reservations.hold(number)
             try:
-                self._reservation.renew()
                 self._committer.wait(request)
             finally:
-                self._release()
+                reservations.release(number)
+                self._reservation = None
         with self.lock:
             if request.error is not None:
                 self.note_timeout()

@@ -506,13 +506,18 @@ class Transaction(SnapshotTransaction):
         """
         return self._state.commit()
 
-    def reserve(self) -> None:
+    def reserve(self) -> bool:
         """Reserve the file before the first read, as an attempt after a conflict does.
 
-        For a caller that knows that others are about to change what it reads. The first read
-        then waits until no other attempt has the file reserved, for a second at most.
+        For a caller that knows that others are about to change what it reads. It waits until no
+        other attempt has the file reserved, for a second at most, and is released by the commit.
+
+        Returns:
+            Whether other processes reserve the file, too.
         """
-        self._state.reserves = self._state.snapshot is None
+        state = self._state
+        with state.lock:
+            return state.reserve()
 
     def on_error(self, error: Any) -> Delay | Future[None]:
         """Prepare to run again after an error, or raise it if that would not help.

@@ -145,8 +145,8 @@ class EndPoppers:
         conflicts = 0
 
         def serve(tr: Transaction) -> RoundResult:
-            if time.monotonic() < self._reserved_until:
-                tr.reserve()
+            if time.monotonic() < self._reserved_until and tr.reserve():
+                self._reserved_until = time.monotonic() + _STAGED_SECONDS
             is_strict = own is None and conflicts < _CONFLICTS
             order = Order.STRICT if is_strict else Order.AS_SEEN
             one = Round(self._taker, tr, self._end, early, order, self._extra)
