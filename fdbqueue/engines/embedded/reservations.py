@@ -1,57 +1,60 @@
 """Reservations: after a conflict an attempt reserves the file before it reads.
 
 Commits are optimistic: whoever read what another commit has changed meanwhile conflicts. If many
-processes change the same keys, nearly every attempt would be for nothing. So an attempt that
-follows a conflict reserves the file first, opens its snapshot then, and keeps the reservation
-until its commit has ended. One attempt of all processes has it at a time, so those that reserve
-do not conflict with each other. A commit without a reservation (a push, an ack, a first attempt)
-does not wait for one, and goes between.
+processes change the same keys, nearly every attempt is for nothing. So an attempt that follows
+a conflict reserves the file first, opens its snapshot then, and has the reservation until its
+commit has ended. One attempt of all processes has it at a time: those that reserve do not conflict
+with each other. A commit without one (a push, an ack, a first attempt) waits for nobody, and
+goes between.
 
-**Nothing depends on it.** The commit compares what was read with what was written since, with a
-reservation or without. Two attempts that both believe that they have it, or one that has lost it,
-conflict at the worst. So a reservation is no lock. It is a note in memory that the processes share
-(the first bytes of the lock file ``turn``), which says until when it holds, by the monotonic clock:
+**Nothing depends on it.** Every commit compares what was read with what was written since. If two
+attempts believe that they have the reservation, or one has lost it, they conflict at the worst. So
+it is no lock but a note in memory that the processes share (at the beginning of the lock file
+``turn``), and the note itself says until when it holds:
 
-1. *Wait in line.* The threads of a process line up; the first of them takes a place in the file's
-   line: the process, since when it waits, until when it looks again. It sleeps, looks again, and
-   sleeps for less the fewer are before it. A place that was not looked from in time does not count
-   until it is again.
-2. *Reserve.* The first in line writes the note once the last one is over: the process, the attempt,
-   the time 20 ms from now. It reads the note again: if another wrote it just then, it waits on.
-3. *Read.* Who thinks for longer than that has lost the reservation by that alone.
-4. *Commit.* Before it the note is renewed, if it still holds, for a quarter of a second. The commit
-   waits for the writer's turn as every commit does (:mod:`fdbqueue.engines.embedded.commits`).
-5. *Release.* The note ends now. But a process that takes one item after the other keeps the
-   file for up to 8 ms, its slice: if its last two attempts followed each other closely, the note
-   says that the process, not the attempt, has it for 0.4 ms more, and its next attempt goes on
-   without waiting. So the processes take turns by the slice, not by the item: what SQLite has in
-   its caches, and what the process knows of the history, stays good within one. When the slice is
-   over the process goes to the end of the line.
+1. *Wait in line.* The threads of a process line up; the first of them waits for the process. It has
+   a place in the shared memory: which process, since when it waits, by when it looks again. A place
+   from which nobody looked in time does not count. It sleeps until it is rung, or the time to look.
+2. *Reserve.* The first in line writes the note when the last one is over: which process, which
+   attempt, until 20 ms from now. It reads the note again; if another was written just then, it
+   waits on. If the first in line has not reserved for 2 ms, whoever looks may.
+3. *Read.* A caller who thinks for longer than the 20 ms has lost the reservation.
+4. *Commit.* Before it, a note that still holds is written again, for a quarter of a second. The
+   commit itself goes as every commit (:mod:`fdbqueue.engines.embedded.commits`).
+5. *Release.* The note ends now, and the first in line is rung. But a process that goes on at once
+   keeps the file for a *slice* of 8 ms: if its attempt came within 0.4 ms of its last commit, the
+   note says that the process has the file for 0.4 ms more. Its next attempt takes it without
+   waiting, and its other commits hold it as in 4. So processes that take one item after the other
+   take turns by the slice: within one, SQLite's pages and the history need not be read
+   again. After its slice a process is the last in line.
 
-Whoever waited for a second goes on without a reservation, as does one whose deadline has passed,
-and one whose own thread has the reservation: a signal handler, or a thread with several
-transactions. What is left behind by
+Who has waited for a second goes on without a reservation. So does who has a deadline that has
+passed, and who would wait for a transaction of its own thread (which may be a signal handler's).
+What is left behind by
 
-- *an exception at any place, a lost transaction, a kill, a stop*: a note, which ends by itself: after
-  20 ms, or 250 ms in a commit; a place in line, which does not count once it was not looked from in
-  time. So nobody waits for longer than that for one who has gone. (A process that is stopped
-  between BEGIN and COMMIT of SQLite's transaction has SQLite's own lock, which nobody can
-  take from it: commits then wait for as long as it is stopped. This was always so.)
-- *a stopped process that goes on*: it finds another note than its own, renews nothing, and commits
-  if it does not conflict;
-- *a fork*: the parent's memory is closed before it; the child opens it again, as another process;
-- *a wall clock that jumps*: nothing, because it is not asked. A note that would hold longer than
-  any may (of a time namespace with another clock, or of a machine that was started again) is void;
-- *a full disk*: the bytes are allocated when the file is opened; without them nobody reserves;
-- *a deleted lock file*: the others reserve in a new one, and conflict with this process at most.
+- *an exception at any place, a transaction that is dropped, a kill, a stop*: a note that ends by
+  itself, after 20 ms, or 250 ms in a commit, and a place that does not count any more. Nobody waits
+  for longer. But SQLite's own lock, which a commit has between BEGIN and COMMIT, and the locks of
+  the writer's turn around it, cannot be taken from a process that is stopped: then the commits
+  of others wait until it goes on or is killed, with reservations and without.
+- *a stopped process that goes on*: it does not find its note, and writes none. It commits unless it
+  conflicts;
+- *a fork*: nothing. The parent closes its memory before it; the child is another process;
+- *a wall clock that is set*: nothing, because the monotonic one is asked. A note that would hold
+  for longer than any may (another time namespace, a machine that was started again) is void;
+- *a full disk*: without room for the memory, which is written when it is first needed, there are no
+  reservations, and retries pause as they do after other errors;
+- *lock files that are deleted*: who has the old ones does not see who has the new ones. They
+  conflict, and retry.
 
-A transaction that never wrote never conflicts, and so never reserves. One that reserves and then
-only reads releases when it commits, is reset, or is no longer referenced.
+A transaction that has written nothing cannot conflict, so it never reserves; one that reserves and
+then only reads releases with its commit or reset, or when it is dropped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import random
@@ -78,10 +81,12 @@ _SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
 #: Whoever looks may reserve if the first in line has not for so long.
 _UNCLAIMED = 2 * _MS
 #: How often to look: the first in line, and those behind it, by how many are before them.
-_LOOK, _LOOK_BEHIND, _LOOK_LAST = 1 * _MS, 5 * _MS, 50 * _MS
+_LOOK, _LOOK_BEHIND, _LOOK_LAST = 1 * _MS, 20 * _MS, 50 * _MS
 #: A place counts for so long after it was to be looked from.
 _LATE = 5 * _MS
 _PATIENCE = 1_000 * _MS
+#: Linux has addresses of sockets that leave no file behind; elsewhere who waits looks often.
+_HAS_BELLS = sys.platform.startswith("linux")
 #: How long the first in line sleeps when the slice before is about to be over.
 _SOON_SECONDS = 0.00006
 
@@ -90,35 +95,34 @@ class Reservation:
     """The reservation of one attempt.
 
     Attributes:
+        number: Which attempt of its process it is.
+        thread: The thread that waited for it.
         is_contended: Whether other processes reserve the file, too.
     """
 
-    __slots__ = ("_reservations", "is_contended", "number", "thread")
+    __slots__ = ("is_contended", "number", "thread")
 
-    def __init__(self, reservations: Reservations, number: int) -> None:
-        self._reservations = reservations
+    def __init__(self, number: int) -> None:
         self.number = number
         self.thread = threading.get_ident()
         self.is_contended = False
-
-    def release(self) -> None:
-        """Let others reserve; calling it again does no harm."""
-        self._reservations.release(self.number)
 
 
 class Reservations:
     """The reservations of one file, as one process takes part in them."""
 
     def __init__(self) -> None:
+        self._path: str | None = None
         self._memory: mmap.mmap | None = None
         self._bell: socket.socket | None = None
+        self._numbers = itertools.count(1)
         self._start_empty()
 
     def _start_empty(self) -> None:
         #: Whether this process has ever waited for a reservation.
         self.is_used = False
-        self._process = 0
-        self._numbers = 0
+        #: Which process this is; 0 is none.
+        self._process = int.from_bytes(os.urandom(8), "big") | 1
         #: The attempts of this process that wait, the first in line first.
         self._line: dict[Reservation, None] = {}
         #: The one that was given last.
@@ -129,21 +133,14 @@ class Reservations:
         self._goes_on = False
 
     def open(self, path: str) -> None:
-        """Share the memory of a lock file; without room for it nobody reserves."""
+        """Share the memory of a lock file from now on; it is opened when it is needed."""
         self.close()
-        with contextlib.suppress(OSError):
-            file = os.open(path, os.O_RDWR)
-            try:
-                if os.fstat(file).st_size < _SIZE:
-                    os.pwrite(file, bytes(_SIZE), 0)  # else a write to memory may find no room
-                self._start_empty()
-                self._process = int.from_bytes(os.urandom(8), "big") | 1
-                self._memory = mmap.mmap(file, _SIZE)
-            finally:
-                os.close(file)
+        self._start_empty()
+        self._path = path
 
     def close(self) -> None:
         """Forget everything; who waits goes on without a reservation."""
+        self._path = None
         memory, self._memory = self._memory, None
         bell, self._bell = self._bell, None
         if memory is not None:
@@ -151,17 +148,30 @@ class Reservations:
         if bell is not None:
             bell.close()
 
+    def shared_memory(self) -> mmap.mmap | None:
+        """Return the memory that the processes share; None if it cannot be had."""
+        path = self._path
+        if self._memory is None and path is not None:
+            with contextlib.suppress(OSError):
+                file = os.open(path, os.O_RDWR)
+                try:
+                    if os.fstat(file).st_size < _SIZE:
+                        os.pwrite(file, bytes(_SIZE), 0)  # else a write to memory may find no room
+                    self._memory = mmap.mmap(file, _SIZE)
+                finally:
+                    os.close(file)
+        return self._memory
+
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.
 
         Args:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
         """
-        memory = self._memory
+        memory = self.shared_memory()
         if memory is None:
             return None
-        self._numbers += 1
-        own = Reservation(self, self._numbers)
+        own = Reservation(next(self._numbers))
         since = time.monotonic_ns()
         self._goes_on = since - self._used_at < _GRACE
         give_up_at = since + _PATIENCE
@@ -173,10 +183,7 @@ class Reservations:
             self._line[own] = None
             while True:
                 now = time.monotonic_ns()
-                if list(self._line)[0] is own:
-                    found = self._look(memory, own, since, now)
-                else:
-                    found = 1
+                found = self._look(memory, own, since, now) if self._is_first(own) else 1
                 if found is True:
                     return own
                 if found is None or now >= give_up_at:
@@ -186,7 +193,7 @@ class Reservations:
                     self._sleep(own, min(_LOOK_BEHIND * found or _LOOK, _LOOK_LAST))
                 else:
                     time.sleep(_SOON_SECONDS)
-        except (ValueError, IndexError):  # it was closed meanwhile
+        except ValueError:  # it was closed meanwhile
             return None
         finally:
             self._line.pop(own, None)
@@ -214,6 +221,10 @@ class Reservations:
             return self._note(memory, own, now, now) or ahead
         return ahead
 
+    def _is_first(self, own: Reservation) -> bool:
+        """Tell whether no other thread of this process waits for longer."""
+        return next(iter(self._line.copy()), None) is own  # others may join and leave meanwhile
+
     def _is_due(self, memory: mmap.mmap, now: int) -> bool:
         """Tell whether a slice is about to be over: then to sleep for long would be too late."""
         _, _, _, began = _NOTE.unpack_from(memory, 0)
@@ -221,8 +232,9 @@ class Reservations:
 
     def _is_of_this_thread(self, number: int) -> bool:
         given = self._given
-        is_last = given is not None and given.number == number
-        return is_last and given.thread == threading.get_ident()
+        if given is None or given.number != number:
+            return False
+        return given.thread == threading.get_ident()
 
     def _note(self, memory: mmap.mmap, own: Reservation, now: int, began: int) -> bool:
         """Write the note, and tell whether no other was written just then."""
@@ -258,32 +270,35 @@ class Reservations:
 
     def _sleep(self, own: Reservation, nanoseconds: int) -> None:
         """Sleep until another process rings, or for so long."""
-        if list(self._line)[0] is not own or not sys.platform.startswith("linux"):
+        bell = self._own_bell() if self._is_first(own) else None
+        if bell is None:
             time.sleep(min(nanoseconds, _MS) / 1e9)
             return
-        bell = self._bell
-        if bell is None:
-            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            bell.bind(_address(self._process))
-            self._bell = bell
-        bell.settimeout(nanoseconds / 1e9)
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(OSError):  # it is time, or it was closed
+            bell.settimeout(nanoseconds / 1e9)
             bell.recv(1)
+
+    def _own_bell(self) -> socket.socket | None:
+        """Return the socket by which this process is rung; None if it can have none."""
+        if self._bell is None and _HAS_BELLS:
+            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                bell.bind(_address(self._process))
+                self._bell = bell
+            except OSError:  # another thread has bound it just now
+                bell.close()
+        return self._bell
 
     def _ring(self, memory: mmap.mmap, now: int) -> None:
         """Wake the first in line."""
         waiting = memory[_PLACES_AT:_PLACES_END]
-        if waiting == _NOBODY:
+        bell = None if waiting == _NOBODY else self._own_bell()
+        if bell is None:
             return
-        if self._bell is None:
-            self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._bell.bind(_address(self._process))
         for _, process in sorted(self._others(waiting, now)):
-            try:
-                self._bell.sendto(b"!", socket.MSG_DONTWAIT, _address(process))
-            except OSError:
-                continue
-            return
+            with contextlib.suppress(OSError):  # it has ended, or is rung already
+                bell.sendto(b"!", socket.MSG_DONTWAIT, _address(process))
+                return
 
     def hold(self, number: int) -> None:
         """Hold the reservation of an attempt for its commit, unless it is lost.

@@ -151,8 +151,7 @@ class TransactionState:
         self.stamps: list[Versionstamp] = []
 
     def __del__(self) -> None:
-        if self._reservation is not None:
-            self._reservation.release()
+        self._release()
         if self.snapshot is not None:
             self.snapshot.release()
         if self._request is not None and self._request.snapshot is not None:
@@ -185,7 +184,7 @@ class TransactionState:
     def open(self) -> Snapshot:
         """Open the snapshot, at the read version if that was set."""
         version = self.read_version.number
-        if self.reserves:
+        if self.reserves and version is None:
             self.reserve()
         snapshot = self.store.snapshot() if version is None else self.store.snapshot_at(version)
         self.snapshot = snapshot
@@ -469,7 +468,7 @@ class TransactionState:
         """Release the reservation of the attempt, if it has one."""
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
-            reservation.release()
+            self.store.turn.reservations.release(reservation.number)
 
     def _finish_commit(self, request: CommitRequest) -> None:
         reservations = self.store.turn.reservations
@@ -525,8 +524,8 @@ class TransactionState:
             conflicted = code == 1020 and request is not None and request.refusal == 1020
             self._drop_attempt()
             self._begin_attempt(self.options.persistent)
-            if conflicted:
-                self.reserves, pause_seconds = True, 0.0
+            if conflicted and self.store.turn.reservations.shared_memory() is not None:
+                self.reserves, pause_seconds = True, 0.0  # it waits before it reads
             return Delay(pause_seconds)
 
     def _pause_after(self, code: int) -> float:

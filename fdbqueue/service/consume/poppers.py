@@ -138,15 +138,14 @@ class EndPoppers:
                 round.
 
         Returns:
-            Its result; None after two conflicts in a row with poppers of other processes, or
-            after one of a round with a help request.
+            Its result; None after one conflict of a round with a help request, or two in a row with
+            poppers of other processes, unless the engine has reservations.
         """
         seen: list[int] = []  # how many items had ever been taken when each round began
         conflicts = 0
 
         def serve(tr: Transaction) -> RoundResult:
-            if time.monotonic() < self._reserved_until and tr.reserve():
-                self._reserved_until = time.monotonic() + _STAGED_SECONDS
+            self._reserve(tr)
             is_strict = own is None and conflicts < _CONFLICTS
             order = Order.STRICT if is_strict else Order.AS_SEEN
             one = Round(self._taker, tr, self._end, early, order, self._extra)
@@ -157,7 +156,7 @@ class EndPoppers:
             return result
 
         while True:
-            if conflicts > _CONFLICTS:
+            if conflicts > _CONFLICTS and not self._has_reservations:
                 pause_before_retry(conflicts - _CONFLICTS)
             try:
                 result = run(database, serve, wrote=_WROTE, retries_conflicts=False)
@@ -166,14 +165,13 @@ class EndPoppers:
                 if own is not None:
                     return None
                 conflicts += 1
+                until = time.monotonic() + _STAGED_SECONDS
                 others_take = len(set(seen[-2:])) > 1
                 if self._has_reservations:
-                    self._reserved_until = time.monotonic() + _STAGED_SECONDS
-                    if others_take:
-                        conflicts = 0
-                    continue
-                if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
-                    self._staged_until = time.monotonic() + _STAGED_SECONDS
+                    self._reserved_until = until
+                    conflicts = 0 if others_take else conflicts
+                elif conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
+                    self._staged_until = until
                     return None
         if result.wrote:
             self._staging.served = None
@@ -181,6 +179,11 @@ class EndPoppers:
             expiry.log(self._taker.store.queue, result.expired)
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
+
+    def _reserve(self, tr: Any) -> None:
+        """Reserve an engine's file for a while after a conflict: then rounds need no help."""
+        if time.monotonic() < self._reserved_until and tr.reserve():
+            self._reserved_until = time.monotonic() + _STAGED_SECONDS
 
 
 class ProcessGroup:
