@@ -88,7 +88,7 @@ _PATIENCE = 1_000 * _MS
 #: Linux has addresses of sockets that leave no file behind; elsewhere who waits looks often.
 _HAS_BELLS = sys.platform.startswith("linux")
 #: How long the first in line sleeps when the slice before is about to be over.
-_SOON_SECONDS = 0.00006
+_SOON = 6 * _MS // 100
 
 
 class Reservation:
@@ -188,11 +188,14 @@ class Reservations:
                     return own
                 if found is None or now >= give_up_at:
                     return None
-                place = self._take_place(memory, place, since, now, found)
-                if found or not self._is_due(memory, now):
-                    self._sleep(own, min(_LOOK_BEHIND * found or _LOOK, _LOOK_LAST))
-                else:
-                    time.sleep(_SOON_SECONDS)
+                if not self._is_first(own):
+                    time.sleep(_LOOK / 1e9)
+                    continue
+                pause = min(_LOOK_BEHIND * found or _LOOK, _LOOK_LAST)
+                place = self._take_place(memory, place, since, now + pause)
+                if not found and self._is_due(memory, now):
+                    pause = _SOON
+                self._sleep(pause)
         except ValueError:  # it was closed meanwhile
             return None
         finally:
@@ -250,17 +253,16 @@ class Reservations:
             if process and process != self._process and looks_at > now
         ]
 
-    def _take_place(self, memory: mmap.mmap, place: int, since: int, now: int, ahead: int) -> int:
+    def _take_place(self, memory: mmap.mmap, place: int, since: int, looks_at: int) -> int:
         """Stay at a place of the file's line, or take one that nobody has; return which."""
         if not place or _PLACE.unpack_from(memory, place)[0] != self._process:
             start = random.randrange(_PLACES)
             for number in range(start, start + _PLACES):
                 place = _PLACES_AT + number % _PLACES * _PLACE.size
-                process, _, looks_at = _PLACE.unpack_from(memory, place)
-                if not process or looks_at + _PATIENCE < now:
+                process, _, looked_at = _PLACE.unpack_from(memory, place)
+                if not process or looked_at + _PATIENCE < looks_at:
                     break
-        looks_at = now + min(_LOOK_BEHIND * ahead or _LOOK, _LOOK_LAST) + _LATE
-        _PLACE.pack_into(memory, place, self._process, since, looks_at)
+        _PLACE.pack_into(memory, place, self._process, since, looks_at + _LATE)
         return place
 
     def _leave(self, memory: mmap.mmap, place: int) -> None:
@@ -268,14 +270,14 @@ class Reservations:
             if _PLACE.unpack_from(memory, place)[0] == self._process:
                 _PLACE.pack_into(memory, place, 0, 0, 0)
 
-    def _sleep(self, own: Reservation, nanoseconds: int) -> None:
-        """Sleep until another process rings, or for so long."""
-        bell = self._own_bell() if self._is_first(own) else None
+    def _sleep(self, pause: int) -> None:
+        """Sleep for so long, or until another process rings."""
+        bell = None if pause < _LOOK else self._own_bell()  # a bell's time has whole milliseconds
         if bell is None:
-            time.sleep(min(nanoseconds, _MS) / 1e9)
+            time.sleep(min(pause, _LOOK) / 1e9)
             return
         with contextlib.suppress(OSError):  # it is time, or it was closed
-            bell.settimeout(nanoseconds / 1e9)
+            bell.settimeout(pause / 1e9)
             bell.recv(1)
 
     def _own_bell(self) -> socket.socket | None:

@@ -165,20 +165,25 @@ class EndPoppers:
                 if own is not None:
                     return None
                 conflicts += 1
-                until = time.monotonic() + _STAGED_SECONDS
                 others_take = len(set(seen[-2:])) > 1
-                if self._has_reservations:
-                    self._reserved_until = until
-                    conflicts = 0 if others_take else conflicts
-                elif conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
-                    self._staged_until = until
+                if others_take and self._needs_help(conflicts):
                     return None
+                if self._has_reservations:
+                    self._reserved_until = time.monotonic() + _STAGED_SECONDS
+                    conflicts = 0 if others_take else conflicts  # pushes were not in its way
         if result.wrote:
             self._staging.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
+
+    def _needs_help(self, conflicts: int) -> bool:
+        """Tell whether to ask other processes for help, after conflicts in a row with them."""
+        if conflicts < _CONFLICTS or self._has_reservations or self._taker.relaxed:
+            return False
+        self._staged_until = time.monotonic() + _STAGED_SECONDS
+        return True
 
     def _reserve(self, tr: Any) -> None:
         """Reserve an engine's file for a while after a conflict: then rounds need no help."""
