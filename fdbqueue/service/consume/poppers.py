@@ -156,7 +156,7 @@ class EndPoppers:
             return result
 
         while True:
-            if conflicts > _CONFLICTS and not self._has_reservations:
+            if conflicts > _CONFLICTS:
                 pause_before_retry(conflicts - _CONFLICTS)
             try:
                 result = run(database, serve, wrote=_WROTE, retries_conflicts=False)
@@ -164,13 +164,9 @@ class EndPoppers:
             except Conflict:
                 if own is not None:
                     return None
-                conflicts += 1
-                others_take = len(set(seen[-2:])) > 1
-                if others_take and self._needs_help(conflicts):
+                conflicts = self._count(conflicts + 1, others_take=len(set(seen[-2:])) > 1)
+                if self._staged_until > time.monotonic():
                     return None
-                if self._has_reservations:
-                    self._reserved_until = time.monotonic() + _STAGED_SECONDS
-                    conflicts = 0 if others_take else conflicts  # pushes were not in its way
         if result.wrote:
             self._staging.served = None
         if result.expired is not None:
@@ -178,12 +174,19 @@ class EndPoppers:
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
 
-    def _needs_help(self, conflicts: int) -> bool:
-        """Tell whether to ask other processes for help, after conflicts in a row with them."""
-        if conflicts < _CONFLICTS or self._has_reservations or self._taker.relaxed:
-            return False
-        self._staged_until = time.monotonic() + _STAGED_SECONDS
-        return True
+    def _count(self, conflicts: int, *, others_take: bool) -> int:
+        """Decide what follows a conflict: a reservation, help from other processes, or neither.
+
+        Returns:
+            How many conflicts in a row pushes may have caused.
+        """
+        until = time.monotonic() + _STAGED_SECONDS
+        if self._has_reservations:
+            self._reserved_until = until
+            return 0 if others_take else conflicts
+        if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
+            self._staged_until = until
+        return conflicts
 
     def _reserve(self, tr: Any) -> None:
         """Reserve an engine's file for a while after a conflict: then rounds need no help."""
