@@ -151,7 +151,8 @@ class TransactionState:
         self.stamps: list[Versionstamp] = []
 
     def __del__(self) -> None:
-        self._release()
+        if self._reservation is not None:
+            self._release()
         if self.snapshot is not None:
             self.snapshot.release()
         if self._request is not None and self._request.snapshot is not None:
@@ -402,7 +403,8 @@ class TransactionState:
                     self._end_stamps(error=FDBError(2020))
                 return Future(error=error)
             if request is None:
-                self._release()
+                if self._reservation is not None:
+                    self._release()
                 self.committed_version = -1
                 if self.stamps:
                     self._end_stamps(error=FDBError(2021))
@@ -465,7 +467,7 @@ class TransactionState:
         return size
 
     def _release(self) -> None:
-        """Release the reservation of the attempt, if it has one."""
+        """Release the reservation of the attempt."""
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
             self.store.turn.reservations.release(reservation.number)
@@ -582,7 +584,8 @@ class TransactionState:
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
             snapshot.release()
-        self._release()
+        if self._reservation is not None:
+            self._release()
         self._end_stamps(error=error)
         watches, self.watches = self.watches, []
         for watch in watches:

@@ -145,7 +145,8 @@ class EndPoppers:
         conflicts = 0
 
         def serve(tr: Transaction) -> RoundResult:
-            self._reserve(tr)
+            if time.monotonic() < self._reserved_until:
+                self._reserve(tr)
             is_strict = own is None and conflicts < _CONFLICTS
             order = Order.STRICT if is_strict else Order.AS_SEEN
             one = Round(self._taker, tr, self._end, early, order, self._extra)
@@ -156,8 +157,6 @@ class EndPoppers:
             return result
 
         while True:
-            if conflicts > _CONFLICTS:
-                pause_before_retry(conflicts - _CONFLICTS)
             try:
                 result = run(database, serve, wrote=_WROTE, retries_conflicts=False)
                 break
@@ -175,7 +174,7 @@ class EndPoppers:
         return result
 
     def _count(self, conflicts: int, *, others_take: bool) -> int:
-        """Decide what follows a conflict: a reservation, help from other processes, or neither.
+        """Decide what follows a conflict: a reservation, help from other processes, or a pause.
 
         Returns:
             How many conflicts in a row pushes may have caused.
@@ -186,11 +185,13 @@ class EndPoppers:
             return 0 if others_take else conflicts
         if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
             self._staged_until = until
+        elif conflicts > _CONFLICTS:
+            pause_before_retry(conflicts - _CONFLICTS)
         return conflicts
 
     def _reserve(self, tr: Any) -> None:
-        """Reserve an engine's file for a while after a conflict: then rounds need no help."""
-        if time.monotonic() < self._reserved_until and tr.reserve():
+        """Reserve the engine's file, as long as others do: then rounds need no help."""
+        if tr.reserve():
             self._reserved_until = time.monotonic() + _STAGED_SECONDS
 
 
