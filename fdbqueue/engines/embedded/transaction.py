@@ -509,15 +509,10 @@ class Transaction(SnapshotTransaction):
     def reserve(self) -> bool:
         """Reserve the file before the first read, as an attempt after a conflict does.
 
-        For a caller that knows that others are about to change what it reads. It waits until no
-        other attempt has the file reserved, for a second at most, and is released by the commit.
-
-        Returns:
-            Whether other processes reserve the file, too.
+        Tell whether other processes reserve it, too (:mod:`fdbqueue.engines.embedded.reservations`).
         """
-        state = self._state
-        with state.lock:
-            return state.reserve()
+        with self._state.lock:
+            return self._state.reserve()
 
     def on_error(self, error: Any) -> Delay | Future[None]:
         """Prepare to run again after an error, or raise it if that would not help.
