@@ -509,7 +509,7 @@ class Transaction(SnapshotTransaction):
     def reserve(self) -> bool:
         """Reserve the file before the first read, as an attempt after a conflict does.
 
-        Tell whether other processes reserve it, too (:mod:`fdbqueue.engines.embedded.reservations`).
+        Tell whether other processes reserve it, too; see the module ``reservations``.
         """
         with self._state.lock:
             return self._state.reserve()
