@@ -16,12 +16,14 @@ import time
 from _thread import RLock
 from dataclasses import dataclass
 
+from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import (
     BACKED_OFF,
     KEY_SIZE_LIMIT,
     KEYS_END,
     REPORTED_AS,
+    TRANSACTION_LIFE_SECONDS,
     TRANSACTION_SIZE_LIMIT,
     VALUE_SIZE_LIMIT,
     VERSION_ERRORS,
@@ -449,7 +451,10 @@ class TransactionState:
         if snapshot is not None:
             if request is None:
                 snapshot.release()
-            elif self.read_conflicts and snapshot.expired:
+            elif (
+                self.read_conflicts
+                and clock.seconds() - snapshot.opened_at > TRANSACTION_LIFE_SECONDS
+            ):
                 snapshot.release()
                 raise FDBError(1007)
             else:

@@ -437,6 +437,7 @@ class Turn:
         turnstile: The first lock to take, None while it is closed.
         turn: The second one, which the process that writes holds.
         is_doubted: Whether the files may have been deleted.
+        reservations: What the processes note at the beginning of the second one.
     """
 
     def __init__(self, directory: str) -> None:
