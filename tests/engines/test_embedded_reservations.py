@@ -142,7 +142,7 @@ def _increment(transaction):
 def _note(database):
     """Return the process and the attempt that have the file reserved; zeros if none has."""
     memory = database._store.turn.reservations.shared_memory()
-    process, number, until, _ = reservations._NOTE.unpack_from(memory, 0)
+    process, number, until, _, _ = reservations._NOTE.unpack_from(memory, 0)
     return (process, number) if until > time.monotonic_ns() else (0, 0)
 
 
@@ -310,7 +310,7 @@ def test_a_note_of_another_clock_is_void(database):
     database[b"a"] = b""
     shared = memory.shared_memory()
     for until in (2**64 - 1, time.monotonic_ns() + 3_600 * 10**9, 0):
-        reservations._NOTE.pack_into(shared, 0, 1, 1, until, until)
+        reservations._NOTE.pack_into(shared, 0, 1, 1, until, until, 1)
         places = os.urandom(reservations._PLACES_END - reservations._PLACES_AT)
         shared[reservations._PLACES_AT : reservations._PLACES_END] = places
         began = time.monotonic()
@@ -350,6 +350,48 @@ def test_processes_that_increment_lose_nothing(database, start):
         child.expect("done")
     assert database[b"count"] == b"320"
     os.kill(victim.pid, signal.SIGKILL)
+
+
+_CONTEND = """
+def touch(transaction):
+    transaction[b"key 0000"] = b"%d" % (int(transaction[b"key 0000"]) + 1)
+
+say("ready")
+sys.stdin.readline()
+stop = threading.Event()
+
+def work():
+    while not stop.is_set():
+        run(database, touch)
+
+thread = threading.Thread(target=work)
+thread.start()
+sys.stdin.readline()
+stop.set()
+thread.join()
+"""
+
+
+def test_a_long_transaction_is_done_beside_many_short_ones(database, start, put):
+    """One that always loses the race, and never finds the others in conflict, is let pass."""
+    put({b"key %04d" % number: b"0" for number in range(1_000)})
+    child = start(_CONTEND)
+    child.expect("ready")
+    child.tell()
+    attempts = []
+
+    def rewrite(transaction):
+        attempts.append(transaction)
+        for key, value in transaction[b"key ":b"key!"]:
+            transaction[key] = value
+        time.sleep(0.05)  # longer than a reservation holds at first
+
+    wait_until(lambda: int(database[b"key 0000"]) > 3)
+    for _ in range(3):
+        run(database, rewrite)
+    assert len(attempts) <= 15
+    child.tell()
+    child.end()
 
 
 def test_an_exception_at_any_place(database):

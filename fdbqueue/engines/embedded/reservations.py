@@ -4,8 +4,9 @@ Commits are optimistic: whoever read what another commit has changed meanwhile c
 processes change the same keys, nearly every attempt is for nothing. So an attempt that follows
 a conflict reserves the file first, opens its snapshot then, and has the reservation until its
 commit has ended. One attempt of all processes has it at a time: those that reserve do not conflict
-with each other. A commit without one (a push, an ack, a first attempt) waits for nobody, and
-goes between.
+with each other. A commit without one (a push, an ack, a first attempt) goes between, unless an
+attempt has conflicted although it had the reservation: then its next one is *strict*, and all
+commits of others wait until its note is over. So a long transaction is done beside many short ones.
 
 **Nothing depends on it.** Every commit compares what was read with what was written since. If two
 attempts believe that they have the reservation, or one has lost it, they conflict at the worst. So
@@ -18,7 +19,9 @@ it is no lock but a note in memory that the processes share (at the beginning of
 2. *Reserve.* The first in line writes the note when the last one is over: which process, which
    attempt, until 20 ms from now. It reads the note again; if another was written just then, it
    waits on. If the first in line has not reserved for 2 ms, whoever looks may.
-3. *Read.* A caller who thinks for longer than the 20 ms has lost the reservation.
+3. *Read.* A caller who reads and thinks for longer than the 20 ms has lost the reservation. If it
+   comes to commit, the next attempt of its process has twice the time that this one took, but
+   not more than 0.64 s: otherwise who takes thousands of items would never be done before others.
 4. *Commit.* Before it, a note that still holds is written again, for a quarter of a second. The
    commit itself goes as every commit (:mod:`fdbqueue.engines.embedded.commits`).
 5. *Release.* The note ends now, and the first in line is rung. But a process that goes on at once
@@ -33,10 +36,10 @@ passed, and who would wait for a transaction of its own thread (which may be a s
 What is left behind by
 
 - *an exception at any place, a transaction that is dropped, a kill, a stop*: a note that ends by
-  itself, after 20 ms, or 250 ms in a commit, and a place that does not count any more. Nobody waits
-  for longer. But SQLite's own lock, which a commit has between BEGIN and COMMIT, and the locks of
-  the writer's turn around it, cannot be taken from a process that is stopped: then the commits
-  of others wait until it goes on or is killed, with reservations and without.
+  itself, after 20 ms (0.64 s, see 3), or 250 ms in a commit, and a place that does not count any
+  more. Nobody waits for longer. But SQLite's own lock, which a commit has between BEGIN and COMMIT,
+  and the locks of the writer's turn around it, cannot be taken from a process that is stopped: then
+  the commits of others wait until it goes on or is killed, with reservations and without.
 - *a stopped process that goes on*: it does not find its note, and writes none. It commits unless it
   conflicts;
 - *a fork*: nothing. The parent closes its memory before it; the child is another process;
@@ -64,8 +67,8 @@ import sys
 import threading
 import time
 
-#: The process, its attempt (0 between two), until when, when the process's slice began.
-_NOTE = struct.Struct("=QQQQ")
+#: The process, its attempt (0 between two), until when, when the process's slice began, if strict.
+_NOTE = struct.Struct("=QQQQQ")
 #: The process, since when it waits, until when it looks again.
 _PLACE = struct.Struct("=QQQ")
 _PLACES_AT, _PLACES = 64, 128
@@ -74,8 +77,9 @@ _NOBODY = bytes(_PLACES * _PLACE.size)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
-#: For how long a note holds: while the caller reads and thinks, and while it commits.
-_THINK, _COMMIT = 20 * _MS, 250 * _MS
+#: For how long a note holds: while the caller reads and thinks, at first and at the most, and while
+#: it commits.
+_THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
 #: For how long a process may go on, and within which time its next attempt must come.
 _SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
 #: Whoever looks may reserve if the first in line has not for so long.
@@ -96,14 +100,16 @@ class Reservation:
 
     Attributes:
         number: Which attempt of its process it is.
+        given_at: When it was given.
         thread: The thread that waited for it.
         is_contended: Whether other processes reserve the file, too.
     """
 
-    __slots__ = ("is_contended", "number", "thread")
+    __slots__ = ("given_at", "is_contended", "number", "thread")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.given_at = 0
         self.thread = threading.get_ident()
         self.is_contended = False
 
@@ -127,6 +133,10 @@ class Reservations:
         self._line: dict[Reservation, None] = {}
         #: The one that was given last.
         self._given: Reservation | None = None
+        #: Whether the last attempt that had a reservation has conflicted all the same.
+        self.is_strict = False
+        #: For how long a caller may read and think, if that is more than usual.
+        self._think = 0
         #: When the last attempt or commit ended, if there ever was a reservation.
         self._used_at = 0
         #: Whether the last two attempts followed each other closely.
@@ -205,8 +215,8 @@ class Reservations:
 
     def _look(self, memory: mmap.mmap, own: Reservation, since: int, now: int) -> int | bool | None:
         """Reserve the file if that is free: return True, None to give up, or how many are ahead."""
-        process, number, until, began = _NOTE.unpack_from(memory, 0)
-        is_over = not now < until < now + _COMMIT + _MS
+        process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
+        is_over = not now < until < now + max(_LONGEST_THINK, _COMMIT) + _MS
         waiting = memory[_PLACES_AT:_PLACES_END]
         ahead = 0
         if waiting != _NOBODY:
@@ -230,7 +240,7 @@ class Reservations:
 
     def _is_due(self, memory: mmap.mmap, now: int) -> bool:
         """Tell whether a slice is about to be over: then to sleep for long would be too late."""
-        _, _, _, began = _NOTE.unpack_from(memory, 0)
+        _, _, _, began, _ = _NOTE.unpack_from(memory, 0)
         return _SLICE - _LOOK < now - began < _SLICE + _LOOK
 
     def _is_of_this_thread(self, number: int) -> bool:
@@ -241,8 +251,9 @@ class Reservations:
 
     def _note(self, memory: mmap.mmap, own: Reservation, now: int, began: int) -> bool:
         """Write the note, and tell whether no other was written just then."""
-        self._given = own
-        _NOTE.pack_into(memory, 0, self._process, own.number, now + _THINK, began)
+        self._given, own.given_at = own, now
+        until = now + max(_THINK, self._think)
+        _NOTE.pack_into(memory, 0, self._process, own.number, until, began, self.is_strict)
         return _NOTE.unpack_from(memory, 0)[:2] == (self._process, own.number)
 
     def _others(self, waiting: bytes, now: int) -> list[tuple[int, int]]:
@@ -302,6 +313,27 @@ class Reservations:
                 bell.sendto(b"!", socket.MSG_DONTWAIT, _address(process))
                 return
 
+    def let_pass(self, deadline: float | None) -> None:
+        """Wait with a commit while another attempt has a strict reservation.
+
+        Args:
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
+        """
+        memory = self._memory or self.shared_memory()
+        with contextlib.suppress(ValueError):
+            while memory is not None:
+                process, number, until, _, strict = _NOTE.unpack_from(memory, 0)
+                if not (strict and number):
+                    return
+                now = time.monotonic_ns()
+                if not now < until < now + max(_LONGEST_THINK, _COMMIT) + _MS:
+                    return
+                if process == self._process and self._is_of_this_thread(number):
+                    return
+                if deadline is not None and now > deadline * 1e9:
+                    return
+                time.sleep(_LOOK / 1e9)
+
     def hold(self, number: int) -> None:
         """Hold the reservation of an attempt for its commit, unless it is lost.
 
@@ -312,10 +344,14 @@ class Reservations:
         if memory is None:
             return
         with contextlib.suppress(ValueError):
-            process, held, until, began = _NOTE.unpack_from(memory, 0)
+            process, held, until, began, strict = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
+            given = self._given
             if (process, held) == (self._process, number) and now < until:
-                _NOTE.pack_into(memory, 0, process, number, now + _COMMIT, began)
+                _NOTE.pack_into(memory, 0, process, number, now + _COMMIT, began, strict)
+                self._think = self._think * 15 // 16
+            elif given is not None and given.number == number:
+                self._think = min(2 * (now - given.given_at), _LONGEST_THINK)
 
     def release(self, number: int) -> None:
         """End the reservation of an attempt, unless it is lost."""
@@ -323,11 +359,11 @@ class Reservations:
         if memory is None:
             return
         with contextlib.suppress(ValueError):
-            process, held, until, began = _NOTE.unpack_from(memory, 0)
+            process, held, until, began, _ = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
                 stays = self._goes_on and now - began < _SLICE
-                _NOTE.pack_into(memory, 0, process, 0, now + _GRACE if stays else now, began)
+                _NOTE.pack_into(memory, 0, process, 0, now + _GRACE if stays else now, began, 0)
                 if not stays:
                     self._ring(memory, now)
             self._used_at = time.monotonic_ns()  # after whoever was rung ran in its place

@@ -16,14 +16,12 @@ import time
 from _thread import RLock
 from dataclasses import dataclass
 
-from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import (
     BACKED_OFF,
     KEY_SIZE_LIMIT,
     KEYS_END,
     REPORTED_AS,
-    TRANSACTION_LIFE_SECONDS,
     TRANSACTION_SIZE_LIMIT,
     VALUE_SIZE_LIMIT,
     VERSION_ERRORS,
@@ -451,10 +449,7 @@ class TransactionState:
         if snapshot is not None:
             if request is None:
                 snapshot.release()
-            elif (
-                self.read_conflicts
-                and clock.seconds() - snapshot.opened_at > TRANSACTION_LIFE_SECONDS
-            ):
+            elif self.read_conflicts and snapshot.expired:
                 snapshot.release()
                 raise FDBError(1007)
             else:
@@ -479,6 +474,8 @@ class TransactionState:
 
     def _finish_commit(self, request: CommitRequest) -> None:
         reservations = self.store.turn.reservations
+        if self._reservation is None:
+            reservations.let_pass(self.deadline)
         if not reservations.is_used:
             self._committer.wait(request)
         else:
@@ -488,6 +485,8 @@ class TransactionState:
                 self._committer.wait(request)
             finally:
                 reservations.release(number)
+                if number:
+                    reservations.is_strict = request.refusal is not None
                 self._reservation = None
         with self.lock:
             if request.error is not None:
