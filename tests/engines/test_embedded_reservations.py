@@ -70,6 +70,8 @@ _LINE_UP = (
     _RETRY
     + """
 reservations._THINK = reservations._COMMIT = 30_000_000_000
+reservations._LATE = reservations._UNCLAIMED = 30_000_000_000
+reservations._PATIENCE = 60_000_000_000
 transaction = retried()
 say("ready")
 sys.stdin.readline()

@@ -18,7 +18,7 @@ it is no lock but a note in memory that the processes share (at the beginning of
    from which nobody looked in time does not count. It sleeps until it is rung, or the time to look.
 2. *Reserve.* The first in line writes the note when the last one is over: which process, which
    attempt, until 20 ms from now. It reads the note again; if another was written just then, it
-   waits on. If the first in line has not reserved for 2 ms, whoever looks may.
+   waits on. If the first in line has not reserved for 5 ms, whoever looks may.
 3. *Read.* A caller who reads and thinks for longer than the 20 ms has lost the reservation. If it
    comes to commit, the next attempt of its process has twice the time that this one took, but
    not more than 0.64 s: otherwise who takes thousands of items would never be done before others.
@@ -83,11 +83,11 @@ _THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
 #: For how long a process may go on, and within which time its next attempt must come.
 _SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
 #: Whoever looks may reserve if the first in line has not for so long.
-_UNCLAIMED = 2 * _MS
+_UNCLAIMED = 5 * _MS
 #: How often to look: the first in line, and those behind it, by how many are before them.
 _LOOK, _LOOK_BEHIND, _LOOK_LAST = 1 * _MS, 20 * _MS, 50 * _MS
 #: A place counts for so long after it was to be looked from.
-_LATE = 5 * _MS
+_LATE = 20 * _MS
 _PATIENCE = 1_000 * _MS
 #: Linux has addresses of sockets that leave no file behind; elsewhere who waits looks often.
 _HAS_BELLS = sys.platform.startswith("linux")
