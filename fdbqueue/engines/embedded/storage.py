@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 from fdbqueue.engines.embedded import files
 from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded.reservations import Reservation, Reservations
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import RLock, start_thread
@@ -201,6 +202,16 @@ class Store:
             self._await_expiry()
 
     # Writing
+
+    def reserve(self, deadline: float | None) -> Reservation | None:
+        """Wait for a reservation of the file; None if the attempt is to go on without one.
+
+        Raises:
+            EngineUnavailable: The file cannot be opened, or is not where it was.
+        """
+        if not self._ready and not self.is_retired:
+            self._prepare()
+        return self.turn.reservations.reserve(deadline)
 
     def write(
         self,
@@ -428,6 +439,7 @@ class Turn:
         turnstile: The first lock to take, None while it is closed.
         turn: The second one, which the process that writes holds.
         is_doubted: Whether the files may have been deleted.
+        reservations: What the processes note at the beginning of the second one.
     """
 
     def __init__(self, directory: str) -> None:
@@ -435,6 +447,7 @@ class Turn:
         self.turnstile: int | None = None
         self.turn: int | None = None
         self.is_doubted = False
+        self.reservations = Reservations()
 
     def open(self) -> None:
         """Open the lock files.
@@ -446,12 +459,14 @@ class Turn:
         self.close()
         self.turnstile = self._open(files.LOCKS[0])
         self.turn = self._open(files.LOCKS[1])
+        self.reservations.open(os.path.join(self._directory, files.LOCKS[1]))
 
     def _open(self, name: str) -> int:
         return os.open(os.path.join(self._directory, name), os.O_RDWR | os.O_CREAT, 0o666)
 
     def close(self) -> None:
         """Close the lock files, which frees the turn."""
+        self.reservations.close()
         opened = self.turnstile, self.turn
         self.turnstile = self.turn = None
         for descriptor in opened:
