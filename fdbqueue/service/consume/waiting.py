@@ -10,7 +10,9 @@ again. It holds the mutex of one watch at a time, so waiters of several queues c
 other.
 
 There is one watch for each queue and process, on the count of ready items; when the last waiter
-leaves, it is cancelled. While the queue is paused, the watch is on the key that says so. Waiters
+leaves, it is cancelled. While the queue is paused, the watch is on the key that says so. While a
+limit keeps its items back (:mod:`allowance`), it is on the count of leases, or there is a moment to
+look again; who waits to lease has another watch than who waits to pop then. Waiters
 also wake when the next lease, delay or handoff expires. Foreign writers (the recipes) do not change
 the count: their items are noticed within five seconds.
 
@@ -47,6 +49,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.locks import RLock
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.allowance import Allowance, Limits
 from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.storage.handoffs import read_request
 from fdbqueue.service.storage.store import ItemStore
@@ -76,6 +79,8 @@ class ItemWatch:
     Args:
         database: Anything with ``create_transaction()``.
         store: The queue's items.
+        limits: What may keep items back; None if nothing does.
+        to_lease: Whether they wait to lease items.
 
     Attributes:
         database: As given.
@@ -84,9 +89,18 @@ class ItemWatch:
         look_at: When a waiter is to look at the queue even if nothing wakes it.
     """
 
-    def __init__(self, database: Database, store: ItemStore) -> None:
+    def __init__(
+        self,
+        database: Database,
+        store: ItemStore,
+        limits: Limits | None = None,
+        *,
+        to_lease: bool = False,
+    ) -> None:
         self.database = database
         self._store = store
+        self._limits = limits
+        self._to_lease = to_lease
         self.forget()
 
     def forget(self) -> None:
@@ -174,16 +188,30 @@ class ItemWatch:
         head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
         first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
         requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
-        return lambda: self._end_look(tr, paused, head, first, requests)
+        allowance = None if self._limits is None else self._limits.begin(tr, tables, now_us())
+        return lambda: self._end_look(tr, paused, head, first, requests, allowance)
 
     def _end_look(
-        self, tr: Transaction, paused: Any, head: Any, first: Any, requests: Any
+        self,
+        tr: Transaction,
+        paused: Any,
+        head: Any,
+        first: Any,
+        requests: Any,
+        allowance: Allowance | None,
     ) -> tuple[Any, float]:
         tables = self._store.tables
         if paused.present():
             return tr.watch(tables.paused), math.inf
         if any(True for _ in head):
-            return None, math.inf
+            if allowance is None:
+                return None, math.inf
+            until = allowance.settle().held_until(to_lease=self._to_lease)
+            if until is None:
+                return None, math.inf
+            counts = self._to_lease and allowance.is_fully_leased  # else there is nothing to see
+            key = tables.hidden if counts else tables.paused
+            return tr.watch(key), (until - now_us()) / 1_000_000
         entries = [tables.parse_due(row.key) for row in first]
         now = now_us()
         left = [entry.moment - now for entry in entries if entry is not None]
