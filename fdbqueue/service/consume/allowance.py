@@ -136,11 +136,10 @@ class Allowance:
         """
         if self._limits.max_leased is not None:
             self._room = self._limits.max_leased - leased - leased_in(_bytes(self._hidden))
-        if self._limits.rate is not None:
-            row = _bytes(self._stored)
-            self._tokens, self._counted_at = _counted(
-                row, self._limits, self._limits.rate, self._now
-            )
+        rate, full = self._limits.rate, self._limits.burst * _TOKEN
+        if rate is not None:
+            found = _counted(_bytes(self._stored), full, rate, self._now)
+            self._tokens, self._counted_at = found
             self._left = self._tokens // _TOKEN
         return self
 
