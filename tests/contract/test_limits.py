@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -27,6 +28,7 @@ from fdbqueue.service import (
 )
 from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.round import Round
+from fdbqueue.service.consume.state import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import State
@@ -748,6 +750,50 @@ def test_who_has_acknowledged_finds_room(open_queue, database):
 
     together(threads, work)
     assert not any(assert_counted(queues[0]).values())
+
+
+def test_who_comes_late_is_not_told_of_a_limit_that_was(open_queue, database, pool, monkeypatch):
+    """A round has read the count; then a lease ends, and then a thread joins the round."""
+    queue, far = open_queue(max_leased=1), open_queue(another(database), count=3, max_leased=1)
+    item = far.lease()
+    combiner = queue.parts.group.poppers["min"].combiner
+    reading, gate = threading.Semaphore(0), threading.Semaphore(0)
+
+    def parse(*args, **options):
+        state = parse_state(*args, **options)
+        reading.release()
+        assert gate.acquire(timeout=LONG_SECONDS)
+        return state
+
+    monkeypatch.setattr("fdbqueue.service.consume.round.parse_state", parse)
+    alone = pool.submit(queue.lease)
+    assert reading.acquire(timeout=LONG_SECONDS)
+    early = pool.submit(queue.lease)
+    wait_until(lambda: combiner.in_line == 1)
+    gate.release()
+    assert alone.result(LONG_SECONDS) is None
+    assert reading.acquire(timeout=LONG_SECONDS)
+    monkeypatch.undo()
+    far.ack(item)
+    late = pool.submit(queue.lease)
+    wait_until(lambda: combiner.in_line == 2)
+    gate.release()
+    assert early.result(LONG_SECONDS) is None
+    assert late.result(LONG_SECONDS).value == 1
+
+
+@pytest.mark.parametrize("limits", [{"max_leased": 1}, {"rate": "1/h", "burst": 1}], ids=str)
+def test_who_waits_at_a_limit_rests(observed, open_queue, pool, limits):
+    """Items are ready all the time, and nobody looks at them over and over."""
+    queue = open_queue(observed, count=9, **limits)
+    assert queue.lease() is not None
+    waiting = [pool.submit(queue.lease, wait=1.5) for _ in range(4)]
+    watch = queue.parts.group.lease_watch
+    wait_until(lambda: watch.waiting == 4 and watch.is_watched())
+    before = observed.transactions
+    assert not queue.wait_for_items(0.5, to_lease=True)
+    assert [one.result(LONG_SECONDS) for one in waiting] == [None] * 4
+    assert observed.transactions - before < 20
 
 
 # Against a model
