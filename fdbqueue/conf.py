@@ -406,7 +406,7 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
                 f"Queue {name!r} has the {option} {given[option]!r}.",
                 f"It must be {allowed}.",
             )
-    if lacks_rate(given):
+    if lacks_rate(given) and given["burst"] in ALLOWED["burst"]:
         message = f"Queue {name!r} has the burst {given['burst']!r} and no rate."
         yield Problem("fdbqueue.E013", message, f"There is {BURST_NEEDS_RATE}.")
     subspace = options.get("subspace")
