@@ -227,6 +227,18 @@ def test_what_expires_makes_room(open_queue, clock):
     assert_counted(queue)
 
 
+def test_a_lease_that_is_over_at_once_is_a_lease(open_queue, clock):
+    """It counts until the next call requeues its item, which that call may lease."""
+    queue = open_queue(count=5, max_leased=2)
+    assert len(queue.lease_many(5, seconds=0)) == 2
+    assert queue.counts().leased == 2
+    clock.advance(1)
+    assert [(item.value, item.attempts) for item in queue.lease_many(5, seconds=0)] == [
+        (0, 1), (1, 1)
+    ]  # fmt: skip
+    assert queue.counts().leased == 2
+
+
 def test_a_lower_limit_waits_for_leases_to_end(open_queue):
     """Nothing is leased until fewer are, and leases that are held stay."""
     queue = open_queue(count=9, max_leased=5)

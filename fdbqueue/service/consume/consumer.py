@@ -122,7 +122,7 @@ class Consumer:
             effect,
             call,
             requeue=self.requeue_leased,
-            lease_us=lasting_us,
+            lease_us=max(1, lasting_us),  # also one that is over at once is a lease
             worker=name,
             acknowledges=ends,
         )
