@@ -23,7 +23,8 @@
    conflicts with pushes, a round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it
    takes the items that were last at its read version, and depends on nothing but these items.
    Relaxed queues never ask for help.
-5. When the queue is empty, the process's poppers wait at one watch (:mod:`waiting`).
+5. When the queue is empty, or a limit keeps its items back (:mod:`allowance`, which a round asks
+   before it takes), the process's poppers wait at one watch (:mod:`waiting`).
 
 A conflict is followed by the next round in ``EndPoppers``, after a pause from the third on
 (:func:`fdbqueue.service.transactions.pause_before_retry`).
