@@ -66,7 +66,7 @@ from fdbqueue.service import Catalog, error_code, now_us, run
 from fdbqueue.service.options import Range
 from fdbqueue.tasks.compat import Task, task_enqueued
 from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
-from fdbqueue.tasks.results import change, microseconds, moment, new_result, task_at
+from fdbqueue.tasks.results import change, local, moment, new_result, task_at
 
 logger = logging.getLogger(__name__)
 
@@ -471,7 +471,7 @@ class Periodic:
             logger.info("a scheduled task is there already", extra=facts)
             return
         logger.info("a scheduled task was enqueued", extra={**facts, "id": result.id})
-        change(result, enqueued_at=moment(microseconds(item.pushed_at)))
+        change(result, enqueued_at=local(item.pushed_at))
         task_enqueued.send(type(self._backend), task_result=result)
 
     def _log_failure(self, schedule: Schedule, error: BaseException) -> None:

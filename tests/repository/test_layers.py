@@ -157,12 +157,11 @@ BELOW_THE_FACE = {
     "entries": {"management"},
     "instrumentation": {"metrics"},
     "options": {"api", "conf", "pages", "tasks"},
-    "storage.handoffs": {"tasks"},
     "storage.item_keys": {"api"},
     "tools.load": {"management"},
     "tools.upkeep": {"management"},
     "transactions": {"management", "tasks", "testing"},
-    "tuples": {"pages"},
+    "tuples": {"pages", "tasks"},
 }
 #: Modules that only check and delegate may be longer.
 MAX_LINES = 600

@@ -108,6 +108,9 @@ class Consumer:
                 queue=self._store.queue, ack=len(tokens), allowed=f"0 to {MAX_ENDED}"
             )
         ends = None
+        if beside is not None and not tokens:
+            reason = "beside goes with ack: there is nothing to acknowledge"
+            raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
             ends = LeaseEnds(self._leases, map(self._leases.parse, tokens), beside)
             self._leases.check_size([*ends.places], limit_bytes=MAX_ENDS_BYTES)

@@ -176,6 +176,8 @@ class Leases:
         Raises:
             BatchTooLarge: They do not fit.
         """
+        if len(places) < 2:
+            return
         most = max(1, (limit_bytes - self._failures_bytes(tried)) // self._longest_ack(places))
         if len(places) > most:
             raise BatchTooLarge(queue=self.store.queue, leases=len(places), most=most)
@@ -268,6 +270,13 @@ class Leases:
         count_change.wakes += 1  # waiting poppers may have to look sooner
         return extended
 
+    def put_back(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+        """Requeue a leased item as it was."""
+        self.store.reveal(tr, count_change, held)
+        self.store.take_key_again(tr, held.row.place)
+        row = self.store.requeued_row(tr, held, held.attempts)
+        self.store.requeue_hidden(tr, count_change, held, row)
+
     def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
         """Return the item of a lease."""
         (item,) = self.store.shown(tr, [held])
@@ -283,12 +292,8 @@ class Leases:
         read = [self.store.begin_read(tr, State.LEASED, place) for place, _ in keys]
         for (place, secret), rows in zip(keys, read, strict=True):
             hidden = self.store.parse(State.LEASED, place, rows)
-            if not _is_held(hidden, secret):
-                continue
-            self.store.reveal(tr, count_change, hidden)
-            self.store.take_key_again(tr, place)
-            row = self.store.requeued_row(tr, hidden, hidden.attempts)
-            self.store.requeue_hidden(tr, count_change, hidden, row)
+            if _is_held(hidden, secret):
+                self.put_back(tr, count_change, hidden)
         count_change.write(tr)
 
     def parse(self, token: str) -> Token:

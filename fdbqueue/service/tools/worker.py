@@ -494,8 +494,9 @@ class Worker:
         try:
             # Their own acks tell which lease was lost, and the thread aside meets a corrupt item.
             # If they are more than one transaction can end, each is acknowledged by itself.
-            with contextlib.suppress(BatchTooLarge, CorruptItem, LeaseLost):
-                return self._leased(count, done)
+            return self._leased(count, done)
+        except (BatchTooLarge, CorruptItem, LeaseLost):
+            return None
         except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
         return None
@@ -515,8 +516,10 @@ class Worker:
             setattr(self, outcome, getattr(self, outcome) + 1)
             self._running.pop(item.lease, None)
             self._wake()
-            with contextlib.suppress(BaseException):  # a failing report must not stop the work
+            try:  # noqa: SIM105  # suppress() is three calls for each item
                 self._on_end(item, error)
+            except BaseException:  # noqa: BLE001, S110  # a failing report must not stop the work
+                pass
 
     def _ack_or_nack(
         self, item: Item, error: BaseException | None
@@ -577,6 +580,8 @@ def _check_done(result: Any) -> None:
     Raises:
         TypeError: The result is an awaitable or a generator.
     """
+    if result is None:
+        return
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if hasattr(result, "close"):
             result.close()

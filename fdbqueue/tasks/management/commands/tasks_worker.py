@@ -176,7 +176,6 @@ examples:
                 worker=_name(chosen.worker_id, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
-                shield=interrupts.shielded,
                 on_end=self._report,
                 on_stop=self._note_waiting,
                 on_beat=heartbeat.beat,
