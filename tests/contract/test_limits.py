@@ -182,7 +182,7 @@ def test_no_more_are_leased(open_queue):
     assert len(assert_counted(queue)["leased"]) == 3
 
 
-@pytest.mark.parametrize("end", ["ack", "nack", "remove", "delay", "bury", "many"])
+@pytest.mark.parametrize("end", ["ack", "nack", "requeue", "remove", "delay", "bury", "many"])
 def test_every_end_of_a_lease_makes_room(open_queue, end):
     """Whichever it is."""
     queue = open_queue(count=5, max_leased=1)
@@ -191,6 +191,7 @@ def test_every_end_of_a_lease_makes_room(open_queue, end):
     ends = {
         "ack": queue.ack,
         "nack": queue.nack,
+        "requeue": queue.requeue,
         "remove": lambda one: queue.remove(one.id),
         "delay": lambda one: queue.nack(one, delay=60),
         "bury": lambda one: queue.nack(one, retry=False),
