@@ -33,10 +33,12 @@ from fdbqueue.service import (
 )
 from fdbqueue.service.options import (
     ALLOWED,
+    BURST_NEEDS_RATE,
     RENAMED,
     Choice,
     Range,
     did_you_mean,
+    lacks_rate,
     names_for,
     unknown,
 )
@@ -424,6 +426,9 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
                 f"Queue {name!r} has the {option} {given[option]!r}.",
                 f"It must be {allowed}.",
             )
+    if lacks_rate(given) and given["burst"] in ALLOWED["burst"]:
+        message = f"Queue {name!r} has the burst {given['burst']!r} and no rate."
+        yield Problem("fdbqueue.E013", message, f"There is {BURST_NEEDS_RATE}.")
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
         yield Problem(

@@ -23,6 +23,7 @@ from fdbqueue.service.browse import Overview
 from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.consume.waiting import deadline_after
@@ -38,6 +39,7 @@ from fdbqueue.service.items import (
     Priority,
     Push,
     first,
+    moment,
 )
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
@@ -554,20 +556,48 @@ class Queue(AsyncVerbs):
             raise
         self.ack(item)
 
-    def wait_for_items(self, seconds: float) -> bool:
-        """Wait until there may be an item to take, at most this many seconds; tell whether so."""
-        deadline = deadline_after(self.name, seconds)
-        found = self._consumer.item_wait.until(self._has_items, deadline, database=self.database)
-        return bool(found)
+    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
+        """Wait until there may be an item to take, at most this many seconds; tell whether so.
 
-    def _has_items(self) -> bool:
+        Args:
+            to_lease: Whether it will be leased: then also while ``max_leased`` keeps items back.
+        """
+        deadline = deadline_after(self.name, seconds)
+        consumer = self._consumer
+        item_wait = consumer.lease_wait if to_lease else consumer.item_wait
+        look = functools.partial(self._has_items, to_lease=to_lease)
+        return bool(item_wait.until(look, deadline, database=self.database))
+
+    def _has_items(self, *, to_lease: bool) -> bool:
         def look(tr: Transaction) -> bool:
-            return self.paused(tr=tr) is None and self.peek(tr=tr) is not None
+            if self.paused(tr=tr) is not None or self.peek(tr=tr) is None:
+                return False
+            until = self._consumer.held_until(tr, to_lease=to_lease)
+            return until is None or until <= now_us()
 
         try:
             return self._runner.read(None, look)
         except CorruptItem:
             return True
+
+    def held_until(
+        self, *, to_lease: bool = False, tr: Transaction | None = None
+    ) -> datetime.datetime | None:
+        """Return until when the queue's limits keep back items that are ready.
+
+        At the ``rate`` that is when there is a token. At ``max_leased`` it is when the next lease
+        expires; one that is acknowledged or given up ends before. If the limits let the queue give
+        an item at once, it is this moment, or one that is over. By the clock of this client.
+
+        Args:
+            to_lease: Whether to look at ``max_leased``, too, which keeps back from leases alone.
+
+        Returns:
+            The moment; None if the queue has no limits, is empty, or is paused.
+        """
+        held = functools.partial(self._consumer.held_until, to_lease=to_lease)
+        found = self._runner.read(tr, held)
+        return None if found is None else moment(found)
 
     # Pause
 

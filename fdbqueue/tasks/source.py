@@ -36,6 +36,7 @@ at most one ends it, and there is one result. What is left behind by
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import logging
 import threading
@@ -156,9 +157,13 @@ class TaskSource:
 
     # The verbs of a queue
 
-    def wait_for_items(self, seconds: float) -> bool:
+    def wait_for_items(self, seconds: float, *, to_lease: bool = True) -> bool:
         """Wait until there may be a task, at most this many seconds; tell whether so."""
-        return self._queue.wait_for_items(seconds)
+        return self._queue.wait_for_items(seconds, to_lease=to_lease)
+
+    def held_until(self, *, to_lease: bool = True) -> datetime.datetime | None:
+        """Return until when limits keep back tasks; None for no tasks or no limits."""
+        return self._queue.held_until(to_lease=to_lease)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
         """Move the item that an error names to the dead letters; tell whether it was there."""

@@ -42,6 +42,9 @@ WRONG_OPTIONS = [
     ),
     ("E013", "max_attempts", [0, 1_000_001, -1, 5.0, "5", True]),
     ("E013", "max_value_bytes", [0, 5_000_001, -1, 1e5, "100000", None, True]),
+    ("E013", "max_leased", [0, 1_000_001, -1, 5.0, "5", True, 10**30]),
+    ("E013", "rate", ["", "100", "0/s", "1000001/s", "-1/m", "1/w", "1.5/s", 100, True, (1, "s")]),
+    ("E013", "burst", [0, 1_000_001, -1, 5.0, "5", True, 5]),
 ]
 WRONG_API_OPTIONS = {
     "IDEMPOTENCY_SECONDS": [0, 0.9, 31_536_001, -1, math.nan, math.inf, "86400", None, True],

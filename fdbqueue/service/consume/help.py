@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
 from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases
 from fdbqueue.service.limits import BATCH_BYTES
@@ -96,13 +97,20 @@ class Help:
         return [one.ends for one in self._helped if one.ends is not None]
 
     def serve(
-        self, head: Head, budget: TransactionBudget, *, more_due: bool, retried: bool
+        self,
+        head: Head,
+        budget: TransactionBudget,
+        allowance: Allowance | None,
+        *,
+        more_due: bool,
+        retried: bool,
     ) -> None:
         """Take items for the requests, as many as fit.
 
         Args:
             head: The rows, behind those that this process takes.
             budget: What the transaction has taken.
+            allowance: What the queue's limits allow it to take; None if it has none.
             more_due: Whether more items have expired than it requeues.
             retried: Whether attempts may be in rows of their own.
         """
@@ -115,16 +123,25 @@ class Help:
             if ends is not None and not budget.reserve_ends(ends.sent_bytes):
                 break  # the next round serves it
             # The items of a handoff are written as a copy, and may be leased when it is collected.
+            count, leases = request.wanted, request.lease_us > 0
+            if allowance is not None:
+                ending = 0 if ends is None else len(ends.places)
+                count = allowance.grant(count, leases=leases, ends=ending)
             rows = head.take(
-                request.wanted,
+                count,
                 leased=True,
                 kept=not request.lease_us,
                 facts_bytes=len(request.worker),
             )
             head.finish()
             size += sum([len(row.value) for row in rows])
-            is_cut = budget.is_full or more_due
-            if not self._serve(request, ends, rows, is_cut, retried) or size >= BATCH_BYTES:
+            is_held = len(rows) == count < request.wanted  # then there is no more for it
+            is_cut = (budget.is_full or more_due) and not is_held
+            took = self.took
+            goes_on = self._serve(request, ends, rows, is_cut, retried)
+            if allowance is not None:
+                allowance.note(self.took - took, leases=leases)
+            if not goes_on or size >= BATCH_BYTES:
                 break
 
     def _serve(

@@ -209,6 +209,7 @@ class ProcessGroup:
         poppers: What takes items at each end, and its combiner.
         writes: Combines pushes, acks, nacks and extends.
         watch: Wakes threads and tasks that wait for items.
+        lease_watch: Wakes those that wait to lease some; the same, unless leases are limited.
     """
 
     def __init__(
@@ -218,7 +219,10 @@ class ProcessGroup:
             end: EndPoppers(database, taker, end, handoff_timeout_seconds) for end in ENDS
         }
         self.writes = SharedWrites(database, taker.store, stamped=stamped)
-        self.watch = ItemWatch(database, taker.store)
+        limits = taker.limits
+        self.watch = self.lease_watch = ItemWatch(database, taker.store, limits)
+        if limits is not None and limits.max_leased is not None:
+            self.lease_watch = ItemWatch(database, taker.store, limits, to_lease=True)
         forget_at_fork(self)
 
     def forget(self) -> None:
@@ -227,6 +231,7 @@ class ProcessGroup:
             poppers.forget()
         self.writes.combiner.forget()
         self.watch.forget()
+        self.lease_watch.forget()
 
 
 class _Forgetful(Protocol):

@@ -17,6 +17,7 @@ from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
 from fdbqueue.service.consume.help import Help
@@ -197,6 +198,7 @@ class Taker:
         leases: Its leases.
         relaxed: Whether any of the first items will do.
         max_attempts: How many failed leases make an item dead; None for no limit.
+        limits: What limits how many items are leased and taken; None if nothing does.
     """
 
     def __init__(
@@ -207,11 +209,13 @@ class Taker:
         *,
         relaxed: bool,
         max_attempts: int | None,
+        limits: Limits | None = None,
     ) -> None:
         self.store = store
         self.responses = responses
         self.leases = leases
         self.max_attempts = max_attempts
+        self.limits = limits
         self.relaxed = relaxed
 
     def take(self, tr: Transaction, request: TakeRequest) -> list[Item]:
@@ -401,6 +405,10 @@ class Round:
         self._reads = taker.begin_reads(tr, prompt)
         wanted = sum([one.count for one in prompt])
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
+        self._allowance = None
+        if taker.limits is not None:
+            self._allowance = taker.limits.begin(tr, store.tables, self._now)
+            limit = int(min(limit, taker.limits.most))
         self._head = Head(tr, store.keys, store.reader, end, limit, self._budget, self._order)
 
     def serve(
@@ -448,7 +456,13 @@ class Round:
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
             if is_sound:
-                given.serve(head, self._budget, more_due=self._more_due, retried=self._retried)
+                given.serve(
+                    head,
+                    self._budget,
+                    self._allowance,
+                    more_due=self._more_due,
+                    retried=self._retried,
+                )
             result.asked = given.asked
             result.wrote = result.wrote or given.wrote
             self._took += given.took
@@ -457,7 +471,16 @@ class Round:
                 self._store.requeue_rows(self._tr, self._count_change, [row])
         self._count_change.take(self._end, self._took)
         self._count_change.write(self._tr)
+        if self._allowance is not None:
+            self._allowance.write(self._took)
         return result
+
+    def held_until(self, *, to_lease: bool) -> int | None:
+        """Return from when the queue's limits may let it give again, once the round has served.
+
+        None if none keeps everything back: from all, or from those who lease.
+        """
+        return None if self._allowance is None else self._allowance.held_until(to_lease=to_lease)
 
     def _ending(self) -> list[LeaseEnds]:
         """Return the leases that the early requests end."""
@@ -511,19 +534,28 @@ class Round:
         return batch, len(frozenset(early).intersection(batch))
 
     def _serve_batch(self, head: Head, batch: list[TakeRequest], early: int) -> bool:
-        """Take items for the threads of this process; tell whether no row was corrupt."""
+        """Take items for the threads of this process; tell whether no row was corrupt.
+
+        A request that a limit keeps from taking anything (``held``) is told so if it is early.
+        """
         # Those that end more leases than fit beside what was requeued wait for the next round.
         batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
         early = min(early, len(batch))
-        wanted = [
-            head.take(
-                one.count,
-                leased=one.lease_us > 0,
-                kept=one.call is not None,
-                facts_bytes=len(one.worker),
+        allowance, wanted, held = self._allowance, [], set()
+        if allowance is not None:
+            allowance.settle(self._count_change.leased)
+        for one in batch:
+            count, leases = one.count, one.lease_us > 0
+            if allowance is not None:
+                count = allowance.grant(count, leases=leases, ends=len(one.ends))
+                if not count:
+                    held.add(one)
+            rows = head.take(
+                count, leased=leases, kept=one.call is not None, facts_bytes=len(one.worker)
             )
-            for one in batch
-        ]
+            if allowance is not None:
+                allowance.note(len(rows), leases=leases)
+            wanted.append(rows)
         head.finish()
         ends_leases = self._reads and any(one.acknowledges is not None for one in batch)
         wrote = self._result.wrote or any(wanted) or bool(ends_leases)
@@ -532,7 +564,7 @@ class Round:
         portions = [
             (one, rows)
             for index, (one, rows) in enumerate(zip(batch, wanted, strict=True))
-            if rows or (told_empty and (index < early or wrote))
+            if rows or (index < early if one in held else told_empty and (index < early or wrote))
         ]
         results, is_corrupt = self._taker.deliver(
             self._tr, self._count_change, portions, retried=self._retried

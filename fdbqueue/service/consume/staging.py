@@ -250,7 +250,7 @@ class Staging:
         """Deliver the items of a handoff to the requests of this process, and remove it.
 
         Items of a request whose thread has gone, or whose call was made meanwhile, go to the
-        next request; the rest is requeued.
+        next request; the rest is requeued. So are those that may not be leased now.
         """
         taker = self._taker
         count_change = taker.store.count_change()
@@ -260,13 +260,25 @@ class Staging:
         concluded = taker.concluded(reads)
         portions: list[Portion] = []
         start = 0
+        allowance = None
+        if taker.limits is not None:  # who helped has spent the tokens
+            unpriced = taker.limits._replace(rate=None)
+            allowance = unpriced.begin(tr, self._tables, now_us()).settle()
         for one in taker.remaining(batch, reads, concluded):
-            portions.append((one, handoff.rows[start : start + one.count]))
+            rows, leases = handoff.rows[start : start + one.count], one.lease_us > 0
             start += one.count
+            count = len(rows)
+            if allowance is not None:
+                count = allowance.grant(count, leases=leases, ends=len(one.ends))
+                allowance.note(count, leases=leases)
+                taker.store.requeue_rows(tr, count_change, rows[count:])
+            if rows or handoff.empty:
+                portions.append((one, rows[:count]))
         taker.store.requeue_rows(tr, count_change, handoff.rows[start:])
-        portions = [(one, rows) for one, rows in portions if rows or handoff.empty]
         results, _ = taker.deliver(tr, count_change, portions, retried=handoff.retried)
         count_change.write(tr)
+        if allowance is not None:
+            allowance.write(took=0)
         return RoundResult([*concluded.items(), *results], wrote=True, is_helped=True)
 
     def _place(self, request: HelpRequest) -> int:

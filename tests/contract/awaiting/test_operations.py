@@ -34,6 +34,7 @@ WITHOUT_TWIN = {
     "bury_corrupt",
     "by_priority",
     "clear",
+    "held_until",
     "history",
     "lease_batch",
     "move_many",
