@@ -43,6 +43,7 @@ from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
+from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
@@ -102,6 +103,7 @@ class Queue(AsyncVerbs):
         priorities: Callable[[str, QueueOptions], Priorities],
         name: str | None,
         options: dict[str, Any],
+        member: Member | None,
     ) -> None:
         self.database = database
         self.subspace = keys.subspace
@@ -112,7 +114,7 @@ class Queue(AsyncVerbs):
         self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
         self.parts: QueueParts = assemble(
-            database, keys, self.name, self.kind, self.codec, self._priorities, self.options
+            database, keys, self.name, self.kind, self.codec, self._priorities, self.options, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -957,6 +959,7 @@ class FifoQueue(Queue):
             opened with the FoundationDB binding.
         subspace: The queue's own place; items are at ``subspace[index][random]``.
         name: What errors call the queue.
+        member: Its rows in the index of its family, which the catalog knows; None for none.
         options: As in :class:`QueueOptions`; ``ConfigurationError`` says which is wrong.
     """
 
@@ -968,10 +971,16 @@ class FifoQueue(Queue):
         subspace: Subspace,
         *,
         name: str | None = None,
+        member: Member | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
         super().__init__(
-            database, FifoKeys(subspace), lambda queue, _: NoPriorities(queue), name, {**options}
+            database,
+            FifoKeys(subspace),
+            lambda queue, _: NoPriorities(queue),
+            name,
+            {**options},
+            member,
         )
 
 
@@ -986,6 +995,7 @@ class PriorityQueue(Queue):
         database: As for :class:`FifoQueue`.
         subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
         name: As for :class:`FifoQueue`.
+        member: As for :class:`FifoQueue`.
         priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
         **options: As for :class:`FifoQueue`.
     """
@@ -999,6 +1009,7 @@ class PriorityQueue(Queue):
         *,
         name: str | None = None,
         priority_type: str | type = "int",
+        member: Member | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
         super().__init__(
@@ -1007,4 +1018,5 @@ class PriorityQueue(Queue):
             lambda queue, given: PriorityType(given.priority_type, queue),
             name,
             {**options, "priority_type": priority_type},
+            member,
         )

@@ -19,8 +19,15 @@ from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds
 from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.families import Families, FamilyTake
 from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several import Consumers, SeveralTake, Turns, first_with_items
+from fdbqueue.service.consume.several import (
+    Consumers,
+    SeveralTake,
+    TakeCall,
+    Turns,
+    first_with_items,
+)
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, make_call
 from fdbqueue.service.items import Duration, Held, Item, first
@@ -83,27 +90,36 @@ class SeveralQueues:
     """Take from the first of several queues that has items, or from each in turn.
 
     Every take is one transaction, and all its items come from one queue, :attr:`Item.queue`. Made
-    by :meth:`Catalog.several`.
+    by :meth:`Catalog.several`. A paused queue has nothing to take.
 
-    Without ``fair`` the queues are looked at in the order of the names. With it, each call begins
-    behind the queue that gave last in this process. Strict: the queues before the one that gave had
-    nothing to take; if several clients take at once, that was so when the call looked at them,
-    a moment before it took. A paused queue has nothing to take.
+    *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
+    round in circles over the queues that have something to take, and gives each one turn in a
+    circle, in which a call takes all it asks for. It finds them by the indexes of the families, of
+    any size (:mod:`fdbqueue.service.consume.families`); a plain queue that fits or is named has its
+    turn as well. A queue that is new is noticed at once. No items means that no queue had any, at
+    one moment; each when it was looked at, if there are more than a thousand that have just become
+    empty.
 
-    Queues that fit a pattern are looked at in the order of their names. They are kept for five
-    seconds: a queue that is new is noticed within that time, by callers that wait, too.
+    *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
+    *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
+    before the one that gave had nothing to take; if several clients take at once, that was so when
+    the call looked at them, a moment before it took. Queues that fit a pattern are looked at in the
+    order of their names, 1,000 at most. They are kept for five seconds: a queue that is new is
+    noticed within that time, by callers that wait, too.
 
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
     ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the saved response
     is looked for in all the queues, and saved in the one that gave; that there were no items is
-    saved in the first queue, and nowhere if patterns have found no queue at all. The same call
-    has the same names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing
-    is taken from any queue then.
+    saved in the first queue, and nowhere if patterns have found no queue at all. In turn by a
+    pattern it is saved in one place for all queues of the catalog. The same call has the same
+    names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing is taken from
+    any queue then.
 
     Args:
         directory: Finds queues.
         names: Names of queues, and patterns with ``*``; each queue counts at its first place.
         turns: What all calls of this process on these names share.
+        families: The same for calls that take from families by their index; None if they do not.
 
     Attributes:
         names: As given, each once.
@@ -112,12 +128,19 @@ class SeveralQueues:
 
     acks_with_leases = False
 
-    def __init__(self, directory: Directory, names: tuple[str, ...], turns: Turns) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        names: tuple[str, ...],
+        turns: Turns,
+        families: Families | None = None,
+    ) -> None:
         self.names = names
         self.name = _shown(names)
         self.database = directory.database
         self._directory = directory
         self._turns = turns
+        self._families = families
         self._has_patterns = any("*" in name for name in names)
         self._kept = Consumers((), (), 0.0)
         if not self._has_patterns:
@@ -288,9 +311,11 @@ class SeveralQueues:
 
     def wait_for_items(self, seconds: float) -> bool:
         """Wait until a queue may have an item, at most this many seconds; tell whether one may."""
-        wait = ItemWait(())
+        wait = ItemWait(() if self._families is None else self._families.watches)
 
         def look() -> bool:
+            if self._families is not None:
+                return self._families.has_items()
             found = self._queues(None)
             wait.watches, wait.look_at = found.watches, found.stale_at
             has_items = functools.partial(first_with_items, consumers=found.consumers, end="min")
@@ -318,8 +343,8 @@ class SeveralQueues:
     ) -> SeveralQueues:
         """Return the same, with those queues alone that a function allows by their names.
 
-        It is asked about the queues that fit a pattern, whenever they are looked up. The names that
-        are no patterns stay.
+        It is asked about the queues that fit a pattern, whenever they are looked up: these are
+        1,000 at most, because they are not found by an index. The names that are no patterns stay.
 
         Args:
             allows: Tells whether a queue with this name may be taken from.
@@ -331,13 +356,13 @@ class SeveralQueues:
 
     # What the takes share
 
-    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> SeveralTake:
+    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> TakeCall:
         self._check(count, end)
 
         def request(consumer: Consumer) -> TakeRequest:
             return consumer.pop_request(end, count, None)
 
-        return self._take("pop", end, request, self._call(once, "pop", end, count))
+        return self._take("pop", end, count, request, self._call(once, "pop", end, count))
 
     def _lease(
         self,
@@ -346,7 +371,7 @@ class SeveralQueues:
         seconds: Duration,
         worker: str | None,
         once: IdempotencyKey | str | None,
-    ) -> SeveralTake:
+    ) -> TakeCall:
         self._check(count, end)
         duration(self.name, "seconds", seconds)
 
@@ -355,20 +380,24 @@ class SeveralQueues:
 
         who = () if worker is None else (worker,)
         call = self._call(once, "lease", end, count, in_seconds(seconds), *who)
-        return self._take("lease", end, request, call)
+        return self._take("lease", end, count, request, call)
 
     def _take(
         self,
         verb: str,
         end: End,
+        count: int,
         request: Callable[[Consumer], TakeRequest],
         call: KeyedCall | None,
-    ) -> SeveralTake:
+    ) -> TakeCall:
+        given = verb, self.name, self.database, end, request, call
+        if self._families is not None:
+            return FamilyTake(self._families, count, *given)
         queues = functools.partial(self._queues, call=call)
-        return SeveralTake(verb, self.name, self.database, queues, self._turns, end, request, call)
+        return SeveralTake(queues, self._turns, *given)
 
     async def _await(
-        self, take: SeveralTake, wait: float | None, once: IdempotencyKey | str | None
+        self, take: TakeCall, wait: float | None, once: IdempotencyKey | str | None
     ) -> list[Item]:
         requeue = take.requeue if once is None else None
         take_once = functools.partial(take_in_thread, queue=self.name, requeue=requeue)
@@ -384,7 +413,8 @@ class SeveralQueues:
         if once is None:
             return None
         fair = (True,) if self._turns.fair else ()
-        return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair)
+        kept = () if self._families is None else self._families.facts
+        return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair, *kept)
 
     def _queues(self, tr: Transaction | None = None, *, call: KeyedCall | None = None) -> Consumers:
         """Return the queues; those that fit a pattern as of the last five seconds.
@@ -489,6 +519,11 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise InvalidInput(name=name, reason="a name is a text")
     return tuple(dict.fromkeys(given))
+
+
+def is_fair(names: Iterable[str], fair: bool | None) -> bool:
+    """Tell whether queues take turns: as given, or for None if one of the names is a pattern."""
+    return any("*" in name for name in names) if fair is None else bool(fair)
 
 
 def _shown(names: tuple[str, ...]) -> str:

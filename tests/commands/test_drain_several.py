@@ -99,10 +99,10 @@ def test_a_worker_follows_several_queues(filled):
 def test_the_functions_take_from_the_setting(filled):
     """As the methods of several queues do."""
     names = ["user-*", "mail"]
-    assert fdbqueue.pop_from(names).value == 3
-    leased = fdbqueue.lease_from(names, seconds=600)
+    assert fdbqueue.pop_from(names, fair=False).value == 3
+    leased = fdbqueue.lease_from(names, fair=False, seconds=600)
     fdbqueue.several(names).ack(leased)
     assert (leased.queue, leased.value) == ("user-8", 4)
-    assert [item.value for item in fdbqueue.lease_many_from(names, 5)] == [5]
+    assert [item.value for item in fdbqueue.lease_many_from(names, 5, fair=False)] == [5]
     assert [item.value for item in fdbqueue.pop_many_from(names, 5, end="max")] == [2, 1]
     assert fdbqueue.pop_from(names, wait=0.01) is None

@@ -59,6 +59,8 @@ class TakeRequest(SharedOperation):
         call: The call that has an idempotency key, None if there is none.
         lease_us: For how many microseconds it leases them; 0 if it does not.
         worker: The name of the worker that leases them, in UTF-8; empty for none.
+        is_copied: Whether the transaction writes a copy of what is taken, as the response of a call
+            with an idempotency key.
         acknowledges: Leases that end in the same transaction; None if none do, or they have.
         has_acknowledged: Whether they have ended: what ends the call now was not without effect.
         requeue: Requeues them, if the thread no longer waits.
@@ -71,6 +73,7 @@ class TakeRequest(SharedOperation):
         "effect",
         "end",
         "has_acknowledged",
+        "is_copied",
         "lease_us",
         "requeue",
         "worker",
@@ -92,6 +95,7 @@ class TakeRequest(SharedOperation):
         self.count = count
         self.effect = effect
         self.call = call
+        self.is_copied = call is not None
         self.requeue = requeue
         self.lease_us = lease_us
         self.worker = worker
@@ -138,6 +142,11 @@ class RoundResult:
         expired: How much had expired and was requeued, None if nothing had.
         is_helped: Whether this process's help request was served, or is gone; then a round takes
             nothing.
+        is_paused: Whether the queue is paused.
+        awaits_others: Whether other processes have asked for help, or have not collected what was
+            taken for them.
+        limited_until: From when, in microseconds, a limit of the queue lets it give more; None if
+            no limit has held anything back. The index of its family is told so.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -146,6 +155,9 @@ class RoundResult:
     asked: int = 0
     expired: ExpiredCounts | None = None
     is_helped: bool = False
+    is_paused: bool = False
+    awaits_others: bool = False
+    limited_until: int | None = None
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
@@ -409,6 +421,7 @@ class Round:
         *,
         helps: bool = True,
         own: HelpRequest | None = None,
+        sent_bytes: int = 0,
     ) -> RoundResult:
         """Take items for the requests in line.
 
@@ -421,7 +434,10 @@ class Round:
             helps: Whether to take items for other processes' help requests, too.
             own: The help request of the early ones. It is removed here; if it is not open any
                 more, nothing is taken.
+            sent_bytes: How much the transaction sends already, for other queues.
         """
+        if sent_bytes:
+            self._budget.reserve_ends(sent_bytes)
         head, result, taker = self._head, self._result, self._taker
         head.preload()  # it comes last: then only one wait blocks
         state = parse_state(
@@ -432,6 +448,8 @@ class Round:
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
+        result.is_paused = state.is_paused
+        result.awaits_others = bool(state.requests or state.expired or state.awaits)
         if state.is_paused:
             head.close(self._store.tables.paused)
         else:
@@ -519,7 +537,7 @@ class Round:
             head.take(
                 one.count,
                 leased=one.lease_us > 0,
-                kept=one.call is not None,
+                kept=one.is_copied,
                 facts_bytes=len(one.worker),
             )
             for one in batch

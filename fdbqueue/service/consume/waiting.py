@@ -55,6 +55,9 @@ from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
 
+#: Begins to look for an item in a transaction: see :class:`ItemWatch`.
+BeginLook = Callable[[Transaction], Callable[[], tuple[Any, float]]]
+
 #: Foreign pushes, and changes that a watch misses, are noticed after this time.
 LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
@@ -75,18 +78,20 @@ class ItemWatch:
 
     Args:
         database: Anything with ``create_transaction()``.
-        store: The queue's items.
+        begin_look: Begins to read, in a transaction, whether there is an item; what it returns is
+            called for the result: a watch, None when there is an item, and the seconds until
+            something expires.
 
     Attributes:
-        database: As given.
+        database, begin_look: As given.
         generation: How often there may have been an item since; read it before looking whether the
             queue is empty.
         look_at: When a waiter is to look at the queue even if nothing wakes it.
     """
 
-    def __init__(self, database: Database, store: ItemStore) -> None:
+    def __init__(self, database: Database, begin_look: BeginLook) -> None:
         self.database = database
-        self._store = store
+        self.begin_look = begin_look
         self.forget()
 
     def forget(self) -> None:
@@ -148,7 +153,7 @@ class ItemWatch:
             return True
 
     def arm(self, watch: Any, seconds: float) -> None:
-        """Set the watch that :meth:`begin_look` returned; wake a waiter if that is None.
+        """Set the watch that ``begin_look`` returned; wake a waiter if that is None.
 
         Args:
             watch: The watch, or None.
@@ -164,40 +169,10 @@ class ItemWatch:
         if watch is not None:
             watch.on_ready(functools.partial(self._fire, watch))
 
-    def begin_look(self, tr: Transaction) -> Callable[[], tuple[Any, float]]:
-        """Begin to read whether there is an item; call the returned function for the result.
-
-        It returns a watch, None when there is an item, and the seconds until something expires.
-        """
-        tables = self._store.tables
-        paused = tr.snapshot[tables.paused]
-        head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
-        first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
-        requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
-        return lambda: self._end_look(tr, paused, head, first, requests)
-
-    def _end_look(
-        self, tr: Transaction, paused: Any, head: Any, first: Any, requests: Any
-    ) -> tuple[Any, float]:
-        tables = self._store.tables
-        if paused.present():
-            return tr.watch(tables.paused), math.inf
-        if any(True for _ in head):
-            return None, math.inf
-        entries = [tables.parse_due(row.key) for row in first]
-        now = now_us()
-        left = [entry.moment - now for entry in entries if entry is not None]
-        found = [read_request(tables, row.key, row.value) for row in requests]
-        if any(found):
-            version = tr.get_read_version().wait()
-            handed = [one for one in found if one is not None and one.is_handed]
-            left += [one.left(version) for one in handed if not one.lease_us]
-        return tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000
-
-    def _fire(self, watch: Any, _: Any) -> None:
+    def _fire(self, watch: Any, fired: Any) -> None:
         """Wake a waiter when the watch reports a change; called in any thread."""
         try:
-            watch.wait()
+            fired.wait()
             changed = True
         except Exception:  # noqa: BLE001  # cancelled or lost: look again soon
             changed = False
@@ -218,6 +193,32 @@ class ItemWatch:
         for wake in list(itertools.islice(self._wakes, count)):
             del self._wakes[wake]
             wake()
+
+
+def begin_look(store: ItemStore, tr: Transaction) -> Callable[[], tuple[Any, float]]:
+    """Begin to read whether a queue has an item, for its :class:`ItemWatch`."""
+    tables = store.tables
+    paused = tr.snapshot[tables.paused]
+    head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
+    first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
+    requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
+
+    def end_look() -> tuple[Any, float]:
+        if paused.present():
+            return tr.watch(tables.paused), math.inf
+        if any(True for _ in head):
+            return None, math.inf
+        entries = [tables.parse_due(row.key) for row in first]
+        now = now_us()
+        left = [entry.moment - now for entry in entries if entry is not None]
+        found = [read_request(tables, row.key, row.value) for row in requests]
+        if any(found):
+            version = tr.get_read_version().wait()
+            handed = [one for one in found if one is not None and one.is_handed]
+            left += [one.left(version) for one in handed if not one.lease_us]
+        return tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000
+
+    return end_look
 
 
 class ItemWait:

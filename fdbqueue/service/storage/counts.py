@@ -95,7 +95,12 @@ class CountChange:
         pops: How many items were removed for good.
         high: The highest count or index of a hidden item. Later pushes get a higher one,
             because the hidden item may be requeued.
+        news_at: From when there may be something to take that was not there, in microseconds: 0
+            for now, None for nothing. It is written to the index of the queue's family.
     """
+
+    #: Of the class, because most transactions that take have none.
+    news_at: int | None = None
 
     def __init__(self, tables: TableKeys) -> None:
         self._tables = tables
@@ -118,6 +123,7 @@ class CountChange:
     ) -> None:
         """Count an item that becomes ready."""
         self.ready += 1
+        self.news_at = 0
         if priority is not None:
             self._levels[self._level(priority)] += 1
             if pushed_at is not None:
@@ -152,8 +158,15 @@ class CountChange:
             self._deaths = Counter()
         self._deaths[group] += count
 
+    def come_at(self, moment: int) -> None:
+        """Note that there may be something new to take from a moment on; 0 for now."""
+        known = self.news_at
+        self.news_at = moment if known is None else min(known, moment)
+
     def write(self, tr: Transaction) -> None:
-        """Add the changes to the queue's counts."""
+        """Add the changes to the queue's counts, and the news to the index of its family."""
+        if self.news_at is not None and self._tables.member is not None:
+            self._tables.member.write(tr, self.news_at)
         total = self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD)
         if total:
             tr.add(self._tables.ready, _packed(total, 3))

@@ -181,6 +181,8 @@ class ItemStore:
             place.set(tr, self.tables.due_prefix(hidden.until, kind), b"")
         if hidden.state is State.DELAYED:
             count_change.wakes += 1
+            if self.tables.member is not None:
+                count_change.come_at(hidden.until)
         elif hidden.state is State.DEAD:
             count_change.die(group_of(hidden.reason), 1)
         count_change.hide(hidden.state, 1)
@@ -254,6 +256,7 @@ class ItemStore:
             tr[self.keys.key(row.place)] = row.value
             if count_change is not None:
                 count_change.wakes += 1
+                count_change.news_at = 0
 
     def requeue_hidden(
         self, tr: Transaction, count_change: CountChange, hidden: Hidden, row: Row
