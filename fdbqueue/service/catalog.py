@@ -140,6 +140,8 @@ class Catalog:
             for spec in self._patterns
             if spec.subspace is None
         }
+        #: Those of calls with an idempotency key that take from families.
+        self._responses = Responses(TableKeys(self._prefix["several"].key()), "several queues")
         #: The catalog that this one is another view of; None for itself.
         self._root: Catalog | None = None
         self._families: dict[tuple[tuple[str, ...], bool], Families] = {}
@@ -229,8 +231,8 @@ class Catalog:
             by_index = several[1] and any("*" in name for name in given)
             families = self._families_of(given, with_owned=with_owned) if by_index else None
             made = SeveralQueues(self, given, self._turns_of(several), families)
-            if not with_owned and families is None:
-                made = made.limited_to(lambda name: self.owner(name) is None)
+            if not with_owned:
+                made = made.limited_to(lambda name: self.owner(name) is None, families=families)
             found = self._several.setdefault((several, with_owned), made)
         return found
 
@@ -284,7 +286,7 @@ class Catalog:
                 root.database,
                 lambda name: root.queue(name).parts.consumer,
                 *self._members_of(names, with_owned=with_owned),
-                Responses(TableKeys(self._prefix["several"].key()), ", ".join(names)),
+                self._responses,
                 (with_owned,),
             )
             found = self._families.setdefault(key, made)
@@ -361,6 +363,16 @@ class Catalog:
         """Return a key on which calls of one name conflict. Nothing is stored there."""
         key: bytes = self._prefix.pack(("several", name))
         return key
+
+    def sweep(self) -> int:
+        """Remove the expired responses of calls on families, and return how many.
+
+        As :meth:`Queue.sweep` does for calls on one queue.
+        """
+        total = 0
+        while count := run(self.database, self._responses.sweep, wrote=bool):
+            total += count
+        return total
 
     def plain_names(self) -> list[str]:
         """Return the names that are no patterns, sorted, without reading anything."""

@@ -324,22 +324,44 @@ class SeveralQueues:
         deadline = deadline_after(self.name, seconds)
         return bool(wait.until(look, deadline, database=self.database))
 
-    def queues(self) -> list[Queue]:
-        """Return the queues in their order, those included that fit a pattern by now."""
-        names = [one.name for one in self._queues(None).consumers]
-        return [self._directory.queue(name) for name in names]
+    def queues(self, *, limit: int | None = None) -> list[Queue]:
+        """Return the queues in their order, those included that fit a pattern by now.
+
+        Args:
+            limit: The most queues; None for all.
+        """
+        if self._families is None:
+            names: Iterable[str] = [one.name for one in self._queues(None).consumers]
+        else:
+            names = self._expanded(None)
+        return [self._directory.queue(name) for name in itertools.islice(names, limit)]
 
     def size(self, *, tr: Transaction | None = None) -> int:
-        """Return how many items are ready in all of them, without counting them."""
+        """Return how many items are ready in all of them, without counting them.
+
+        Without ``tr``, of 1,000 queues at a time.
+        """
         queues = self.queues()
 
-        def read(transaction: Transaction) -> int:
-            return sum([max(0, counts.ready) for counts in counts_of(transaction, queues)])
+        def read(transaction: Transaction, some: Sequence[Queue] = queues) -> int:
+            return sum([max(0, counts.ready) for counts in counts_of(transaction, some)])
 
-        return run(self.database, read, read_only=True) if tr is None else read(tr)
+        if tr is not None:
+            return read(tr)
+        parts = [queues[at : at + MAX_QUEUES] for at in range(0, len(queues), MAX_QUEUES)]
+        return sum(
+            [
+                run(self.database, functools.partial(read, some=some), read_only=True)
+                for some in parts
+            ]
+        )
 
     def limited_to(
-        self, allows: Callable[[str], bool], *, in_secret: bool = False
+        self,
+        allows: Callable[[str], bool],
+        *,
+        in_secret: bool = False,
+        families: Families | None = None,
     ) -> SeveralQueues:
         """Return the same, with those queues alone that a function allows by their names.
 
@@ -350,9 +372,10 @@ class SeveralQueues:
             allows: Tells whether a queue with this name may be taken from.
             in_secret: Whether it is asked about every queue there is before patterns are looked
                 at, so that no time tells which of those exist that it does not allow.
+            families: What takes by index from the same queues; None if no index knows them.
         """
         directory = _AllowedOnly(self._directory, allows, in_secret=in_secret)
-        return SeveralQueues(directory, self.names, self._turns)
+        return SeveralQueues(directory, self.names, self._turns, families)
 
     # What the takes share
 
@@ -439,15 +462,16 @@ class SeveralQueues:
         """Return the names of the queues, each once.
 
         Raises:
-            InvalidInput: They are more than 1,000.
+            InvalidInput: They are more than 1,000, and not taken from by an index.
         """
+        is_limited = self._families is None
         fitting: dict[str, list[str]] = {name: [] for name in self.names if "*" in name}
         found = set(self.names) - set(fitting)
         for name, patterns in self._directory.fitting(tuple(fitting), tr):
             for pattern in patterns:
                 fitting[pattern].append(name)
             found.add(name)
-            if len(found) > MAX_QUEUES:
+            if is_limited and len(found) > MAX_QUEUES:
                 raise InvalidInput(queues=self.name, allowed=f"at most {MAX_QUEUES} queues")
         named = (fitting.get(name, (name,)) for name in self.names)
         return dict.fromkeys(itertools.chain.from_iterable(named))

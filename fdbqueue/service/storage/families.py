@@ -151,9 +151,14 @@ class Member:
         for key in later:
             tr.clear(key)
 
-    def covers(self, row: IndexRow) -> bool:
-        """Tell whether a row is this member's."""
-        return row.name.encode() == self._name
+    def is_noted(self, tr: SnapshotTransaction, moment: int) -> bool:
+        """Tell whether a row says that there is something from a moment on, or from before."""
+        exact, rounded = self._at(moment), self._at(moment - moment % _ROUNDED_US)
+        reads = [tr[key] for key in (self.ready, exact, rounded)]
+        if any(read.present() for read in reads):
+            return True
+        rows = tr.get_range(self._later, self._later + _MOMENT.pack(moment + 1))
+        return any(bytes(row.key)[len(self._later) + _MOMENT.size :] == self._name for row in rows)
 
     def _at(self, moment: int) -> bytes:
         return self._later + _MOMENT.pack(moment) + self._name
