@@ -120,8 +120,10 @@ class Visit:
         self._until = time.monotonic() + _MAX_SECONDS
         self._looks = 0
         self._taken_bytes = self._sent_bytes = 0
-        #: Those that gave all that they were asked for.
+        #: Those that gave all that they were asked for; and whether one of them cannot be asked
+        #: again, because its help requests have versionstamps of this transaction.
         self._generous: list[Hint] = []
+        self._gives_more = False
         self._empty: list[tuple[_Look, RoundResult]] = []
         #: Whether the transaction ends although there may be more.
         self.is_cut = False
@@ -138,7 +140,7 @@ class Visit:
             if not hints:
                 break
             self._look_at(hints, waiting)
-        if not self.is_cut:
+        if not (self.is_cut or self._gives_more):
             self.served.results += [(one, []) for one in waiting]
         if self._corrects:
             self._correct()
@@ -199,7 +201,9 @@ class Visit:
 
     def _note(self, look: _Look, result: RoundResult, *, gave: bool, is_short: bool) -> None:
         """Note what becomes of the queue's rows, and whether it may have more."""
-        if not is_short:
+        if not is_short and result.awaits_others and self._owns:
+            self._gives_more = True
+        elif not is_short:
             self._generous.append(look.hint._replace(later=()))
         member = look.consumer.taker.store.tables.member
         if gave and look.hint.later and member is not None:
