@@ -255,9 +255,10 @@ def _pop_for(
         return found, time.monotonic() - begun
 
 
-def tenants(plan: Plan) -> Iterator[Line]: """How long the items of 2,000 tenants wait, with one
-    that has as many as all, and without it.""" count = plan.sized(TENANTS, TENANTS // 4, 20) names
-    = [f"user-{number}" for number in range(count)]
+def tenants(plan: Plan) -> Iterator[Line]:
+    """How long items of 2,000 tenants wait, with one that has as many as all, and without it."""
+    count = plan.sized(TENANTS, TENANTS // 4, 20)
+    names = [f"user-{number}" for number in range(count)]
     waited: dict[bool, list[float]] = {True: [], False: []}
     database = plan.open()
 
