@@ -56,10 +56,13 @@ def test_an_item_has_the_same_fields_as_from_one_queue(
     assert api.post("/api/pop-from/", {"queues": ["mail"]}).json()["items"] == [peeked]
 
 
-def test_fair_requests_take_turns(api: APIClient, filled: service.Catalog) -> None:
-    """Each queue that has items gives once in a circle."""
+@pytest.mark.parametrize("fair", [{}, {"fair": None}, {"fair": True}], ids=str)
+def test_fair_requests_take_turns(
+    api: APIClient, filled: service.Catalog, fair: dict[str, bool | None]
+) -> None:
+    """By default if there is a pattern: each queue that has items gives once in a circle."""
     filled.queue("mail").push("m2")
-    body = {"queues": ["mail", "user-*"], "fair": True}
+    body = {"queues": ["mail", "user-*"], **fair}
     names = [api.post("/api/pop-from/", body).json()["queue"] for _ in range(4)]
     assert sorted(names[:3]) == ["mail", "user-1", "user-2"]
     assert names[3] == "mail"

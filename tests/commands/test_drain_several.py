@@ -23,7 +23,7 @@ def filled():
         fdbqueue.queue(name).push_many(some)
 
 
-@pytest.mark.parametrize("fair", [[], ["--fair"]], ids=str)
+@pytest.mark.parametrize("fair", [[], ["--fair"], ["--no-fair"]], ids=str)
 def test_each_item_of_all_queues_is_handled(call, filled, folder, fair):
     """Names and patterns, each queue once."""
     printed = call("queue_drain", "mail", "user-*", "user-8", handler("note"), *fair)

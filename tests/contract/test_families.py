@@ -155,6 +155,7 @@ def test_not_in_turn_means_in_order(catalog):
     assert names == sorted(names)
 
 
+@pytest.mark.slow
 def test_more_than_a_thousand_members_are_no_limit(catalog, users):
     """Those that have nothing are not looked at."""
     names = [f"user-{n}" for n in range(1_020)]
@@ -427,6 +428,18 @@ def test_a_push_while_its_member_is_found_empty(meddled):
         assert_indexed(rival)
         assert users.pop() is None
         assert rows_of(rival, "user-*") == {}
+
+
+def test_where_nothing_is_found_more_are_looked_at_at_once(open_catalog, observed):
+    """And those that were not asked in the end have their turns."""
+    catalog = open_catalog(observed)
+    users = catalog.several(["user-*"])
+    names = [f"user-{n}" for n in range(60)]
+    fill(catalog, 1, names)
+    for name in names[10:]:
+        catalog.queue(name).pop()
+    assert sorted(drained(users)) == sorted((name, 0) for name in names[:10])
+    assert rows_of(catalog, "user-*") == {}
 
 
 # Arguments

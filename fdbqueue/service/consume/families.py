@@ -280,13 +280,21 @@ class Families:
         found: list[Consumer] = []
         with self.walking() as walking:
             walk = walking.begin(tr)
-            for _ in range(MAX_LOOKS):
-                hints = walk.next(min(count, READ_AT_ONCE))
-                consumers = [self.consumer(hint.name) for hint in hints]
-                looks = [(one, begin_look(tr, one.taker, end)) for one in consumers]
-                found += [one for one, look in looks if look()]
-                if found or not hints:
+            ahead, looks = count, 0
+            while looks < MAX_LOOKS and not found:
+                hints = walk.next(min(ahead, READ_AT_ONCE))
+                if not hints:
                     break
+                looks, ahead = looks + len(hints), 2 * ahead
+                begun = []
+                for hint in hints:
+                    consumer = self.consumer(hint.name)
+                    begun.append((hint, consumer, begin_look(tr, consumer.taker, end)))
+                for hint, consumer, look in begun:
+                    if len(found) == count:
+                        walk.again(hint)
+                    elif look():
+                        found.append(consumer)
         return found
 
     # Waiting

@@ -132,14 +132,18 @@ class Visit:
     def serve(self, requests: Sequence[MemberRequest]) -> Served:
         """Take items for the requests, as far as there are any; correct what gave nothing."""
         waiting = deque(requests)
+        ahead = 0
         while waiting and not self.is_cut:
-            hints = self._walk.next(min(len(waiting), READ_AT_ONCE))
+            hints = self._walk.next(min(max(len(waiting), ahead), READ_AT_ONCE))
             if not hints:
                 hints = self._generous[:READ_AT_ONCE]
                 del self._generous[:READ_AT_ONCE]
             if not hints:
                 break
+            count = len(waiting)
             self._look_at(hints, waiting)
+            # Where nothing is found it looks at more at once.
+            ahead = 2 * len(hints) if len(waiting) == count else 0
         if not (self.is_cut or self._gives_more):
             self.served.results += [(one, []) for one in waiting]
         if self._corrects:
@@ -147,23 +151,32 @@ class Visit:
         return self.served
 
     def _look_at(self, hints: Sequence[Hint], waiting: deque[MemberRequest]) -> None:
-        """Serve rounds in some queues, for one request each; for several if all were met."""
+        """Serve rounds in some queues, for one request each; for several if all were met.
+
+        If there are more queues than requests, the rest are asked only if the others had nothing.
+        """
         count = len(waiting) if len(hints) < READ_AT_ONCE else len(hints)
         dealt = [waiting.popleft() for _ in range(min(count, len(waiting)))]
         looks = []
         for place, hint in enumerate(hints):
             consumer = self._open(hint.name)
-            asked = {one.make(consumer): one for one in dealt[place :: len(hints)]}
-            one = Round(consumer.taker, self._tr, self._end, [*asked], self._order)
-            looks.append(_Look(hint, consumer, asked, one))
-        unserved: list[MemberRequest] = []
+            own = dealt[place :: len(hints)] or [dealt[place % len(dealt)]]
+            asked = {one.make(consumer): one for one in own}
+            begun = Round(consumer.taker, self._tr, self._end, [*asked], self._order)
+            looks.append(_Look(hint, consumer, asked, begun))
+        left: dict[MemberRequest, None] = dict.fromkeys(dealt)
+        unasked = []
         for look in looks:
-            if self.is_cut:
-                self._walk.again(look.hint)
-                unserved += look.asked.values()
-            else:
-                unserved += self._serve(look)
-        waiting.extendleft(reversed(unserved))
+            if self.is_cut or not any(one in left for one in look.asked.values()):
+                unasked.append(look.hint)
+                continue
+            rest = self._serve(look)
+            for one in look.asked.values():
+                if one not in rest:
+                    left.pop(one, None)
+        for hint in reversed(unasked):
+            self._walk.again(hint)
+        waiting.extendleft(reversed(left))
 
     def _serve(self, look: _Look) -> list[MemberRequest]:
         """Serve the round of one queue; return the requests that go on to the next."""
