@@ -166,7 +166,7 @@ def takeable(
     permission: str,
     names: list[str],
     *,
-    fair: bool,
+    fair: bool | None,
     is_late: Callable[[], bool] = lambda: False,
 ) -> SeveralQueues:
     """Return several queues for a user to take from, by names and patterns.
@@ -181,7 +181,7 @@ def takeable(
         user: The user of the request.
         permission: POP or LEASE.
         names: The names and patterns.
-        fair: Whether to take from the queues in turn.
+        fair: Whether to take from the queues in turn; None for True with a pattern.
         is_late: Asked before each queue there is; True ends the search.
 
     Raises:

@@ -179,12 +179,13 @@ def queue(name: str) -> Queue:
     return _with_hint(lambda found: found.queue(name))
 
 
-def several(names: Iterable[str], *, fair: bool = False) -> SeveralQueues:
+def several(names: Iterable[str], *, fair: bool | None = None) -> SeveralQueues:
     """Return several queues, to take from the first that has items, or from each in turn.
 
     Args:
         names: 1 to 1,000 names, and patterns of names such as ``mail-*``.
-        fair: Whether each call begins behind the queue that gave last in this process.
+        fair: Whether to take from the queues in turn, instead of from the first that has items;
+            None for True if one of the names is a pattern.
 
     Raises:
         QueueNotFound: The setting allows no queue of one of the names; as for :func:`queue`.

@@ -241,11 +241,16 @@ class _Several(Input):
         max_length=1_000,
         help_text=(
             f"Names of queues, and at most {MAX_PATTERNS} patterns with `*`: the first that has "
-            "items gives."
+            "items gives, or with a pattern each in turn."
         ),
     )
     fair = FlagField(
-        default=False, help_text="Take from the queues in turn, not from the first that has items."
+        default=None,
+        allow_null=True,
+        help_text=(
+            "Take from the queues in turn, not from the first that has items. By default they take "
+            "turns if one of the names is a pattern."
+        ),
     )
 
 

@@ -153,7 +153,7 @@ class QueueCommand(BaseCommand):
         except QueueNotFound as error:
             raise self._not_found(error) from error
 
-    def several(self, names: Iterable[str], *, fair: bool) -> SeveralQueues:
+    def several(self, names: Iterable[str], *, fair: bool | None) -> SeveralQueues:
         """Return several queues, by names and patterns.
 
         Raises:

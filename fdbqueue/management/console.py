@@ -35,6 +35,8 @@ from fdbqueue.management.exit_codes import (
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import Queue, SeveralQueues
 
+#: The most queues of a family of which pauses are noted.
+_MOST_LOOKED_AT = 1_000
 #: The time between two lines of progress if there is no bar; and the same at a terminal.
 _LINE_SECONDS, _TERMINAL_LINE_SECONDS = 10.0, 2.0
 #: The size of a terminal that does not tell its own.
@@ -225,7 +227,7 @@ class Console:
 
     def note_pauses(self, source: Queue | SeveralQueues) -> bool:
         """Note which queues are paused, once for each command; tell whether all of them are."""
-        queues = [source] if isinstance(source, Queue) else source.queues()
+        queues = [source] if isinstance(source, Queue) else source.queues(limit=_MOST_LOOKED_AT)
         found = [(queue, pause) for queue in queues if (pause := queue.paused()) is not None]
         for queue, pause in found:
             text = (

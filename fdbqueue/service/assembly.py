@@ -20,6 +20,7 @@ from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.push import Pusher
 from fdbqueue.service.storage.counts import Counters
+from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.format import Format
 from fdbqueue.service.storage.item_keys import ItemKeys
 from fdbqueue.service.storage.store import ItemStore
@@ -69,6 +70,7 @@ def assemble(
     codec: Codec,
     priorities: Priorities,
     options: QueueOptions,
+    member: Member | None = None,
 ) -> QueueParts:
     """Return the parts of a queue.
 
@@ -80,8 +82,11 @@ def assemble(
         codec: Its codec.
         priorities: Its type of priorities.
         options: Its options.
+        member: Its rows in the index of its family; None if it is in none.
     """
-    tables = TableKeys(keys.subspace.key())
+    tables = TableKeys(keys.subspace.key(), member)
+    if member is not None:
+        member.gives_at_end = options.max_leased is not None
     facts = {"kind": kind, **options.shown(kind, deciding=True)}
     store = ItemStore(keys, tables, codec, Format(unlimited(database), tables, name, facts), name)
     responses = SavedResponses(store)
@@ -94,7 +99,7 @@ def assemble(
         max_attempts=options.max_attempts,
         limits=Limits.of(options),
     )
-    shared_by = (keys.subspace.key(), name, type(keys), options)
+    shared_by = (keys.subspace.key(), name, type(keys), options, member and member.ready)
     group = shared_group(
         database,
         taker,

@@ -12,16 +12,21 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdb.subspace_impl import Subspace
 
-from fdbqueue.engines.protocols import Database, SnapshotTransaction, Transaction
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, QueueNotFound
 from fdbqueue.service import transactions, tuples
+from fdbqueue.service.consume.families import Families
+from fdbqueue.service.consume.ring import Source
 from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, fits_of
+from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, fits_of, is_fair
+from fdbqueue.service.storage.families import FamilyKeys, Member
+from fdbqueue.service.storage.ranges import KeyRange, ranges_of
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.transactions import run
 
@@ -35,12 +40,6 @@ _TEXT = b"\x02"
 
 #: So many names are looked for in one transaction, or looked through for one that is like another.
 _NAMES_AT_ONCE = 1_000
-#: How many gaps between known names are halved in one round, in the order of their keys.
-_GAPS_AT_ONCE = 64
-#: How many bytes after the common prefix of two keys are halved.
-_HALVED_BYTES = 8
-#: A range of keys, its last key excluded.
-KeyRange = tuple[bytes, bytes]
 
 #: So many queue objects are kept.
 _MAX_OPENED = 1_000
@@ -95,9 +94,11 @@ class QueueSpec:
         """Whether it stands for every queue whose name fits."""
         return "*" in self.name
 
-    def open(self, database: Database, subspace: Subspace, name: str) -> Queue:
-        """Return the queue of that name in a subspace."""
-        return KINDS[self.kind](database, subspace, name=name, **self.options)
+    def open(
+        self, database: Database, subspace: Subspace, name: str, member: Member | None = None
+    ) -> Queue:
+        """Return the queue of that name in a subspace, with its rows in its family's index."""
+        return KINDS[self.kind](database, subspace, name=name, member=member, **self.options)
 
 
 class Catalog:
@@ -133,6 +134,17 @@ class Catalog:
         self._owned = {spec.name for spec in specs if spec.owner is not None}
         self._opened: dict[str, Queue] = {}
         self._several: dict[tuple[_Several, bool], SeveralQueues] = {}
+        #: The indexes of the families, by their patterns.
+        self._family_keys = {
+            spec.name: FamilyKeys(self._prefix["family"][spec.name].key())
+            for spec in self._patterns
+            if spec.subspace is None
+        }
+        #: Those of calls with an idempotency key that take from families.
+        self._responses = Responses(TableKeys(self._prefix["several"].key()), "several queues")
+        #: The catalog that this one is another view of; None for itself.
+        self._root: Catalog | None = None
+        self._families: dict[tuple[tuple[str, ...], bool], Families] = {}
         #: Shared with the catalogs of :meth:`over`.
         self._turns: dict[_Several, Turns] = {}
         #: When they were read, how long that took, and the names.
@@ -155,6 +167,7 @@ class Catalog:
             transactions.keep_receipts_at(database, transactions.receipts_of(self.database))
         catalog._opened = {}  # noqa: SLF001  # of this class
         catalog._several = {}  # noqa: SLF001  # as above
+        catalog._root = self._root or self  # noqa: SLF001  # as above
         return catalog
 
     def queue(self, name: str) -> Queue:
@@ -171,7 +184,10 @@ class Catalog:
             subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
             if len(self._opened) >= _MAX_OPENED:
                 self._opened.clear()
-            found = self._opened.setdefault(name, spec.open(self.database, subspace, name))
+            family = self.family(spec)
+            member = None if family is None else family.member(name)
+            made = spec.open(self.database, subspace, name, member)
+            found = self._opened.setdefault(name, made)
         return found
 
     def closest_name(self, name: Any) -> str | None:
@@ -186,7 +202,7 @@ class Catalog:
         return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
     def several(
-        self, names: Iterable[str], *, fair: bool = False, with_owned: bool = True
+        self, names: Iterable[str], *, fair: bool | None = None, with_owned: bool = True
     ) -> SeveralQueues:
         """Return several queues, to take from the first that has items.
 
@@ -195,29 +211,38 @@ class Catalog:
         Args:
             names: 1 to 1,000 names of queues, and patterns of names with ``*``. A queue that is
                 named twice, or by a pattern too, counts at its first place.
-            fair: Whether to take from the queues in turn: each call begins behind the queue that
-                gave last in this process.
+            fair: Whether to take from the queues in turn. With a pattern among the names this is
+                by the indexes of the families, of any size; else each call begins behind the queue
+                that gave last in this process. None for True with a pattern, and False without.
             with_owned: Whether patterns stand for the queues, too, that another app has.
 
         Raises:
             QueueNotFound: No spec has one of the names; or no name that it allows fits a pattern.
             InvalidInput: They are not 1 to 1,000 names.
         """
-        several = checked_names(names), bool(fair), ""
+        given = checked_names(names)
+        several = given, is_fair(given, fair), ""
         found = self._several.get((several, with_owned))
         if found is None:
             for name in several[0]:
                 self._check_name(name, with_owned=with_owned)
             if len(self._several) >= _MAX_SEVERAL:
                 self._several.clear()
-            made = SeveralQueues(self, several[0], self._turns_of(several))
+            by_index = several[1] and any("*" in name for name in given)
+            families = self._families_of(given, with_owned=with_owned) if by_index else None
+            made = SeveralQueues(self, given, self._turns_of(several), families)
             if not with_owned:
-                made = made.limited_to(lambda name: self.owner(name) is None)
+                made = made.limited_to(lambda name: self.owner(name) is None, families=families)
             found = self._several.setdefault((several, with_owned), made)
         return found
 
     def several_for(
-        self, user: str, names: Iterable[str], allows: Callable[[str], bool], *, fair: bool = False
+        self,
+        user: str,
+        names: Iterable[str],
+        allows: Callable[[str], bool],
+        *,
+        fair: bool | None = None,
     ) -> SeveralQueues:
         """Return several queues, of which a user learns only those that a function allows.
 
@@ -235,7 +260,8 @@ class Catalog:
             QueueNotFound: No spec has one of the names that are no patterns.
             InvalidInput: They are not 1 to 1,000 names, or one is not a pattern.
         """
-        several = checked_names(names), bool(fair), user
+        given = checked_names(names)
+        several = given, is_fair(given, fair), user
         for name in several[0]:
             if "*" in name:
                 _check_pattern(name)
@@ -243,6 +269,56 @@ class Catalog:
                 self.spec(name)
         made = SeveralQueues(self, several[0], self._turns_of(several))
         return made.limited_to(allows, in_secret=True)
+
+    def family(self, spec: QueueSpec) -> FamilyKeys | None:
+        """Return the index of the members of a pattern, None for a queue that is no pattern."""
+        return self._family_keys.get(spec.name)
+
+    def _families_of(self, names: tuple[str, ...], *, with_owned: bool) -> Families:
+        """Return what all calls of this process on some names share, one of them a pattern."""
+        key = names, with_owned
+        found = self._families.get(key)
+        if found is None:
+            root = self._root or self
+            if len(self._families) >= _MAX_SEVERAL:
+                self._families.clear()
+            made = Families(
+                root.database,
+                lambda name: root.queue(name).parts.consumer,
+                *self._members_of(names, with_owned=with_owned),
+                self._responses,
+                (with_owned,),
+            )
+            found = self._families.setdefault(key, made)
+        return found
+
+    def _members_of(
+        self, names: Sequence[str], *, with_owned: bool
+    ) -> tuple[list[str], list[Source]]:
+        """Return the plain queues that are named or fit, and the families with fitting members."""
+        patterns = [name for name in names if "*" in name]
+        fits = fits_of(patterns)
+
+        def is_meant(spec: QueueSpec) -> bool:
+            return with_owned or spec.owner is None
+
+        plain = [name for name in names if "*" not in name]
+        plain += [
+            name for name, spec in sorted(self._named.items()) if is_meant(spec) and fits(name)
+        ]
+        sources = [
+            Source(self._family_keys[spec.name], functools.partial(self._is_member, spec, fits))
+            for spec in self._patterns
+            if is_meant(spec) and any(_share_a_name(name, spec.name) for name in patterns)
+        ]
+        return list(dict.fromkeys(plain)), sources
+
+    def _is_member(self, spec: QueueSpec, fits: Callable[[str], list[str]], name: str) -> bool:
+        """Tell whether a queue of a pattern's index is one of its members, and fits others."""
+        try:
+            return bool(fits(name)) and self.spec(name) is spec
+        except QueueNotFound:
+            return False
 
     def _turns_of(self, several: _Several) -> Turns:
         if len(self._turns) >= _MAX_SEVERAL:
@@ -287,6 +363,16 @@ class Catalog:
         """Return a key on which calls of one name conflict. Nothing is stored there."""
         key: bytes = self._prefix.pack(("several", name))
         return key
+
+    def sweep(self) -> int:
+        """Remove the expired responses of calls on families, and return how many.
+
+        As :meth:`Queue.sweep` does for calls on one queue.
+        """
+        total = 0
+        while count := run(self.database, self._responses.sweep, wrote=bool):
+            total += count
+        return total
 
     def plain_names(self) -> list[str]:
         """Return the names that are no patterns, sorted, without reading anything."""
@@ -479,80 +565,3 @@ def _some_ranges(
     tr: Transaction, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]
 ) -> list[KeyRange]:
     return list(itertools.islice(ranges_of(tr.snapshot, begin, end, range_of), _NAMES_AT_ONCE))
-
-
-class _Gap(NamedTuple):
-    """A range of keys that may hold more ranges; its last key is excluded."""
-
-    begin: bytes
-    end: bytes
-
-
-def ranges_of(
-    tr: SnapshotTransaction, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]
-) -> Iterator[KeyRange]:
-    """Yield the ranges that the keys between two belong to, in order.
-
-    FoundationDB cannot list prefixes: each costs a read that skips to the next, and one after the
-    other that is a round trip for each. Here the gaps between the known ranges are halved, and all
-    reads of a round are sent before the first is awaited.
-
-    Args:
-        tr: The transaction, or its snapshot.
-        begin: Where to start.
-        end: Where to stop, this key excluded.
-        range_of: Returns the range that a key belongs to.
-    """
-    gaps = [_Gap(begin, end)]
-    known: list[KeyRange] = []
-    while gaps:
-        halved, gaps = gaps[:_GAPS_AT_ONCE], gaps[_GAPS_AT_ONCE:]
-        found, rest = _look(tr, halved, range_of)
-        gaps = rest + gaps
-        known = sorted({*known, *found})
-        reached = gaps[0].begin if gaps else end
-        while known and known[0][0] < reached:
-            yield known.pop(0)
-
-
-def _look(
-    tr: SnapshotTransaction, gaps: list[_Gap], range_of: Callable[[bytes], KeyRange]
-) -> tuple[list[KeyRange], list[_Gap]]:
-    """Read from the middle of each gap in both directions; return the ranges and the new gaps."""
-    reads = []
-    for gap in gaps:
-        middle = _middle(gap)
-        below = tr.get_range(gap.begin, middle, limit=1, reverse=True)
-        above = tr.get_range(middle, gap.end, limit=1)
-        reads.append((gap, below, above))
-    found: list[KeyRange] = []
-    rest: list[_Gap] = []
-    for gap, below, above in reads:
-        lower, upper = (_range(rows, range_of) for rows in (below, above))
-        found += [one for one in (lower, upper) if one is not None]
-        if lower is not None and gap.begin < lower[0]:
-            rest.append(_Gap(gap.begin, lower[0]))
-        if upper is not None and upper[1] < gap.end:
-            rest.append(_Gap(upper[1], gap.end))
-    return found, rest
-
-
-def _range(rows: Any, range_of: Callable[[bytes], KeyRange]) -> KeyRange | None:
-    for row in rows:
-        return range_of(bytes(row.key))
-    return None
-
-
-def _middle(gap: _Gap) -> bytes:
-    """Return a key in the middle of a gap, or its beginning when no key is in between."""
-    shared = next(
-        (n for n, (a, b) in enumerate(zip(gap.begin, gap.end, strict=False)) if a != b),
-        min(len(gap.begin), len(gap.end)),
-    )
-    low, high = (_number(key[shared : shared + _HALVED_BYTES]) for key in gap)
-    middle = gap.begin[:shared] + ((low + high) // 2).to_bytes(_HALVED_BYTES, "big")
-    return middle if gap.begin < middle < gap.end else gap.begin
-
-
-def _number(key: bytes) -> int:
-    return int.from_bytes(key.ljust(_HALVED_BYTES, b"\0"), "big")

@@ -32,7 +32,7 @@ from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES
+from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES, TableKeys
 
 MAX_KEY_CHARACTERS = 1_000
 #: Responses are kept for at most a year.
@@ -111,33 +111,19 @@ class KeyedCall:
         self.replayed = self.once.replayed = replayed
 
 
-class SavedResponses:
-    """Save and find the responses of calls on one queue.
+class Responses:
+    """Save and find the responses of calls, as bytes.
 
     Each method takes part in the transaction it is given.
 
     Args:
-        store: The queue's items.
+        tables: The keys under which they are.
+        name: What errors call the queue, or the queues.
     """
 
-    def __init__(self, store: ItemStore) -> None:
-        self._store = store
-        self._tables = store.tables
-
-    def call(self, once: IdempotencyKey | str | None, *arguments: Any) -> KeyedCall | None:
-        """Return the call with these arguments, None when it has no key.
-
-        Args:
-            once: The key.
-            arguments: Values that the FDB tuple layer can pack.
-
-        Raises:
-            InvalidInput: The key is not a string of 1 to 1,000 characters, or
-                ``kept_seconds`` is out of range.
-        """
-        if once is None:
-            return None
-        return make_call(self._store.queue, once, *arguments)
+    def __init__(self, tables: TableKeys, name: str) -> None:
+        self._tables = tables
+        self._name = name
 
     def begin_recall(self, tr: Transaction, call: KeyedCall) -> Any:
         """Begin to read the saved response; the transaction depends on it."""
@@ -157,7 +143,7 @@ class SavedResponses:
         if until <= now_us():
             return None
         if digest != call.digest:
-            raise IdempotencyKeyReused(queue=self._store.queue)
+            raise IdempotencyKeyReused(queue=self._name)
         call.note_replayed(True)
         return data[_HEADER.size :], stamp
 
@@ -206,7 +192,32 @@ class SavedResponses:
             tr.clear(row.key)
         return len(rows)
 
-    # Responses that hold items
+
+class SavedResponses(Responses):
+    """Save and find the responses of calls on one queue, those that hold items too.
+
+    Args:
+        store: The queue's items.
+    """
+
+    def __init__(self, store: ItemStore) -> None:
+        super().__init__(store.tables, store.queue)
+        self._store = store
+
+    def call(self, once: IdempotencyKey | str | None, *arguments: Any) -> KeyedCall | None:
+        """Return the call with these arguments, None when it has no key.
+
+        Args:
+            once: The key.
+            arguments: Values that the FDB tuple layer can pack.
+
+        Raises:
+            InvalidInput: The key is not a string of 1 to 1,000 characters, or
+                ``kept_seconds`` is out of range.
+        """
+        if once is None:
+            return None
+        return make_call(self._store.queue, once, *arguments)
 
     def recalled_items(self, rows: Any, call: KeyedCall) -> list[Item] | None:
         """Return the items that the call took, None when no response is saved.
@@ -222,7 +233,14 @@ class SavedResponses:
         if call.has_acknowledged:
             call.note_replayed(False)
             return None
-        payload = found[0]
+        return self.unpacked_items(found[0])
+
+    def unpacked_items(self, payload: bytes) -> list[Item]:
+        """Return the items that :meth:`packed_items` packed.
+
+        Raises:
+            CorruptItem: The queue's codec can no longer read one of them.
+        """
         (at,) = _LENGTH.unpack_from(payload)
         items = []
         for place, size, *facts in fdb.tuple.unpack(payload[_LENGTH.size : at]):
@@ -241,6 +259,11 @@ class SavedResponses:
         self, tr: Transaction, call: KeyedCall, loaded: Sequence[Loaded], items: Sequence[Item]
     ) -> None:
         """Save the items that a call took."""
+        self.save(tr, call, self.packed_items(loaded, items))
+
+    @staticmethod
+    def packed_items(loaded: Sequence[Loaded], items: Sequence[Item]) -> bytes:
+        """Return items that were taken as the response of a call."""
         facts = (
             (
                 found.row.place,
@@ -255,7 +278,7 @@ class SavedResponses:
         packed = fdb.tuple.pack(tuple(facts))
         # The values stay outside the tuple, because it doubles each zero byte.
         start = _LENGTH.pack(_LENGTH.size + len(packed))
-        self.save(tr, call, b"".join([start, packed, *[found.data for found in loaded]]))
+        return b"".join([start, packed, *[found.data for found in loaded]])
 
     def _item(
         self,

@@ -45,6 +45,7 @@ from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
+from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
@@ -104,6 +105,7 @@ class Queue(AsyncVerbs):
         priorities: Callable[[str, QueueOptions], Priorities],
         name: str | None,
         options: dict[str, Any],
+        member: Member | None,
     ) -> None:
         self.database = database
         self.subspace = keys.subspace
@@ -114,7 +116,7 @@ class Queue(AsyncVerbs):
         self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
         self.parts: QueueParts = assemble(
-            database, keys, self.name, self.kind, self.codec, self._priorities, self.options
+            database, keys, self.name, self.kind, self.codec, self._priorities, self.options, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -369,9 +371,8 @@ class Queue(AsyncVerbs):
 
         Raises:
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
-            Contended: With ``beside``: other processes are taking items, and none can do for
-                another what only this one can write; nothing was removed or leased. Acknowledge
-                and lease apart.
+            Contended: With ``beside``: other processes take items, and cannot write what this one
+                can; nothing was removed or leased. Acknowledge and lease apart.
             BatchTooLarge: ``ack`` is more than one transaction can remove, which is
                 ``context["most"]``; nothing was removed or leased.
             OutcomeUnknown: With ``acknowledged`` True: they were removed, and an error came before
@@ -453,8 +454,7 @@ class Queue(AsyncVerbs):
     def requeue(self, lease: Item | str, *, tr: Transaction | None = None) -> None:
         """Requeue a leased item as it was: it returns to its place, and no attempt is counted.
 
-        For work that has not begun. Anything else that gives an item back is :meth:`nack`: an item
-        that ends its workers would come back for ever.
+        For work that has not begun; all else is :meth:`nack`, or it would come back for ever.
 
         Raises:
             LeaseLost: It is not held any more.
@@ -585,9 +585,8 @@ class Queue(AsyncVerbs):
     ) -> datetime.datetime | None:
         """Return until when the queue's limits keep back items that are ready.
 
-        At the ``rate`` that is when there is a token. At ``max_leased`` it is when the next lease
-        expires; one that is acknowledged or given up ends before. If the limits let the queue give
-        an item at once, it is this moment, or one that is over. By the clock of this client.
+        At the ``rate`` when there is a token; at ``max_leased`` when the next lease expires, though
+        one may end before. A moment that is over if they keep nothing back. By this client's clock.
 
         Args:
             to_lease: Whether to look at ``max_leased``, too, which keeps back from leases alone.
@@ -672,9 +671,8 @@ class Queue(AsyncVerbs):
     def has_item(self, item_id: str, *, tr: Transaction | None = None) -> bool:
         """Tell whether an item is in the queue, whatever state it is in.
 
-        Unlike :meth:`get` it also finds an item that is in a batch, or that a process has taken for
-        a popper who has not got it yet: these by a snapshot read of all batches and handoffs, if
-        the item is nowhere else.
+        Unlike :meth:`get` it also finds an item in a batch, or on its way to a popper: by a snapshot
+        read of all batches and handoffs, if it is nowhere else.
 
         Raises:
             InvalidInput: It is not an item's id in this queue.
@@ -1039,6 +1037,7 @@ class FifoQueue(Queue):
             opened with the FoundationDB binding.
         subspace: The queue's own place; items are at ``subspace[index][random]``.
         name: What errors call the queue.
+        member: Its rows in the index of its family, which the catalog knows; None for none.
         options: As in :class:`QueueOptions`; ``ConfigurationError`` says which is wrong.
     """
 
@@ -1050,10 +1049,16 @@ class FifoQueue(Queue):
         subspace: Subspace,
         *,
         name: str | None = None,
+        member: Member | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
         super().__init__(
-            database, FifoKeys(subspace), lambda queue, _: NoPriorities(queue), name, {**options}
+            database,
+            FifoKeys(subspace),
+            lambda queue, _: NoPriorities(queue),
+            name,
+            {**options},
+            member,
         )
 
 
@@ -1068,6 +1073,7 @@ class PriorityQueue(Queue):
         database: As for :class:`FifoQueue`.
         subspace: The queue's own place; items are at ``subspace[priority][count][random]``.
         name: As for :class:`FifoQueue`.
+        member: As for :class:`FifoQueue`.
         priority_type: ``"int"`` or ``"float"``; all priorities are kept in this type.
         **options: As for :class:`FifoQueue`.
     """
@@ -1081,6 +1087,7 @@ class PriorityQueue(Queue):
         *,
         name: str | None = None,
         priority_type: str | type = "int",
+        member: Member | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
         super().__init__(
@@ -1089,4 +1096,5 @@ class PriorityQueue(Queue):
             lambda queue, given: PriorityType(given.priority_type, queue),
             name,
             {**options, "priority_type": priority_type},
+            member,
         )

@@ -20,8 +20,15 @@ from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds
 from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.families import Families, FamilyTake
 from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several import Consumers, SeveralTake, Turns, first_with_items
+from fdbqueue.service.consume.several import (
+    Consumers,
+    SeveralTake,
+    TakeCall,
+    Turns,
+    first_with_items,
+)
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, make_call
 from fdbqueue.service.items import Duration, Held, Item, first, moment
@@ -84,27 +91,36 @@ class SeveralQueues:
     """Take from the first of several queues that has items, or from each in turn.
 
     Every take is one transaction, and all its items come from one queue, :attr:`Item.queue`. Made
-    by :meth:`Catalog.several`.
+    by :meth:`Catalog.several`. A paused queue has nothing to take.
 
-    Without ``fair`` the queues are looked at in the order of the names. With it, each call begins
-    behind the queue that gave last in this process. Strict: the queues before the one that gave had
-    nothing to take; if several clients take at once, that was so when the call looked at them,
-    a moment before it took. A paused queue has nothing to take.
+    *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
+    round in circles over the queues that have something to take, and gives each one turn in a
+    circle, in which a call takes all it asks for. It finds them by the indexes of the families, of
+    any size (:mod:`fdbqueue.service.consume.families`); a plain queue that fits or is named has its
+    turn as well. A queue that is new is noticed at once. No items means that no queue had any, at
+    one moment; each when it was looked at, if there are more than a thousand that have just become
+    empty.
 
-    Queues that fit a pattern are looked at in the order of their names. They are kept for five
-    seconds: a queue that is new is noticed within that time, by callers that wait, too.
+    *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
+    *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
+    before the one that gave had nothing to take; if several clients take at once, that was so when
+    the call looked at them, a moment before it took. Queues that fit a pattern are looked at in the
+    order of their names, 1,000 at most. They are kept for five seconds: a queue that is new is
+    noticed within that time, by callers that wait, too.
 
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
     ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the saved response
     is looked for in all the queues, and saved in the one that gave; that there were no items is
-    saved in the first queue, and nowhere if patterns have found no queue at all. The same call
-    has the same names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing
-    is taken from any queue then.
+    saved in the first queue, and nowhere if patterns have found no queue at all. In turn by a
+    pattern it is saved in one place for all queues of the catalog. The same call has the same
+    names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing is taken from
+    any queue then.
 
     Args:
         directory: Finds queues.
         names: Names of queues, and patterns with ``*``; each queue counts at its first place.
         turns: What all calls of this process on these names share.
+        families: The same for calls that take from families by their index; None if they do not.
 
     Attributes:
         names: As given, each once.
@@ -113,12 +129,19 @@ class SeveralQueues:
 
     acks_with_leases = False
 
-    def __init__(self, directory: Directory, names: tuple[str, ...], turns: Turns) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        names: tuple[str, ...],
+        turns: Turns,
+        families: Families | None = None,
+    ) -> None:
         self.names = names
         self.name = _shown(names)
         self.database = directory.database
         self._directory = directory
         self._turns = turns
+        self._families = families
         self._has_patterns = any("*" in name for name in names)
         self._kept = Consumers((), (), (), 0.0)
         if not self._has_patterns:
@@ -289,9 +312,11 @@ class SeveralQueues:
 
     def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
         """Wait until a queue may have an item, at most this many seconds; tell whether one may."""
-        wait = ItemWait(())
+        wait = ItemWait(() if self._families is None else self._families.watches)
 
         def look() -> bool:
+            if self._families is not None:
+                return self._families.has_items(to_lease=to_lease)
             found = self._queues(None)
             wait.watches = found.lease_watches if to_lease else found.watches
             wait.look_at = found.stale_at
@@ -306,57 +331,85 @@ class SeveralQueues:
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None
     ) -> datetime.datetime | None:
-        """Return the earliest :meth:`Queue.held_until` of the queues, None if none has one."""
-        consumers = [one for one in self._queues(None).consumers if one.taker.limits is not None]
-        if not consumers:
-            return None
+        """Return the earliest :meth:`Queue.held_until` of the queues, None if none has one.
+
+        Of families, at most a thousand members are asked: those that a take has found held.
+        """
+        families = self._families
 
         def read(transaction: Transaction) -> list[int]:
-            found = [one.held_until(transaction, to_lease=to_lease) for one in consumers]
+            asked = (
+                self._queues(None).consumers if families is None else families.later(transaction)
+            )
+            limited = [one for one in asked if one.taker.limits is not None]
+            found = [one.held_until(transaction, to_lease=to_lease) for one in limited]
             return [until for until in found if until is not None]
 
         moments = run(self.database, read, read_only=True) if tr is None else read(tr)
         return moment(min(moments)) if moments else None
 
-    def queues(self) -> list[Queue]:
-        """Return the queues in their order, those included that fit a pattern by now."""
-        names = [one.name for one in self._queues(None).consumers]
-        return [self._directory.queue(name) for name in names]
+    def queues(self, *, limit: int | None = None) -> list[Queue]:
+        """Return the queues in their order, those included that fit a pattern by now.
+
+        Args:
+            limit: The most queues; None for all.
+        """
+        if self._families is None:
+            names: Iterable[str] = [one.name for one in self._queues(None).consumers]
+        else:
+            names = self._expanded(None)
+        return [self._directory.queue(name) for name in itertools.islice(names, limit)]
 
     def size(self, *, tr: Transaction | None = None) -> int:
-        """Return how many items are ready in all of them, without counting them."""
+        """Return how many items are ready in all of them, without counting them.
+
+        Without ``tr``, of 1,000 queues at a time.
+        """
         queues = self.queues()
 
-        def read(transaction: Transaction) -> int:
-            return sum([max(0, counts.ready) for counts in counts_of(transaction, queues)])
+        def read(transaction: Transaction, some: Sequence[Queue] = queues) -> int:
+            return sum([max(0, counts.ready) for counts in counts_of(transaction, some)])
 
-        return run(self.database, read, read_only=True) if tr is None else read(tr)
+        if tr is not None:
+            return read(tr)
+        parts = [queues[at : at + MAX_QUEUES] for at in range(0, len(queues), MAX_QUEUES)]
+        return sum(
+            [
+                run(self.database, functools.partial(read, some=some), read_only=True)
+                for some in parts
+            ]
+        )
 
     def limited_to(
-        self, allows: Callable[[str], bool], *, in_secret: bool = False
+        self,
+        allows: Callable[[str], bool],
+        *,
+        in_secret: bool = False,
+        families: Families | None = None,
     ) -> SeveralQueues:
         """Return the same, with those queues alone that a function allows by their names.
 
-        It is asked about the queues that fit a pattern, whenever they are looked up. The names that
-        are no patterns stay.
+        It is asked about the queues that fit a pattern, whenever they are looked up: these are
+        1,000 at most, because they are not found by an index. The names that are no patterns stay.
 
         Args:
             allows: Tells whether a queue with this name may be taken from.
             in_secret: Whether it is asked about every queue there is before patterns are looked
                 at, so that no time tells which of those exist that it does not allow.
+            families: What takes by index from the same queues; None if no index knows them.
         """
         directory = _AllowedOnly(self._directory, allows, in_secret=in_secret)
-        return SeveralQueues(directory, self.names, self._turns)
+        return SeveralQueues(directory, self.names, self._turns, families)
 
     # What the takes share
 
-    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> SeveralTake:
+    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> TakeCall:
         self._check(count, end)
 
         def request(consumer: Consumer) -> TakeRequest:
             return consumer.pop_request(end, count, None)
 
-        return self._take("pop", end, request, self._call(once, "pop", end, count))
+        return self._take("pop", end, count, request, self._call(once, "pop", end, count))
 
     def _lease(
         self,
@@ -365,7 +418,7 @@ class SeveralQueues:
         seconds: Duration,
         worker: str | None,
         once: IdempotencyKey | str | None,
-    ) -> SeveralTake:
+    ) -> TakeCall:
         self._check(count, end)
         duration(self.name, "seconds", seconds)
 
@@ -374,20 +427,24 @@ class SeveralQueues:
 
         who = () if worker is None else (worker,)
         call = self._call(once, "lease", end, count, in_seconds(seconds), *who)
-        return self._take("lease", end, request, call)
+        return self._take("lease", end, count, request, call)
 
     def _take(
         self,
         verb: str,
         end: End,
+        count: int,
         request: Callable[[Consumer], TakeRequest],
         call: KeyedCall | None,
-    ) -> SeveralTake:
+    ) -> TakeCall:
+        given = verb, self.name, self.database, end, request, call
+        if self._families is not None:
+            return FamilyTake(self._families, count, *given)
         queues = functools.partial(self._queues, call=call)
-        return SeveralTake(verb, self.name, self.database, queues, self._turns, end, request, call)
+        return SeveralTake(queues, self._turns, *given)
 
     async def _await(
-        self, take: SeveralTake, wait: float | None, once: IdempotencyKey | str | None
+        self, take: TakeCall, wait: float | None, once: IdempotencyKey | str | None
     ) -> list[Item]:
         requeue = take.requeue if once is None else None
         take_once = functools.partial(take_in_thread, queue=self.name, requeue=requeue)
@@ -403,7 +460,8 @@ class SeveralQueues:
         if once is None:
             return None
         fair = (True,) if self._turns.fair else ()
-        return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair)
+        kept = () if self._families is None else self._families.facts
+        return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair, *kept)
 
     def _queues(self, tr: Transaction | None = None, *, call: KeyedCall | None = None) -> Consumers:
         """Return the queues; those that fit a pattern as of the last five seconds.
@@ -428,15 +486,16 @@ class SeveralQueues:
         """Return the names of the queues, each once.
 
         Raises:
-            InvalidInput: They are more than 1,000.
+            InvalidInput: They are more than 1,000, and not taken from by an index.
         """
+        is_limited = self._families is None
         fitting: dict[str, list[str]] = {name: [] for name in self.names if "*" in name}
         found = set(self.names) - set(fitting)
         for name, patterns in self._directory.fitting(tuple(fitting), tr):
             for pattern in patterns:
                 fitting[pattern].append(name)
             found.add(name)
-            if len(found) > MAX_QUEUES:
+            if is_limited and len(found) > MAX_QUEUES:
                 raise InvalidInput(queues=self.name, allowed=f"at most {MAX_QUEUES} queues")
         named = (fitting.get(name, (name,)) for name in self.names)
         return dict.fromkeys(itertools.chain.from_iterable(named))
@@ -510,6 +569,11 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise InvalidInput(name=name, reason="a name is a text")
     return tuple(dict.fromkeys(given))
+
+
+def is_fair(names: Iterable[str], fair: bool | None) -> bool:
+    """Tell whether queues take turns: as given, or for None if one of the names is a pattern."""
+    return any("*" in name for name in names) if fair is None else bool(fair)
 
 
 def _shown(names: tuple[str, ...]) -> str:

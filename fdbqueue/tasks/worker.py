@@ -437,4 +437,4 @@ def _queue(
     wanted = [name for name in wanted if is_in(name)]
     if len(wanted) == 1 and "*" not in wanted[0]:
         return catalog.queue(wanted[0])
-    return catalog.several(wanted).limited_to(is_in)
+    return catalog.several(wanted, fair=False).limited_to(is_in)

@@ -78,6 +78,20 @@ def test_all_is_well(examine, mail):
     assert " ms, a commit " in found["engine"]["detail"]
 
 
+def test_a_member_that_its_family_does_not_find(examine):
+    """Its row is written again."""
+    member = fdbqueue.queue("user-7")
+    FifoQueue(member.database, member.subspace).push(1)
+    assert fdbqueue.pop_from(["user-*"]) is None
+    code, found = examine("user-7")
+    assert (code, found["family"]["status"]) == (1, "error")
+    assert "do not find its items" in found["family"]["detail"]
+    code, found = examine("user-7", "--repair", "--no-input")
+    assert (code, found["family"]["is_repaired"]) == (0, True)
+    assert examine("user-7")[1]["family"]["status"] == "ok"
+    assert fdbqueue.pop_from(["user-*"]).value == 1
+
+
 def test_a_paused_queue(examine, mail):
     """It is a warning that says since when and why; what has expired waits, and --repair resumes
     nothing."""

@@ -23,7 +23,7 @@ def filled():
         fdbqueue.queue(name).push_many(some)
 
 
-@pytest.mark.parametrize("fair", [[], ["--fair"]], ids=str)
+@pytest.mark.parametrize("fair", [[], ["--fair"], ["--no-fair"]], ids=str)
 def test_each_item_of_all_queues_is_handled(call, filled, folder, fair):
     """Names and patterns, each queue once."""
     printed = call("queue_drain", "mail", "user-*", "user-8", handler("note"), *fair)
@@ -99,10 +99,10 @@ def test_a_worker_follows_several_queues(filled):
 def test_the_functions_take_from_the_setting(filled):
     """As the methods of several queues do."""
     names = ["user-*", "mail"]
-    assert fdbqueue.pop_from(names).value == 3
-    leased = fdbqueue.lease_from(names, seconds=600)
+    assert fdbqueue.pop_from(names, fair=False).value == 3
+    leased = fdbqueue.lease_from(names, fair=False, seconds=600)
     fdbqueue.several(names).ack(leased)
     assert (leased.queue, leased.value) == ("user-8", 4)
-    assert [item.value for item in fdbqueue.lease_many_from(names, 5)] == [5]
+    assert [item.value for item in fdbqueue.lease_many_from(names, 5, fair=False)] == [5]
     assert [item.value for item in fdbqueue.pop_many_from(names, 5, end="max")] == [2, 1]
     assert fdbqueue.pop_from(names, wait=0.01) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import random
 import sys
 import threading
@@ -48,19 +49,28 @@ def preempted(seed: object, rate: float, part: str = "service") -> Iterator[None
         sys.settrace(None)
 
 
-def raising_at(line: int, error: BaseException) -> tuple[Callable[..., Any], Callable[[], int]]:
+def raising_at(
+    line: int, error: BaseException, *, passes_with: bool = False
+) -> tuple[Callable[..., Any], Callable[[], int]]:
     """Return a trace function that raises once, at the n-th line run of the service.
 
-    And what tells how many lines were run.
+    And what tells how many lines were run. With ``passes_with`` it raises at the line behind, if
+    that line begins a ``with`` block: Python traces this line again when the block has ended, and
+    what is raised there keeps it from releasing its lock. No signal comes in between.
     """
     folder = f"{_PACKAGE}/service/"
     count = 0
+    has_raised = False
 
     def at_line(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
-        nonlocal count
+        nonlocal count, has_raised
         if event == "line" and frame.f_code.co_filename.startswith(folder):
             count += 1
-            if count == line:
+            if has_raised or not 0 < line <= count:
+                return at_line
+            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+            if not (passes_with and text.lstrip().startswith("with ")):
+                has_raised = True
                 raise error
         return at_line
 

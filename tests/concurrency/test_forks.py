@@ -19,13 +19,20 @@ from fdbqueue.service import Catalog, QueueSpec
 from fdbqueue.service import instrumentation
 from tests.concurrency.preemption import holding_at
 
-catalog = Catalog(database, ("forks",), [QueueSpec("high", "fifo"), QueueSpec("low", "fifo")])
+names = ("high", "low", "user-*")
+catalog = Catalog(database, ("forks",), [QueueSpec(name, "fifo") for name in names])
+users = catalog.several(["user-*"])
+for n in range(10):
+    catalog.queue(f"user-{n}").push_many(range(20))
 several, low = catalog.several(["high", "low"]), catalog.queue("low")
 low.push_many(range(40))
 verbs = {
     "pop_from": several.pop,
     "pop_from, none": lambda: several.pop(end="max", wait=0),
     "lease_from": lambda: several.lease(seconds=600),
+    "pop_from, family": users.pop,
+    "pop_from, family, none": lambda: catalog.several(["user-x*"]).pop(wait=0.01),
+    "lease_from, family": lambda: users.lease(seconds=600),
     "pop": low.pop,
     "lease": lambda: low.lease_many(1, seconds=600, ack=low.lease_many(1, seconds=600)),
     "wait": lambda: high.pop(wait=0.01),
@@ -42,6 +49,8 @@ def in_child():
     low.push_many(range(5))
     assert several.pop() is not None
     assert several.lease(seconds=600) is not None
+    assert users.pop() is not None
+    assert users.lease(seconds=600) is not None
     assert low.pop() is not None
     assert low.lease_many(1, seconds=600, ack=low.lease_many(1, seconds=600))
     assert high.pop(wait=0.01) is None
@@ -101,7 +110,18 @@ def check_forks(path, verb, lines):
     assert count > 50
 
 
-VERBS = ["pop_from", "pop_from, none", "lease_from", "pop", "lease", "wait", "push"]
+VERBS = [
+    "pop_from",
+    "pop_from, none",
+    "lease_from",
+    "pop_from, family",
+    "pop_from, family, none",
+    "lease_from, family",
+    "pop",
+    "lease",
+    "wait",
+    "push",
+]
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import foundationdb
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec
+from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec, SeveralQueues
 from tests.concurrency.clients import together
 from tests.concurrency.history import Recorder
 from tests.concurrency.kinds import KINDS, Kind
@@ -58,10 +58,12 @@ def main(database: Any) -> None:
         "pop": pop,
         "pop_several": pop_several,
         "work_limited": work_limited,
+        "pop_family": pop_family,
         "record": record,
         "storm": storm,
         "storm_pushes": storm_pushes,
         "storm_several": storm_several,
+        "storm_family": storm_family,
         "acknowledge_and_wait": acknowledge_and_wait,
     }
     subspace = Subspace(rawPrefix=bytes.fromhex(prefix))
@@ -152,6 +154,21 @@ def several_queues(database: Any, subspace: Subspace) -> Catalog:
 def pop_several(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
     """Pop one by one from several queues in several threads, until all are empty."""
     several = several_queues(database, subspace).several(["none", "high", "low"], fair=True)
+    _pop_all(kind, several, threads)
+
+
+def family_of(database: Any, subspace: Subspace) -> Catalog:
+    """Return a catalog of the family that pop_family takes from."""
+    spec = QueueSpec("user-*", "fifo", handoff_timeout_seconds=AWAY_SECONDS)
+    return Catalog(database, fdb.tuple.unpack(subspace.key()), [spec])
+
+
+def pop_family(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
+    """Pop one by one from a family in several threads, until all members are empty."""
+    _pop_all(kind, family_of(database, subspace).several(["user-*"]), threads)
+
+
+def _pop_all(kind: Kind, several: SeveralQueues, threads: int) -> None:
     say("ready")
     sys.stdin.readline()
 
@@ -203,6 +220,16 @@ def storm_several(kind: Kind, database: Any, subspace: Subspace, **arguments: An
     catalog.queue("low").push_many([kind.value(str(number)) for number in range(STORMED)])
     seed = arguments.pop("seed")
     say(Storm(kind, catalog.several(["none", "high", "low"]), seed).run(**arguments))
+
+
+def storm_family(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
+    """Take from a family while signals come, and say what came of it."""
+    catalog = family_of(database, subspace)
+    for member in range(10):
+        numbers = range(member, STORMED, 10)
+        catalog.queue(f"user-{member}").push_many([kind.value(str(number)) for number in numbers])
+    seed = arguments.pop("seed")
+    say(Storm(kind, catalog.several(["user-*"]), seed).run(**arguments))
 
 
 def acknowledge_and_wait(

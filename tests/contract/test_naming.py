@@ -10,7 +10,7 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.service import Catalog, QueueSpec, run
-from fdbqueue.service.catalog import ranges_of
+from fdbqueue.service.storage.ranges import ranges_of
 
 
 def fill(database, keys):

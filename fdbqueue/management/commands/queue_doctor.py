@@ -1,10 +1,10 @@
 """``queue_doctor``: look for problems, and repair them.
 
 The checks run one after the other, in a thread of their own, because an engine may never answer:
-the setting; the engine; receipts; and for each queue its format, pause, overdue items, drains,
-pushes, items and counts. Each yields a :class:`Finding` with its status; with ``--repair`` what is
-wrong is repaired before the next one begins. The command takes the findings as they come, until
-``--timeout``: what is not finished then becomes a finding itself.
+the setting; the engine; receipts; and for each queue its format, pause, row in the index of its
+family, overdue items, drains, pushes, items and counts. Each yields a :class:`Finding` with its
+status; with ``--repair`` what is wrong is repaired before the next one begins. The command takes
+the findings as they come, until ``--timeout``: what is not finished then becomes a finding itself.
 
 A new check of a queue is a function like :func:`_check_pause`, and a line in :func:`check_queue`.
 """
@@ -355,6 +355,7 @@ def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Find
     yield _check_pause(queue, pause)
     if written.status == ERROR:  # the rest would read the items under the wrong settings
         return
+    yield from _check_index(queue, readable)
     yield _check_overdue(queue, readable, pause)
     yield _check_holds(queue, readable)
     yield _check_pushes(queue, readable)
@@ -443,6 +444,22 @@ def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
     text = f"nothing is taken until queue_resume; {paused_since(pause)}"
     remedy = f"queue_resume {shlex.quote(queue.name)}"
     return Finding("pause", queue.name, WARNING, text, remedy=remedy)
+
+
+def _check_index(queue: Queue, readable: Queue) -> Iterator[Finding]:
+    is_indexed = Examiner(readable).is_indexed()
+    if is_indexed is None:
+        return
+    if is_indexed:
+        yield Finding("family", queue.name, OK, "takes from its family find it")
+        return
+
+    def write() -> tuple[str, bool]:
+        Examiner(queue).write_index()
+        return "written", True
+
+    text = "its row in the index is missing: takes from its family do not find its items"
+    yield Finding("family", queue.name, ERROR, text, write, remedy=_repair(queue))
 
 
 def _check_overdue(queue: Queue, readable: Queue, pause: Pause | None) -> Finding:

@@ -119,7 +119,7 @@ examples:
             return
         drain_source()
 
-    def _source(self, names: list[str], *, fair: bool) -> Queue | SeveralQueues:
+    def _source(self, names: list[str], *, fair: bool | None) -> Queue | SeveralQueues:
         """Return the queue, or several if more than one name or a pattern is given."""
         if len(names) > 1 or "*" in names[0] or fair:
             return self.several(names, fair=fair)
@@ -171,8 +171,9 @@ def _add_handler_options(parser: CommandParser) -> None:
     )
     group.add_argument(
         "--fair",
-        action="store_true",
-        help="Take from several queues in turn, not from the first that has items",
+        action=argparse.BooleanOptionalAction,
+        help="Take from several queues in turn, not from the first that has items (default: in "
+        "turn if a pattern is given)",
     )
     group.add_argument(
         "--worker",

@@ -45,7 +45,7 @@ examples:
         removed = sweep(self.catalog.database, older_than_seconds=older_than_seconds)
         queues = [self.catalog.queue(name) for name in self.catalog.names(with_responses=True)]
         pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
-        responses = sum(queue.sweep() for queue in queues)
+        responses = sum(queue.sweep() for queue in queues) + self.catalog.sweep()
         self.console.report(
             {"removed": removed, "pushes": pushes, "answers": responses},
             f"Removed {counted(removed, 'receipt')}, {counted(pushes, 'push record')} and "

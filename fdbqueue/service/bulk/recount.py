@@ -1,5 +1,7 @@
 """Correct the counts of a queue, in bounded transactions, while others push and pop.
 
+And its row in the index of its family, because those who keep no counts do not write it either.
+
 The items and the counts are read at one version, and the difference is added to the counts, so
 concurrent changes do not matter: they change both alike. Ready items are counted a priority at a
 time, so the result is exact for each priority that one transaction can read.
@@ -68,6 +70,22 @@ def recount(database: Database, store: ItemStore) -> None:
         run(database, functools.partial(_add_up, store=store, foreign=reach.foreign))
         _remove_ghosts(database, store)
     run(database, functools.partial(_forget_attempts, store=store))
+    write_row(database, store)
+
+
+def write_row(database: Database, store: ItemStore) -> None:
+    """Write in the index of a queue's family from when it has something to take, if it has."""
+    member = store.tables.member
+    if member is None:
+        return
+
+    def write(tr: Transaction) -> bool:
+        moment = store.next_moment(tr)
+        if moment is not None:
+            member.write(tr, moment)
+        return moment is not None
+
+    run(database, write, wrote=bool)
 
 
 def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:

@@ -268,6 +268,8 @@ class Leases:
         extended = held._replace(until=now_us() + lasting_us)
         self.store.hide(tr, count_change, extended)
         count_change.wakes += 1  # waiting poppers may have to look sooner
+        if extended.until < held.until:
+            count_change.come_at(extended.until)
         return extended
 
     def put_back(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:

@@ -8,6 +8,7 @@ every push behind the last item changes what is last. The
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
 import os
@@ -23,7 +24,7 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.staging import Staging
-from fdbqueue.service.consume.waiting import ItemWatch
+from fdbqueue.service.consume.waiting import ItemWatch, begin_look
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
@@ -219,10 +220,14 @@ class ProcessGroup:
             end: EndPoppers(database, taker, end, handoff_timeout_seconds) for end in ENDS
         }
         self.writes = SharedWrites(database, taker.store, stamped=stamped)
-        limits = taker.limits
-        self.watch = self.lease_watch = ItemWatch(database, taker.store, limits)
+        store, limits = taker.store, taker.limits
+        self.watch = self.lease_watch = ItemWatch(
+            database, functools.partial(begin_look, store, limits)
+        )
         if limits is not None and limits.max_leased is not None:
-            self.lease_watch = ItemWatch(database, taker.store, limits, to_lease=True)
+            self.lease_watch = ItemWatch(
+                database, functools.partial(begin_look, store, limits, to_lease=True)
+            )
         forget_at_fork(self)
 
     def forget(self) -> None:

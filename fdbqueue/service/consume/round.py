@@ -60,6 +60,8 @@ class TakeRequest(SharedOperation):
         call: The call that has an idempotency key, None if there is none.
         lease_us: For how many microseconds it leases them; 0 if it does not.
         worker: The name of the worker that leases them, in UTF-8; empty for none.
+        is_copied: Whether the transaction writes a copy of what is taken, as the response of a call
+            with an idempotency key.
         acknowledges: Leases that end in the same transaction; None if none do, or they have.
         has_acknowledged: Whether they have ended: what ends the call now was not without effect.
         requeue: Requeues them, if the thread no longer waits.
@@ -72,6 +74,7 @@ class TakeRequest(SharedOperation):
         "effect",
         "end",
         "has_acknowledged",
+        "is_copied",
         "lease_us",
         "requeue",
         "worker",
@@ -93,6 +96,7 @@ class TakeRequest(SharedOperation):
         self.count = count
         self.effect = effect
         self.call = call
+        self.is_copied = call is not None
         self.requeue = requeue
         self.lease_us = lease_us
         self.worker = worker
@@ -139,6 +143,9 @@ class RoundResult:
         expired: How much had expired and was requeued, None if nothing had.
         is_helped: Whether this process's help request was served, or is gone; then a round takes
             nothing.
+        is_paused: Whether the queue is paused.
+        awaits_others: Whether other processes have asked for help, or have not collected what was
+            taken for them.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -147,6 +154,8 @@ class RoundResult:
     asked: int = 0
     expired: ExpiredCounts | None = None
     is_helped: bool = False
+    is_paused: bool = False
+    awaits_others: bool = False
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
@@ -417,6 +426,7 @@ class Round:
         *,
         helps: bool = True,
         own: HelpRequest | None = None,
+        sent_bytes: int = 0,
     ) -> RoundResult:
         """Take items for the requests in line.
 
@@ -429,7 +439,10 @@ class Round:
             helps: Whether to take items for other processes' help requests, too.
             own: The help request of the early ones. It is removed here; if it is not open any
                 more, nothing is taken.
+            sent_bytes: How much the transaction sends already, for other queues.
         """
+        if sent_bytes:
+            self._budget.reserve_ends(sent_bytes)
         head, result, taker = self._head, self._result, self._taker
         head.preload()  # it comes last: then only one wait blocks
         state = parse_state(
@@ -440,6 +453,8 @@ class Round:
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
+        result.is_paused = state.is_paused
+        result.awaits_others = bool(state.requests or state.expired or state.awaits)
         if state.is_paused:
             head.close(self._store.tables.paused)
         else:
@@ -469,11 +484,14 @@ class Round:
         for row in self._returned:
             if row.place not in self._budget.places:
                 self._store.requeue_rows(self._tr, self._count_change, [row])
+        self._write_counts()
+        return result
+
+    def _write_counts(self) -> None:
         self._count_change.take(self._end, self._took)
         self._count_change.write(self._tr)
         if self._allowance is not None:
             self._allowance.write(self._took)
-        return result
 
     def held_until(self, *, to_lease: bool) -> int | None:
         """Return from when the queue's limits may let it give again, once the round has served.
@@ -550,9 +568,7 @@ class Round:
                 count = allowance.grant(count, leases=leases, ends=len(one.ends))
                 if not count:
                     held.add(one)
-            rows = head.take(
-                count, leased=leases, kept=one.call is not None, facts_bytes=len(one.worker)
-            )
+            rows = head.take(count, leased=leases, kept=one.is_copied, facts_bytes=len(one.worker))
             if allowance is not None:
                 allowance.note(len(rows), leases=leases)
             wanted.append(rows)

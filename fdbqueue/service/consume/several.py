@@ -55,7 +55,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
@@ -148,7 +148,7 @@ class Turns:
 
 
 @dataclass
-class _Outcome:
+class Outcome:
     """What a transaction over several queues did.
 
     Attributes:
@@ -166,16 +166,14 @@ class _Outcome:
     expired: list[tuple[str, expiry.ExpiredCounts]] = field(default_factory=list)
 
 
-class SeveralTake:
-    """One call that takes items from the first of several queues that has any.
+class TakeCall:
+    """One call that takes items from one of several queues: what is the same for any choice of it.
 
     Args:
         verb: ``"pop"`` or ``"lease"``, for observers. They are told of the queue that gave, or of
             the first queue if none did.
         name: What errors call the queues.
         database: Where they are; its transactions may have a time limit.
-        queues: Returns the queues; with a transaction, as it sees them.
-        turns: What it shares with other calls of the process.
         end: Which end to take from.
         request: Makes the request to one queue, without its idempotency key.
         call: The call, if it has an idempotency key.
@@ -186,8 +184,6 @@ class SeveralTake:
         verb: str,
         name: str,
         database: Database,
-        queues: Callable[[Transaction | None], Consumers],
-        turns: Turns,
         end: End,
         request: Callable[[Consumer], TakeRequest],
         call: KeyedCall | None = None,
@@ -196,8 +192,6 @@ class SeveralTake:
         self._leases = verb == "lease"
         self._name = name
         self._database = database
-        self._queues = queues
-        self._turns = turns
         self._end: End = end
         self._make = request
         self._call = call
@@ -205,8 +199,6 @@ class SeveralTake:
         self._item_wait = ItemWait(())
         #: The queue that observers are told of.
         self._reported = name
-        #: What the last attempt took from.
-        self._source: Consumer | None = None
         #: What was taken, and from which queue, while it may not have been returned yet.
         self._taken: tuple[Consumer, list[Item]] | None = None
         #: Whether something runs that may take items, or has taken some.
@@ -223,9 +215,7 @@ class SeveralTake:
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self._name, reason="a transaction cannot wait")
-            items = self._attempt(tr, owns=False, saves=True).items
-            self._note_turn(items)
-            return [*items]
+            return [*self._take_in(tr)]
         found = self._item_wait.until(self._look, deadline, waits_while, self._database)
         if found is None:
             return []
@@ -276,7 +266,7 @@ class SeveralTake:
                     self._is_in_flight = bool(taken)
                     found = taken[0] if taken else None
                 if found is not None:
-                    self._note_turn(found)
+                    self._note_given(found)
                     return found
         except BaseException as error:
             vars(error)["outcome_known"] = not self._is_in_flight
@@ -300,19 +290,21 @@ class SeveralTake:
         Returns:
             The items; or the queue to take them from; or None to try again.
         """
-        own = threading.Lock()
-        with own:
-            if self._call is not None or self._turns.begins(own):
-                return self._in_one_transaction(saves=saves)
-        consumers = self._turns.in_turn(self._consumers(None))
-        look = functools.partial(
-            first_with_items, consumers=consumers, end=self._end, to_lease=self._leases
-        )
-        found = run(self._database, look, read_only=True)
-        return [] if found is None else found
+        raise NotImplementedError
 
-    def _in_one_transaction(self, *, saves: bool) -> list[Item] | Consumer | None:
-        attempt = functools.partial(self._attempt, owns=True, saves=saves)
+    def _take_in(self, tr: Transaction) -> list[Item]:
+        """Take items in the caller's transaction."""
+        raise NotImplementedError
+
+    def _note_given(self, items: list[Item]) -> None:
+        """Note what a call returns."""
+
+    def _in_one_transaction(self, attempt: Callable[[Transaction], Outcome]) -> list[Item] | None:
+        """Take items in a transaction of its own; None to try again.
+
+        Raises:
+            Conflict: It met others. Not under an idempotency key: then it is tried again here.
+        """
         began = time.perf_counter()
         try:
             outcome = self._in_flight(
@@ -323,8 +315,7 @@ class SeveralTake:
                 retries_conflicts=self._call is not None,
             )
         except Conflict:
-            self._turns.note_conflict()
-            return self._source
+            raise
         except BaseException as error:
             self._report(began, 0, error)
             raise
@@ -342,9 +333,74 @@ class SeveralTake:
         request.result = items
         consumer.group.poppers[self._end].combiner.adopt(request)
 
+    def _request(self, consumer: Consumer) -> TakeRequest:
+        """Return the request to a queue, always the same one."""
+        found = self._requests.get(consumer)
+        if found is None:
+            found = self._requests[consumer] = self._make(consumer)
+        return found
+
+    def _report(self, began: float, count: int, error: BaseException | None) -> None:
+        seconds = time.perf_counter() - began
+        instrumentation.report(Operation(self._verb, self._reported, seconds, count, error))
+
+
+class SeveralTake(TakeCall):
+    """One call that takes items from the first of several queues that has any.
+
+    Args:
+        queues: Returns the queues; with a transaction, as it sees them.
+        turns: What it shares with other calls of the process.
+        others: As for :class:`TakeCall`.
+    """
+
+    def __init__(
+        self,
+        queues: Callable[[Transaction | None], Consumers],
+        turns: Turns,
+        *others: Any,
+    ) -> None:
+        super().__init__(*others)
+        self._queues = queues
+        self._turns = turns
+        #: What the last attempt took from.
+        self._source: Consumer | None = None
+
+    def _try(self, *, saves: bool) -> list[Item] | Consumer | None:
+        own = threading.Lock()
+        with own:
+            if self._call is not None or self._turns.begins(own):
+                try:
+                    return self._in_one_transaction(
+                        functools.partial(self._attempt, owns=True, saves=saves)
+                    )
+                except Conflict:
+                    self._turns.note_conflict()
+                    return self._source
+        consumers = self._turns.in_turn(self._consumers(None))
+        look = functools.partial(
+            first_with_items, consumers=consumers, end=self._end, to_lease=self._leases
+        )
+        found = run(self._database, look, read_only=True)
+        return [] if found is None else found
+
+    def _take_in(self, tr: Transaction) -> list[Item]:
+        items = self._attempt(tr, owns=False, saves=True).items
+        self._note_given(items)
+        return items
+
+    def _note_given(self, items: list[Item]) -> None:
+        if items:
+            self._turns.note_turn(items[0].queue)
+
+    def _request(self, consumer: Consumer) -> TakeRequest:
+        found = super()._request(consumer)
+        found.call, found.is_copied = self._call, self._call is not None
+        return found
+
     # One transaction
 
-    def _attempt(self, tr: Transaction, *, owns: bool, saves: bool) -> _Outcome:
+    def _attempt(self, tr: Transaction, *, owns: bool, saves: bool) -> Outcome:
         """Take items in a transaction.
 
         Args:
@@ -354,7 +410,7 @@ class SeveralTake:
             saves: Whether to save, under an idempotency key, that there were no items.
         """
         self._source = None
-        outcome = _Outcome()
+        outcome = Outcome()
         consumers = self._consumers(None if self._call is None else tr)
         if self._call is not None:
             recalled = recall(tr, consumers, self._call)
@@ -381,7 +437,7 @@ class SeveralTake:
         return Round(consumer.taker, tr, self._end, [self._request(consumer)])
 
     def _serve(
-        self, tr: Transaction, consumer: Consumer, one: Round, outcome: _Outcome, *, owns: bool
+        self, tr: Transaction, consumer: Consumer, one: Round, outcome: Outcome, *, owns: bool
     ) -> bool:
         """Take items from one queue; tell whether the transaction is not to look at others."""
         while True:
@@ -413,22 +469,6 @@ class SeveralTake:
         self._reported = found.consumers[0].name if found.consumers else self._name
         return found.consumers
 
-    def _request(self, consumer: Consumer) -> TakeRequest:
-        """Return the request to a queue, always the same one."""
-        found = self._requests.get(consumer)
-        if found is None:
-            found = self._requests[consumer] = self._make(consumer)
-            found.call = self._call
-        return found
-
-    def _note_turn(self, items: list[Item]) -> None:
-        if items:
-            self._turns.note_turn(items[0].queue)
-
-    def _report(self, began: float, count: int, error: BaseException | None) -> None:
-        seconds = time.perf_counter() - began
-        instrumentation.report(Operation(self._verb, self._reported, seconds, count, error))
-
 
 def recall(tr: Transaction, consumers: Sequence[Consumer], call: KeyedCall) -> list[Item] | None:
     """Return the response that one of the queues has saved for a call, None if none has.
@@ -452,14 +492,14 @@ def first_with_items(
     """Return the first queue that may have items to pop, or to lease, None if none has."""
     for start in range(0, len(consumers), _READ_AT_ONCE):
         part = consumers[start : start + _READ_AT_ONCE]
-        looks = [(one, _begin_look(tr, one.taker, end, to_lease=to_lease)) for one in part]
+        looks = [(one, begin_look(tr, one.taker, end, to_lease=to_lease)) for one in part]
         for one, look in looks:
             if look():
                 return one
     return None
 
 
-def _begin_look(tr: Transaction, taker: Taker, end: End, *, to_lease: bool) -> Callable[[], bool]:
+def begin_look(tr: Transaction, taker: Taker, end: End, *, to_lease: bool) -> Callable[[], bool]:
     """Begin to read whether there may be items to take; call the returned function for it.
 
     There may be if something has expired, too. The transaction depends on nothing.
@@ -481,7 +521,7 @@ def _begin_look(tr: Transaction, taker: Taker, end: End, *, to_lease: bool) -> C
     return look
 
 
-def _add(outcome: _Outcome, name: str, result: RoundResult) -> None:
+def _add(outcome: Outcome, name: str, result: RoundResult) -> None:
     outcome.wrote = outcome.wrote or result.wrote
     if result.expired is not None:
         outcome.expired.append((name, result.expired))

@@ -180,6 +180,8 @@ class Pausing:
             was_paused: bool = transaction[self._key].present()
             if was_paused:
                 transaction.clear(self._key)
+                if self._store.tables.member is not None:
+                    self._store.tables.member.write(transaction, 0)
             return was_paused
 
         return self._runner.write("resume", tr, resume, wrote=bool)

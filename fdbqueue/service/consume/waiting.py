@@ -49,7 +49,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.locks import RLock
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.allowance import Allowance, Limits
+from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.storage.handoffs import read_request
 from fdbqueue.service.storage.store import ItemStore
@@ -77,11 +77,21 @@ _GENERATION = operator.attrgetter("generation")
 
 
 class Look(NamedTuple):
-    """What a look at a queue has found, for :meth:`ItemWatch.arm`."""
+    """What a look at a queue has found, for :meth:`ItemWatch.arm`.
+
+    Attributes:
+        watch: What reports a change; None if there is an item.
+        seconds: After how many to look again, because something expires or a limit gives again.
+        is_paced: Whether it is a limit that does.
+    """
 
     watch: Any
     seconds: float = math.inf
     is_paced: bool = False
+
+
+#: Begins to look for an item in a transaction: see :class:`ItemWatch`.
+BeginLook = Callable[[Transaction], Callable[[], Look]]
 
 
 class ItemWatch:
@@ -89,29 +99,19 @@ class ItemWatch:
 
     Args:
         database: Anything with ``create_transaction()``.
-        store: The queue's items.
-        limits: What may keep items back; None if nothing does.
-        to_lease: Whether they wait to lease items.
+        begin_look: Begins to read, in a transaction, whether there is an item; what it returns is
+            called for the result.
 
     Attributes:
-        database: As given.
+        database, begin_look: As given.
         generation: How often there may have been an item since; read it before looking whether the
             queue is empty.
         look_at: When a waiter is to look at the queue even if nothing wakes it.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        store: ItemStore,
-        limits: Limits | None = None,
-        *,
-        to_lease: bool = False,
-    ) -> None:
+    def __init__(self, database: Database, begin_look: BeginLook) -> None:
         self.database = database
-        self._store = store
-        self._limits = limits
-        self._to_lease = to_lease
+        self.begin_look = begin_look
         self.forget()
 
     def forget(self) -> None:
@@ -190,7 +190,7 @@ class ItemWatch:
         return True
 
     def arm(self, watch: Any, seconds: float, *, is_paced: bool = False) -> None:
-        """Set the watch that :meth:`begin_look` returned; wake a waiter if that is None.
+        """Set the watch that ``begin_look`` returned; wake a waiter if that is None.
 
         Args:
             watch: The watch, or None.
@@ -208,54 +208,10 @@ class ItemWatch:
         if watch is not None:
             watch.on_ready(functools.partial(self._fire, watch))
 
-    def begin_look(self, tr: Transaction) -> Callable[[], Look]:
-        """Begin to read whether there is an item; call the returned function for the result.
-
-        The watch is None if there is an item; the seconds are those until something expires.
-        """
-        tables = self._store.tables
-        paused = tr.snapshot[tables.paused]
-        head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
-        first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
-        requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
-        allowance = None if self._limits is None else self._limits.begin(tr, tables, now_us())
-        return lambda: self._end_look(tr, paused, head, first, requests, allowance)
-
-    def _end_look(
-        self,
-        tr: Transaction,
-        paused: Any,
-        head: Any,
-        first: Any,
-        requests: Any,
-        allowance: Allowance | None,
-    ) -> Look:
-        tables = self._store.tables
-        if paused.present():
-            return Look(tr.watch(tables.paused))
-        if any(True for _ in head):
-            if allowance is None:
-                return Look(None)
-            until = allowance.settle().held_until(to_lease=self._to_lease)
-            if until is None:
-                return Look(None)
-            counts = self._to_lease and allowance.is_fully_leased  # else there is nothing to see
-            key = tables.hidden if counts else tables.paused
-            return Look(tr.watch(key), (until - now_us()) / 1_000_000, is_paced=True)
-        entries = [tables.parse_due(row.key) for row in first]
-        now = now_us()
-        left = [entry.moment - now for entry in entries if entry is not None]
-        found = [read_request(tables, row.key, row.value) for row in requests]
-        if any(found):
-            version = tr.get_read_version().wait()
-            handed = [one for one in found if one is not None and one.is_handed]
-            left += [one.left(version) for one in handed if not one.lease_us]
-        return Look(tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000)
-
-    def _fire(self, watch: Any, _: Any) -> None:
+    def _fire(self, watch: Any, fired: Any) -> None:
         """Wake a waiter when the watch reports a change; called in any thread."""
         try:
-            watch.wait()
+            fired.wait()
             changed = True
         except Exception:  # noqa: BLE001  # cancelled or lost: look again soon
             changed = False
@@ -276,6 +232,49 @@ class ItemWatch:
         for wake in list(itertools.islice(self._wakes, count)):
             del self._wakes[wake]
             wake()
+
+
+def begin_look(
+    store: ItemStore, limits: Limits | None, tr: Transaction, *, to_lease: bool = False
+) -> Callable[[], Look]:
+    """Begin to read whether a queue has an item, for its :class:`ItemWatch`.
+
+    Args:
+        store: The queue's items.
+        limits: What may keep them back; None if nothing does.
+        tr: The transaction.
+        to_lease: Whether the waiters want to lease items.
+    """
+    tables = store.tables
+    paused = tr.snapshot[tables.paused]
+    head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
+    first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
+    requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
+    allowance = None if limits is None else limits.begin(tr, tables, now_us())
+
+    def end_look() -> Look:
+        if paused.present():
+            return Look(tr.watch(tables.paused))
+        if any(True for _ in head):
+            if allowance is None:
+                return Look(None)
+            until = allowance.settle().held_until(to_lease=to_lease)
+            if until is None:
+                return Look(None)
+            counts = to_lease and allowance.is_fully_leased  # else there is nothing to see
+            key = tables.hidden if counts else tables.paused
+            return Look(tr.watch(key), (until - now_us()) / 1_000_000, is_paced=True)
+        entries = [tables.parse_due(row.key) for row in first]
+        now = now_us()
+        left = [entry.moment - now for entry in entries if entry is not None]
+        found = [read_request(tables, row.key, row.value) for row in requests]
+        if any(found):
+            version = tr.get_read_version().wait()
+            handed = [one for one in found if one is not None and one.is_handed]
+            left += [one.left(version) for one in handed if not one.lease_us]
+        return Look(tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000)
+
+    return end_look
 
 
 class ItemWait:

@@ -21,6 +21,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import DeadReason, Priority, moment
 from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.reader import End
 from fdbqueue.service.storage.tables import State, TableKeys
@@ -95,7 +96,12 @@ class CountChange:
         pops: How many items were removed for good.
         high: The highest count or index of a hidden item. Later pushes get a higher one,
             because the hidden item may be requeued.
+        news_at: From when there may be something to take that was not there, in microseconds: 0
+            for now, None for nothing. It is written to the index of the queue's family.
     """
+
+    #: Of the class, because most transactions that take have none.
+    news_at: int | None = None
 
     def __init__(self, tables: TableKeys) -> None:
         self._tables = tables
@@ -118,6 +124,7 @@ class CountChange:
     ) -> None:
         """Count an item that becomes ready."""
         self.ready += 1
+        self.news_at = 0
         if priority is not None:
             self._levels[self._level(priority)] += 1
             if pushed_at is not None:
@@ -157,8 +164,21 @@ class CountChange:
             self._deaths = Counter()
         self._deaths[group] += count
 
+    def come_at(self, moment: int) -> None:
+        """Note that there may be something new to take from a moment on; 0 for now."""
+        known = self.news_at
+        self.news_at = moment if known is None else min(known, moment)
+
+    def _write_news(self, tr: Transaction, member: Member) -> None:
+        if member.gives_at_end and self.leased < 0:
+            self.news_at = 0
+        if self.news_at is not None:
+            member.write(tr, self.news_at)
+
     def write(self, tr: Transaction) -> None:
-        """Add the changes to the queue's counts."""
+        """Add the changes to the queue's counts, and the news to the index of its family."""
+        if self._tables.member is not None:
+            self._write_news(tr, self._tables.member)
         total = self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD)
         if total:
             tr.add(self._tables.ready, _packed(total, 3))

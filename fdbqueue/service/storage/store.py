@@ -184,6 +184,8 @@ class ItemStore:
             place.set(tr, self.tables.due_prefix(hidden.until, kind), b"")
         if hidden.state is State.DELAYED:
             count_change.wakes += 1
+            if self.tables.member is not None:
+                count_change.come_at(hidden.until)
         elif hidden.state is State.DEAD:
             count_change.die(group_of(hidden.reason), 1)
         count_change.hide(hidden.state, 1)
@@ -257,6 +259,7 @@ class ItemStore:
             tr[self.keys.key(row.place)] = row.value
             if count_change is not None:
                 count_change.wakes += 1
+                count_change.news_at = 0
 
     def requeue_hidden(
         self, tr: Transaction, count_change: CountChange, hidden: Hidden, row: Row
@@ -393,6 +396,23 @@ class ItemStore:
         """Return the parts of the places of the first and the last ready item, if there are any."""
         reads = [self.reader.rows(tr.snapshot, *self.keys.bounds(), 1, end) for end in ENDS]
         return [self.position(self.keys.place_of(row.key)) for rows in reads for row in rows]
+
+    def next_moment(self, tr: Transaction) -> int | None:
+        """Return from when there may be something to take, in microseconds, by snapshot reads.
+
+        0 for now: also if other processes have asked for help. None for never, and while the queue
+        is paused.
+        """
+        paused = tr.snapshot[self.tables.paused]
+        head = tr.snapshot.get_range(*self.keys.bounds(), limit=1)
+        asked = tr.snapshot.get_range(*self.tables.requests(), limit=1)
+        first = tr.snapshot.get_range(*self.tables.due_bounds(), limit=1)
+        if paused.present():
+            return None
+        if any(True for rows in (head, asked) for _ in rows):
+            return 0
+        dues = [self.tables.parse_due(bytes(row.key)) for row in first]
+        return next((due.moment for due in dues if due is not None), None)
 
     def position(self, place: bytes) -> Position | None:
         """Return the parts of a place, None when it is not an item's."""

@@ -49,6 +49,7 @@ import fdb.tuple
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
+from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import Bounds
 
 _META = b"\xff"
@@ -96,9 +97,11 @@ class TableKeys:
 
     Args:
         prefix: The bytes of the queue's subspace.
+        member: The queue's rows in the index of its family; None if it is in none.
     """
 
-    def __init__(self, prefix: bytes) -> None:
+    def __init__(self, prefix: bytes, member: Member | None = None) -> None:
+        self.member = member
         tables = prefix + _META
         self.ready = tables + b"\x01"
         self.retried = tables + b"\x02"

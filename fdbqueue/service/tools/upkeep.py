@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service.bulk.recount import write_row
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
@@ -175,6 +176,22 @@ class Examiner:
             if last is None:
                 return total
             begin = last + b"\x00"
+
+    def is_indexed(self) -> bool | None:
+        """Tell whether takes from the queue's family find it; None if it is in no family."""
+        member = self._tables.member
+        if member is None:
+            return None
+
+        def look(tr: Transaction) -> bool:
+            moment = self._store.next_moment(tr)
+            return moment is None or member.is_noted(tr.snapshot, moment)
+
+        return run(self._database, look, read_only=True)
+
+    def write_index(self) -> None:
+        """Let takes from the queue's family find it."""
+        write_row(self._database, self._store)
 
     def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
         """Return the stored counts, which change with every item that enters, leaves or moves."""

@@ -1,0 +1,546 @@
+"""Take items from a family: from each member that has something, in turn.
+
+The index (:mod:`fdbqueue.service.storage.families`) says which members may have something to take,
+and its docstring what is true of its rows. So a take reads some rows and looks at those members,
+however many others there are. A member is not looked at because of its name's place, or of how many
+items it has: it has one turn in each *circle*, the way over all members that have a row.
+
+How a take goes, without a transaction of the caller's:
+
+1. **Combine.** The threads of a process submit their requests to the combiner of the names and the
+   end (:class:`FamilyPoppers`), which works as for one queue: alone if no other thread is at work,
+   else a helper takes for all in line, in one transaction.
+2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped: it
+   takes the names that were left of the page read last, then pages of rows from there on, each with
+   the rows LATER whose moments are over. The process began anywhere, so processes seldom meet.
+   Names that are no patterns are a page of their own. All of this is only a hint: a member that has
+   nothing costs one look.
+3. **Visit** (:mod:`visits`). There are as many members as requests, each gives to one of them; if
+   there are fewer, to several. In each member a round (:mod:`round`) is served, as for one queue,
+   and the reads of 25 are under way before the first is awaited. A request whose member had nothing
+   goes on to the next. All items of one request come from one member, in its order.
+4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
+   row says when it has something next: when the first of its leases, delays and batches ends, what
+   a limit of it says, in a second if other processes have yet to collect from it; never while it is
+   paused. The transaction depends on these rows. Whatever gives the member something new writes one
+   of them, so then it conflicts, and no row is ever missing. The rows of a member that gave stay.
+5. **Commit**, all or nothing: items, counts, rows. After a conflict the members that it met come
+   again behind the others of the page, and nothing is corrected, so that only takes of the same
+   items can conflict twice. After two conflicts each thread takes from the member that it was given
+   by that member's own :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, where processes
+   help each other, and for a quarter of a second a transaction that only reads chooses the members.
+6. **None** is returned after a whole circle in one transaction: at its read version there was no
+   row whose moment was over, or it looked at all these members, and none had anything. A
+   transaction ends after 1,000 looks, a second, a megabyte, or if a member has more to requeue than
+   it takes; its corrections are committed, and 1 begins again. So if there are more than 1,000 such
+   rows, each member had nothing when it was looked at.
+7. **Wait** at one watch for all members: sixteen keys of each family, of which every writer of a
+   row changes one, and the moment of the first row LATER. Who sets it looks at the index in the
+   same transaction. As ever, whoever waits looks again after five seconds.
+
+In a transaction of the caller's there is 2, 3 and 6, without a bound. Nothing is corrected, and
+nothing helps other processes, because the caller's transaction may fail by what it does itself.
+That there was nothing makes it depend on the whole index. Under an idempotency key a thread does 2
+to 6 by itself, again after each conflict; the response is saved in one place for all queues of the
+catalog, and names the member that gave.
+
+What is left behind by
+
+- *an error of one member* (an item that cannot be decoded, another format): its request gets it,
+  nothing is taken for that one, and the requests of the other members are not concerned;
+- *any other error, a deadline, a refused commit*: nothing. The names that were taken from the page
+  return to it, or the circle misses them once if the thread is interrupted just then: they have
+  their turn in the next;
+- *an unknown commit*: the receipt tells whether it took effect, rows included, before anything else
+  is done;
+- *a signal, an interrupt, a thread or task that leaves*: as :mod:`several` says. A helper requeues
+  what was taken for it, and that writes the member's row again;
+- *a fork*: the child begins a walk of its own, without threads in line or a watch;
+- *a crash*: its transaction with its rows, or nothing. Members whose items it leased have a row
+  from when the first lease ends, at the latest once someone has found them empty; until then the
+  row READY;
+- *a pause* (of a member) removes the row when the member is looked at; resuming writes it;
+- *a stopped process, a cluster that was away*: nothing waits for another process here. A walk that
+  goes on later finds old hints, and looks in vain.
+
+Writers that do not know the catalog (a queue opened over its subspace, the recipes) write no row:
+``recount`` writes it, and ``queue_doctor`` finds rows that are missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import math
+import operator
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.head import ROUND_ITEMS
+from fdbqueue.service.consume.poppers import forget_at_fork
+from fdbqueue.service.consume.ring import PAGE_ROWS, Ring, Source, Walking
+from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
+from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
+from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, Look
+from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses
+from fdbqueue.service.items import LAST_MOMENT, Item
+from fdbqueue.service.storage.families import IndexRow
+from fdbqueue.service.storage.reader import ENDS, End, Loaded
+from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
+
+logger = logging.getLogger(__name__)
+
+#: After so many conflicts in a row threads take from the members' own groups, for so long.
+_CONFLICTS, _CONTENDED_SECONDS = 2, 0.25
+_WROTE = operator.attrgetter("wrote")
+
+
+class FamilyPoppers:
+    """Take items at one end of families for the threads of this process, for their combiner.
+
+    Args:
+        families: The families.
+        end: Which end.
+    """
+
+    def __init__(self, families: Families, end: End) -> None:
+        self._families = families
+        self._end: End = end
+        self.combiner = Combiner(self)
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again in a forked process."""
+        self.combiner.forget()
+        self._contended_until = 0.0
+
+    # The combiner's work
+
+    def alone(self, operation: MemberRequest) -> bool:
+        """Take items for one thread in that thread."""
+        operation.state = OperationState.IN_FLIGHT
+        try:
+            served = self._take(operation.database, [operation])
+        except BaseException as error:
+            if getattr(error, "outcome_known", False):
+                operation.state = OperationState.WAITING
+            raise
+        for _, items in served.results:
+            operation.conclude(items)
+            operation.state = OperationState.DONE
+            return True
+        operation.state = OperationState.WAITING
+        return False
+
+    def together(self, batch: CombinedBatch) -> None:
+        """Take items for the requests in line."""
+        requests = _fitting(batch.waiting())
+        if requests:
+            batch.finish(self._take(self._families.database, requests, batch).results)
+
+    def undo(self, operation: MemberRequest) -> None:
+        """Requeue the items of a thread that has gone."""
+        items = operation.result
+        if not isinstance(items, list) or operation.requeue is None:
+            return
+        facts = {"queue": items[0].queue, "items": [item.id for item in items]}
+        try:
+            operation.requeue(items)
+        except Exception:
+            logger.exception("items of an interrupted thread were not requeued", extra=facts)
+
+    def _take(
+        self,
+        database: Database,
+        requests: Sequence[MemberRequest],
+        batch: CombinedBatch | None = None,
+    ) -> Served:
+        """Take items, and again after a conflict; after two, find who has some.
+
+        Args:
+            database: Where.
+            requests: Who asks.
+            batch: Whose they are; None for the only request of a thread that is alone.
+        """
+        if time.monotonic() < self._contended_until:
+            found = self._families.find(database, requests, self._end)
+            if found.results:
+                return found
+        last = Served()
+        for conflicts in itertools.count():
+            if conflicts > _CONFLICTS:
+                pause_before_retry(conflicts - _CONFLICTS)
+
+            try:
+                with self._families.walking() as walking:
+
+                    def serve(tr: Transaction, *, corrects: bool = not conflicts) -> Served:
+                        nonlocal last
+                        walk = walking.begin(tr)  # called in this turn
+                        taken_up = requests if batch is None else batch.take_up(requests)
+                        open_queue = self._families.consumer
+                        visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=corrects)
+                        last = visit.serve(taken_up)
+                        return last
+
+                    served = run(database, serve, wrote=_WROTE, retries_conflicts=False)
+                break
+            except Conflict:
+                if batch is not None:
+                    batch.let_go()
+                if conflicts + 1 >= _CONFLICTS and last.gave:
+                    self._contended_until = time.monotonic() + _CONTENDED_SECONDS
+                    return Served([*last.gave.items()])
+        _log(served.expired)
+        return served
+
+
+class Families:
+    """What the calls of this process share that take from the same names by their index.
+
+    Args:
+        database: Where they are.
+        open_queue: Returns what takes from the queue with a name.
+        plain: The names that are no patterns, and those of plain queues that fit one.
+        sources: The families whose members fit a pattern.
+        responses: Where the responses of calls with an idempotency key are kept.
+        facts: What else such a call must have in common with the one before it.
+
+    Attributes:
+        database: As given, without a time limit.
+        consumer, responses, facts: As given; ``open_queue`` is ``consumer``.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        open_queue: Callable[[str], Consumer],
+        plain: Sequence[str],
+        sources: Sequence[Source],
+        responses: Responses,
+        facts: tuple[bool, ...] = (),
+    ) -> None:
+        self.facts = facts
+        self.database: Database = unlimited(database)
+        self.consumer = open_queue
+        self.responses = responses
+        self._sources = tuple(sources)
+        self._ring = Ring(plain, sources)
+        self.poppers: dict[End, FamilyPoppers] = {end: FamilyPoppers(self, end) for end in ENDS}
+        self._watch = ItemWatch(self.database, self._begin_look)
+        self._plain = tuple(plain)
+        forget_at_fork(self)
+
+    def forget(self) -> None:
+        """Start again in a forked process."""
+        for poppers in self.poppers.values():
+            poppers.forget()
+        self._ring.forget()
+        self._watch.forget()
+
+    @property
+    def watches(self) -> tuple[ItemWatch, ...]:
+        """Where to wait for items."""
+        plain = [self.consumer(name).group.watch for name in self._plain]
+        return (self._watch, *plain) if self._sources else tuple(plain)
+
+    def walking(self) -> Walking:
+        """Return the walks of a transaction."""
+        return Walking(self._ring)
+
+    def depend(self, tr: Transaction) -> None:
+        """Let a transaction depend on there being no member that has something to take."""
+        for source in self._sources:
+            tr.add_read_conflict_range(*source.keys.bounds)
+
+    def has_items(self, *, to_lease: bool) -> bool:
+        """Tell whether a queue may have something to pop, or to lease."""
+        look = functools.partial(self._find, count=READ_AT_ONCE, end="min", to_lease=to_lease)
+        return bool(run(self.database, look, read_only=True))
+
+    def find(self, database: Database, requests: Sequence[MemberRequest], end: End) -> Served:
+        """Find queues that may have something, and deal them to requests; none if there are none.
+
+        Nothing is taken.
+        """
+        to_lease = any(one.leases for one in requests)
+        look = functools.partial(self._find, count=len(requests), end=end, to_lease=to_lease)
+        found = run(database, look, read_only=True)
+        dealt = zip(requests, itertools.cycle(found), strict=False) if found else ()
+        return Served([*dealt])
+
+    def _find(self, tr: Transaction, count: int, end: End, *, to_lease: bool) -> list[Consumer]:
+        found: list[Consumer] = []
+        with self.walking() as walking:
+            walk = walking.begin(tr)
+            ahead, looks = count, 0
+            while looks < MAX_LOOKS and not found:
+                hints = walk.next(min(ahead, READ_AT_ONCE))
+                if not hints:
+                    break
+                looks, ahead = looks + len(hints), 2 * ahead
+                begun = []
+                for hint in hints:
+                    consumer = self.consumer(hint.name)
+                    begun.append(
+                        (hint, consumer, begin_look(tr, consumer.taker, end, to_lease=to_lease))
+                    )
+                for hint, consumer, look in begun:
+                    if len(found) == count:
+                        walk.again(hint)
+                    elif look():
+                        found.append(consumer)
+        return found
+
+    def later(self, tr: Transaction) -> list[Consumer]:
+        """Return the first queues that may have something to take later, 1,000 at most."""
+        rows = [
+            row
+            for source in self._sources
+            for row in source.keys.rows(
+                tr.snapshot.get_range(*source.keys.later(None, LAST_MOMENT), limit=MAX_LOOKS)
+            )
+            if source.fits(row.name)
+        ]
+        names = [*dict.fromkeys([*self._plain, *[row.name for row in rows]])]
+        return [self.consumer(name) for name in names[:MAX_LOOKS]]
+
+    # Waiting
+
+    def _begin_look(self, tr: Transaction) -> Callable[[], Look]:
+        """Begin to read whether a member may have something, for the watch."""
+        now = now_us()
+        reads = [
+            (
+                source,
+                tr.snapshot.get_range(*source.keys.ready, limit=PAGE_ROWS),
+                source.keys.first_later(tr.snapshot),
+            )
+            for source in self._sources
+        ]
+
+        def look() -> Look:
+            left = math.inf
+            keys: list[bytes] = []
+            for source, ready, later in reads:
+                if _first_fitting(tr, source, ready, source.keys.ready[1]) is not None:
+                    return Look(None)
+                first = _first_fitting(tr, source, later, source.keys.wakes[0])
+                if first is not None:
+                    left = min(left, first.moment - now)
+                keys += source.keys.wakes
+            if left <= 0:
+                return Look(None)
+            return Look(_AnyWatch([tr.watch(key) for key in keys]), left / 1_000_000)
+
+        return look
+
+
+class _AnyWatch:
+    """Several watches as one: it reports the first change, and cancels the others."""
+
+    def __init__(self, watches: Sequence[Any]) -> None:
+        self._watches = watches
+        self._is_over = False
+
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call a function with the watch that reports a change, or fails."""
+
+        def report(fired: Any) -> None:
+            if not self._is_over:
+                callback(fired)
+                self.cancel()
+
+        for watch in self._watches:
+            watch.on_ready(report)
+
+    def cancel(self) -> None:
+        """Cancel all of them."""
+        self._is_over = True
+        for watch in self._watches:
+            watch.cancel()
+
+
+def _first_fitting(tr: Transaction, source: Source, read: Any, stop: bytes) -> IndexRow | None:
+    """Return the first row of a member that fits, None if there is none.
+
+    Args:
+        tr: The transaction.
+        source: The members.
+        read: The read of the first rows.
+        stop: Where the table ends.
+    """
+    while True:
+        last = b""
+        for row in source.keys.rows(read):
+            if source.fits(row.name):
+                return row
+            last = row.key
+        if not last:
+            return None
+        read = tr.snapshot.get_range(last + b"\x00", stop, limit=PAGE_ROWS)
+
+
+class FamilyTake(TakeCall):
+    """One call that takes items from families by their index.
+
+    Args:
+        families: What it shares with other calls of the process.
+        count: The most items.
+        others: As for :class:`TakeCall`.
+    """
+
+    def __init__(self, families: Families, count: int, *others: Any) -> None:
+        super().__init__(*others)
+        self._families = families
+        self._count = count
+        self._item_wait = ItemWait(families.watches)
+
+    def _try(self, *, saves: bool) -> list[Item] | Consumer | None:
+        if self._call is not None:
+            with self._families.walking() as walking:
+                attempts = itertools.count()
+                return self._in_one_transaction(
+                    lambda tr: self._attempt_once(
+                        tr, walking, saves=saves, owns=True, corrects=not next(attempts)
+                    )
+                )
+        began = time.perf_counter()
+        request = MemberRequest(self._count, self._make, leases=self._leases)
+        combiner = self._families.poppers[self._end].combiner
+        try:
+            found = self._in_flight(combiner.submit, request, self._database)
+        except BaseException as error:
+            self._report(began, 0, error)
+            raise
+        if isinstance(found, Consumer):
+            self._is_in_flight = False
+            return found
+        if found and request.source is not None:
+            self._taken = request.source, found
+            self._request(request.source)  # which requeues for a task that was cancelled
+            self._reported = request.source.name
+        self._is_in_flight = bool(found)
+        self._report(began, len(found), None)
+        return found
+
+    def _take_in(self, tr: Transaction) -> list[Item]:
+        with self._families.walking() as walking:
+            if self._call is not None:
+                outcome = self._attempt_once(tr, walking, saves=True, owns=False, corrects=False)
+                return outcome.items
+            request = MemberRequest(self._count, self._make, leases=self._leases)
+            return _result(self._visit(tr, walking, request, owns=False, corrects=False)) or []
+
+    # Under an idempotency key
+
+    def _attempt_once(
+        self, tr: Transaction, walking: Walking, *, saves: bool, owns: bool, corrects: bool
+    ) -> Outcome:
+        """Take items, and save them as the response; or return the saved response.
+
+        Args:
+            tr: The transaction.
+            walking: Its walks.
+            saves: Whether to save that there were no items, too.
+            owns: Whether the transaction is this call's own.
+            corrects: Whether to correct the index.
+        """
+        call, responses = self._call, self._families.responses
+        assert call is not None
+        outcome = Outcome()
+        found = responses.recall(responses.begin_recall(tr, call), call)
+        if found is not None:
+            outcome.items = self._recalled(found[0])
+            return outcome
+        request = MemberRequest(
+            self._count, functools.partial(self._keyed, call=call), leases=self._leases
+        )
+        served = self._visit(tr, walking, request, owns=owns, corrects=corrects)
+        items = _result(served)
+        outcome.wrote, outcome.expired = served.wrote, served.expired
+        outcome.is_cut = items is None
+        outcome.items, outcome.consumer = items or [], request.source if items else None
+        if outcome.consumer is not None:
+            self._reported = outcome.consumer.name
+        elif saves and not outcome.is_cut:
+            responses.save(tr, call, b"\x00")
+            outcome.wrote = True
+        return outcome
+
+    def _keyed(self, consumer: Consumer, call: KeyedCall) -> TakeRequest:
+        """Return the request to a queue that also saves what it takes."""
+        request = self._make(consumer)
+        request.is_copied = True
+        take = request.effect
+        name = consumer.name.encode()
+
+        def effect(tr: Transaction, count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
+            items = take(tr, count_change, loaded)
+            packed = SavedResponses.packed_items(loaded, items)
+            self._families.responses.save(tr, call, bytes((len(name),)) + name + packed)
+            return items
+
+        request.effect = effect
+        return request
+
+    def _recalled(self, payload: bytes) -> list[Item]:
+        """Return the items of a saved response."""
+        if not payload[0]:
+            return []
+        name, packed = payload[1 : 1 + payload[0]], payload[1 + payload[0] :]
+        return self._families.consumer(name.decode()).responses.unpacked_items(packed)
+
+    # One transaction
+
+    def _visit(
+        self,
+        tr: Transaction,
+        walking: Walking,
+        request: MemberRequest,
+        *,
+        owns: bool,
+        corrects: bool,
+    ) -> Served:
+        walk, open_queue = walking.begin(tr), self._families.consumer
+        visit = Visit(open_queue, tr, walk, self._end, owns=owns, corrects=corrects)
+        served = visit.serve([request])
+        if not owns and not served.gave:
+            self._families.depend(tr)
+        return served
+
+
+def _result(served: Served) -> list[Item] | None:
+    """Return the items of the only request, None if it is to be tried again."""
+    for _, items in served.results:
+        if isinstance(items, Exception):
+            try:
+                raise items
+            finally:
+                del items, served  # an error that its own frames refer to keeps them
+        assert isinstance(items, list)
+        return items
+    return None
+
+
+def _fitting(requests: Sequence[MemberRequest]) -> list[MemberRequest]:
+    """Return the first requests: at most 1,000 items, or one request of more."""
+    room = ROUND_ITEMS
+    for index, one in enumerate(requests):
+        room -= one.count
+        if index and room < 0:
+            return list(requests[:index])
+    return list(requests)
+
+
+def _log(expired: Iterable[tuple[str, expiry.ExpiredCounts]]) -> None:
+    for name, counts in expired:
+        expiry.log(name, counts)

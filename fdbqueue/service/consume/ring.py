@@ -1,0 +1,204 @@
+"""Where a process is on its way round the members of families, and the way of one transaction.
+
+:mod:`fdbqueue.service.consume.families` says how a take goes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.storage.families import FamilyKeys
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: How many rows a page has.
+PAGE_ROWS = 100
+#: Hints that are kept for the next transaction.
+_MAX_HINTS = 1_000
+
+
+class Source(NamedTuple):
+    """The members of a family that are asked for: its index, and whether a name is one of them."""
+
+    keys: FamilyKeys
+    fits: Callable[[str], bool]
+
+
+class Hint(NamedTuple):
+    """A queue to look at, and the keys of its rows LATER whose moments are over."""
+
+    name: str
+    later: tuple[bytes, ...]
+
+
+class Ring:
+    """Where the walks of this process are: which queues come next.
+
+    Nothing depends on it but the order. Threads may use it at once, and an interrupt may come
+    between any two lines: at worst a queue has a turn too many, or its next in the next circle.
+
+    Args:
+        plain: Names of queues that are looked at in each circle.
+        sources: The families.
+    """
+
+    def __init__(self, plain: Sequence[str], sources: Sequence[Source]) -> None:
+        self.plain = plain
+        #: The stretches of a circle: None for the plain names.
+        self.stretches: tuple[Source | None, ...] = (*([None] if plain else []), *sources)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anywhere, in a forked process or a new one."""
+        #: What was read of a page and not visited yet.
+        self.hints: deque[Hint] = deque(maxlen=_MAX_HINTS)
+        place = random.randrange(len(self.stretches))
+        source = self.stretches[place]
+        #: The stretch that is read next, and the key from which on; empty for its beginning.
+        self.at: tuple[int, bytes] = place, b""
+        if source is not None:
+            self.at = place, source.keys.ready_at(os.urandom(2))
+
+
+class Walk:
+    """The way of one transaction over a ring, on which it meets each queue once.
+
+    Args:
+        ring: The ring.
+        tr: The transaction. It depends on nothing that is read.
+    """
+
+    def __init__(self, ring: Ring, tr: Transaction) -> None:
+        self._ring = ring
+        self._tr = tr.snapshot
+        self._now = now_us()
+        self._met: dict[str, Hint] = {}
+        self._page: deque[Hint] = deque()
+        self._start = self._at = ring.at
+        #: Whether the stretch where it started comes a second time, up to there.
+        self._is_back = False
+        #: How far the rows LATER of each stretch are read; None for all.
+        self._later: dict[int, bytes | None] = {}
+        #: Whether the rows READY of the stretch are read.
+        self._is_read = False
+        #: Whether everything was met.
+        self.is_closed = False
+
+    def next(self, count: int) -> list[Hint]:
+        """Return the next queues; fewer if all were met."""
+        found: list[Hint] = []
+        while len(found) < count:
+            hint = self._hint()
+            if hint is not None:
+                if hint.name not in self._met:
+                    self._met[hint.name] = hint
+                    found.append(hint)
+            elif self.is_closed:
+                break
+            else:
+                self._read_page()
+        return found
+
+    def again(self, hint: Hint) -> None:
+        """Meet a queue again, as the next one."""
+        self._met.pop(hint.name, None)
+        self._page.appendleft(hint)
+
+    def end(self, *, is_committed: bool) -> None:
+        """Let the next walk go on from here.
+
+        Without the commit the queues that this one has met come again, behind the rest of the page.
+        """
+        self._ring.at = self._at
+        self._ring.hints.extend(self._page)
+        if not is_committed:
+            self._ring.hints.extend(itertools.islice(self._met.values(), _MAX_HINTS))
+
+    def _hint(self) -> Hint | None:
+        try:
+            return self._page.popleft() if self._page else self._ring.hints.popleft()
+        except IndexError:  # another walk was faster
+            return None
+
+    def _read_page(self) -> None:
+        """Read the next page; both of its reads are under way before the first is awaited."""
+        place, begin = self._at
+        source = self._ring.stretches[place]
+        if source is None:
+            self._page.extend(Hint(name, ()) for name in self._ring.plain)
+            self._go_on()
+            return
+        keys, since = source.keys, self._later.get(place, b"")
+        later: Any = ()
+        if since is not None:
+            later = self._tr.get_range(*keys.later(since or None, self._now), limit=PAGE_ROWS)
+        ready: Any = ()
+        if not self._is_read:
+            first, stop = keys.ready
+            if self._is_back and place == self._start[0]:
+                stop = self._start[1]
+            ready = self._tr.get_range(begin or first, stop, limit=PAGE_ROWS)
+        due, found = [*keys.rows(later)], [*keys.rows(ready)]
+        self._later[place] = due[-1].key if len(due) == PAGE_ROWS else None
+        self._is_read = len(found) < PAGE_ROWS
+        if found:
+            self._at = place, found[-1].key + b"\x00"
+        hints: dict[str, list[bytes]] = {}
+        for row in (*due, *found):
+            if source.fits(row.name):
+                own = hints.setdefault(row.name, [])
+                if row.moment:
+                    own.append(row.key)
+        self._page.extend(Hint(name, tuple(own)) for name, own in hints.items())
+        if self._is_read and self._later[place] is None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on to the next stretch, or close the circle."""
+        self._is_read = False
+        place = self._at[0]
+        if self._is_back and place == self._start[0]:
+            self.is_closed = True
+            return
+        place = (place + 1) % len(self._ring.stretches)
+        self._at = place, b""
+        if place == self._start[0]:
+            self._is_back = True
+            self.is_closed = not self._start[1]
+
+
+class Walking:
+    """The walks of one transaction's attempts, for a ``with`` block that ends behind its commit.
+
+    Args:
+        ring: The ring.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._walk: Walk | None = None
+
+    def begin(self, tr: Transaction) -> Walk:
+        """Begin the walk of an attempt; the one before it has failed."""
+        self._end(is_committed=False)
+        self._walk = Walk(self._ring, tr)
+        return self._walk
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        self._end(is_committed=error is None)
+
+    def _end(self, *, is_committed: bool) -> None:
+        walk, self._walk = self._walk, None
+        if walk is not None:
+            walk.end(is_committed=is_committed)

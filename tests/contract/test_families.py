@@ -1,0 +1,896 @@
+"""Taking from a family: each member that has something in turn, by its index."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import fdb.tuple
+import pytest
+
+from fdbqueue.exceptions import (
+    CorruptItem,
+    FormatMismatch,
+    IdempotencyKeyReused,
+    InvalidInput,
+    OutcomeUnknown,
+)
+from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service.consume import families, visits
+from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.worker import Worker
+from fdbqueue.testing import FaultyDatabase
+from tests.concurrency.census import assert_counted
+from tests.concurrency.clients import another, together
+from tests.contract.awaiting.gates import cancellation_of
+from tests.contract.test_contention import Meddled
+from tests.contract.unsure import unsure_database
+from tests.engines.children import wait_until
+from tests.families import assert_indexed, rows_of
+
+LONG_SECONDS = 60
+CONFLICT, UNKNOWN = 1020, 1021
+MEMBERS = [f"user-{n}" for n in range(5)]
+
+
+@pytest.fixture
+def open_catalog(subspace):
+    """Open a catalog of the test's own place over a database."""
+
+    def open_catalog(database, kind="fifo", **options):
+        specs = [QueueSpec(name, kind, **options) for name in ("mail", "user-*", "team-*")]
+        return Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
+
+    return open_catalog
+
+
+@pytest.fixture
+def catalog(open_catalog, database):
+    """A queue mail, and the families user-* and team-*."""
+    return open_catalog(database)
+
+
+@pytest.fixture
+def users(catalog):
+    """The family user-*."""
+    return catalog.several(["user-*"])
+
+
+@pytest.fixture
+def meddled(open_catalog, database):
+    """A catalog with something done before each commit, and another client's catalog."""
+    meddled = Meddled(database)
+    return meddled, open_catalog(meddled), open_catalog(another(database))
+
+
+@pytest.fixture
+def pool():
+    """Threads that wait."""
+    with ThreadPoolExecutor(16) as pool:
+        yield pool
+
+
+def fill(catalog, count=3, members=MEMBERS):
+    """Push so many numbers to each member."""
+    for name in members:
+        catalog.queue(name).push_many(range(count))
+
+
+def drained(several, **options):
+    """Take all items, one by one; return the names of their queues and their values."""
+    found = []
+    while (item := several.pop(**options)) is not None:
+        found.append((item.queue, item.value))
+    return found
+
+
+# Order and turns
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_each_member_has_a_turn_in_each_circle(catalog, users, end):
+    """And within a member items come in its order, from either end."""
+    fill(catalog)
+    found = drained(users, end=end)
+    circles = [found[at : at + 5] for at in range(0, 15, 5)]
+    numbers = [0, 1, 2] if end == "min" else [2, 1, 0]
+    assert [sorted(circle) for circle in circles] == [[(m, n) for m in MEMBERS] for n in numbers]
+    assert_indexed(catalog)
+    assert rows_of(catalog, "user-*") == {}
+
+
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_a_member_with_many_items_delays_none_by_more_than_a_turn(catalog, users, operation):
+    """However many a call takes, and however many there are."""
+    catalog.queue("user-0").push_many(range(500))
+    fill(catalog, 2, MEMBERS[1:])
+    found = [getattr(users, operation)(3) for _ in range(7)]
+    assert all(len({item.queue for item in items}) == 1 for items in found)
+    names = [items[0].queue for items in found]
+    assert sorted(names[:5]) == MEMBERS
+    assert set(names[5:]) == {"user-0"}
+    assert [len(items) for items in found if items[0].queue == "user-0"] == [3, 3, 3]
+
+
+def test_more_members_than_a_page_have_their_turns(catalog, users):
+    """A page of rows is read after the other."""
+    names = [f"user-{n}" for n in range(230)]
+    fill(catalog, 2, names)
+    found = [name for name, _ in drained(users)]
+    assert sorted(found[:230]) == sorted(found[230:]) == sorted(names)
+
+
+def test_priorities_are_those_of_the_member(open_catalog, database):
+    """Whose turn it is does not depend on them."""
+    catalog = open_catalog(database, "priority")
+    for name, priority in (("user-1", 5), ("user-1", 3), ("user-2", 9), ("user-2", 1)):
+        catalog.queue(name).push(f"{name} {priority}", priority)
+    found = drained(catalog.several(["user-*"]))
+    assert {value for _, value in found[:2]} == {"user-1 3", "user-2 1"}
+
+
+def test_patterns_and_names_are_one_circle(catalog):
+    """Of several families, a part of one, and queues that are named or fit."""
+    fill(catalog, 2, ["mail", "user-1", "user-2", "user-10", "team-1"])
+    found = [name for name, _ in drained(catalog.several(["user-1*", "mail"]))]
+    assert sorted(found[:3]) == sorted(found[3:]) == ["mail", "user-1", "user-10"]
+    fill(catalog, 1, ["mail", "user-1"])
+    assert Counter(name for name, _ in drained(catalog.several(["*"]))) == {
+        "mail": 1,
+        "team-1": 2,
+        "user-1": 1,
+        "user-2": 2,
+    }
+    assert_indexed(catalog)
+
+
+def test_not_in_turn_means_in_order(catalog):
+    """As it is without an index, and at most 1,000 queues."""
+    fill(catalog, 2)
+    names = [name for name, _ in drained(catalog.several(["user-*"], fair=False))]
+    assert names == sorted(names)
+
+
+@pytest.mark.slow
+def test_more_than_a_thousand_members_are_no_limit(catalog, users):
+    """Those that have nothing are not looked at."""
+    names = [f"user-{n}" for n in range(1_020)]
+    for at in range(0, len(names), 60):
+        run(
+            catalog.database,
+            lambda tr, at=at: [catalog.queue(n).push(n, tr=tr) for n in names[at : at + 60]],
+        )
+    assert len(users.queues()) == 1_020
+    assert len(users.queues(limit=7)) == 7
+    assert users.size() == 1_020
+    assert sorted(name for name, _ in drained(users)) == sorted(names)
+
+
+def test_as_many_reads_however_many_members_there_are(open_catalog, observed):
+    """Only members that have a row are looked at."""
+    catalog = open_catalog(observed)
+    users = catalog.several(["user-*"])
+    names = [f"user-{n}" for n in range(150)]
+    reads = []
+    for _ in range(2):
+        fill(catalog, 1, names[:10])
+        before = len(observed.reads)
+        assert len(drained(users)) == 10
+        reads.append(len(observed.reads) - before)
+        fill(catalog, 1, names)
+        drained(users)
+    assert reads[1] <= 1.2 * reads[0]
+
+
+def test_a_push_outside_a_family_writes_no_row(catalog):
+    """And one to a member writes two keys, whatever it pushes."""
+    catalog.queue("mail").push(1)
+    assert rows_of(catalog, "user-*") == {}
+    catalog.queue("user-1").push_many(range(50))
+    assert rows_of(catalog, "user-*") == {"user-1": [0]}
+
+
+def test_pushes_and_takes_of_other_items_do_not_conflict(catalog, users):
+    """A push writes its row without reading it."""
+    fill(catalog, 2, ["user-1"])
+    trs = [catalog.database.create_transaction() for _ in range(3)]
+    for tr in trs:
+        catalog.queue("user-1").push("x", tr=tr)
+    assert users.pop().value == 0
+    for tr in trs:
+        tr.commit().wait()
+    assert_indexed(catalog)
+
+
+# What gives a member something new
+
+
+def test_delayed_items_are_taken_in_their_time(catalog, users, clock):
+    """Before that their member is not looked at, and costs nothing."""
+    catalog.queue("user-1").push("later", delay=60)
+    assert users.pop() is None
+    assert_indexed(catalog)
+    assert [moment > 0 for moment in rows_of(catalog, "user-*")["user-1"]] == [True]
+    clock.advance(61)
+    assert users.pop().value == "later"
+    assert users.pop() is None
+    assert rows_of(catalog, "user-*") == {}
+
+
+def test_many_delayed_items_have_few_rows(catalog):
+    """One for each second at most."""
+    queue = catalog.queue("user-1")
+    for number in range(40):
+        queue.push(number, delay=600 + number / 100)
+    assert len(rows_of(catalog, "user-*")["user-1"]) <= 3
+    assert_indexed(catalog)
+
+
+def test_more_due_members_than_a_page(catalog, users, clock):
+    """All of them come, and none twice in a circle."""
+    names = [f"user-{n}" for n in range(230)]
+    for name in names:
+        catalog.queue(name).push(name, delay=60)
+    clock.advance(100)
+    assert sorted(name for name, _ in drained(users)) == sorted(names)
+    assert rows_of(catalog, "user-*") == {}
+
+
+def test_leases_that_expire_are_taken_again(catalog, users, clock):
+    """Whether a member was found empty meanwhile, or not."""
+    fill(catalog, 1, ["user-1", "user-2"])
+    first = users.lease_many(1, seconds=30)
+    assert_indexed(catalog)
+    assert len(users.lease_many(1, seconds=30)) == 1
+    assert users.lease() is None
+    assert_indexed(catalog)
+    clock.advance(31)
+    again = [users.lease(seconds=30), users.lease(seconds=30)]
+    assert {item.queue for item in again} == {"user-1", "user-2"}
+    assert [item.attempts for item in again] == [1, 1]
+    assert first[0].value == 0
+    users.ack(again[0])
+    users.ack(again[1])
+    clock.advance(60)
+    assert users.pop() is None
+    assert rows_of(catalog, "user-*") == {}
+
+
+def test_a_lease_that_is_extended_or_shortened(catalog, users, clock):
+    """Its row says no later moment than when it ends."""
+    fill(catalog, 1, ["user-1"])
+    leased = users.lease(seconds=30)
+    assert users.lease() is None
+    leased = users.extend(leased, 300)
+    clock.advance(40)
+    assert users.lease() is None
+    assert_indexed(catalog)
+    users.extend(leased, 5)
+    assert_indexed(catalog)
+    clock.advance(6)
+    assert users.lease(seconds=30).attempts == 1
+
+
+@pytest.mark.parametrize("delay", [None, 20])
+def test_a_nack_gives_its_item_back(catalog, users, clock, delay):
+    """At once, or after a delay."""
+    fill(catalog, 1, ["user-1"])
+    leased = users.lease()
+    assert users.lease() is None
+    users.nack(leased, delay=delay)
+    assert_indexed(catalog)
+    assert (users.lease() is None) is (delay is not None)
+    clock.advance(21)
+    if delay is not None:
+        assert users.lease().attempts == 1
+
+
+def test_dead_letters_that_are_redriven(open_catalog, database, clock):
+    """After the last attempt a member has nothing, until then."""
+    catalog = open_catalog(database, max_attempts=1)
+    users = catalog.several(["user-*"])
+    fill(catalog, 1, ["user-1"])
+    users.nack(users.lease())
+    assert users.lease() is None
+    assert rows_of(catalog, "user-*") == {}
+    assert catalog.queue("user-1").redrive() == 1
+    assert_indexed(catalog)
+    assert users.pop().value == 0
+
+
+def test_leases_whose_items_die_are_passed_over(open_catalog, database, clock):
+    """A take goes on to the members behind them."""
+    catalog = open_catalog(database, max_attempts=1)
+    users = catalog.several(["user-*"])
+    fill(catalog, 1)
+    assert len([users.lease(seconds=10) for _ in MEMBERS]) == 5
+    assert users.lease() is None
+    clock.advance(11)
+    catalog.queue("user-9").push("alive")
+    assert drained(users) == [("user-9", "alive")]
+    assert sum(catalog.queue(name).counts().dead for name in MEMBERS) == 5
+    assert rows_of(catalog, "user-*") == {}
+
+
+def test_a_paused_member_has_nothing_to_take(catalog, users):
+    """Until it is resumed; pushes to it meanwhile cost a look."""
+    fill(catalog, 1, ["user-1", "user-2"])
+    catalog.queue("user-1").pause(reason="moving")
+    assert drained(users) == [("user-2", 0)]
+    assert rows_of(catalog, "user-*") == {}
+    catalog.queue("user-1").push("more")
+    assert users.pop() is None
+    assert_indexed(catalog)
+    catalog.queue("user-1").resume()
+    assert_indexed(catalog)
+    assert drained(users) == [("user-1", 0), ("user-1", "more")]
+
+
+def test_batches_that_are_requeued_or_expire(catalog, users, clock):
+    """Their items are hidden until then."""
+    fill(catalog, 4, ["user-1"])
+    queue = catalog.queue("user-1")
+    batch = queue.lease_batch(2)
+    queue.lease_batch(2, seconds=50)
+    assert users.pop() is None
+    assert_indexed(catalog)
+    queue.return_batch(batch)
+    assert_indexed(catalog)
+    assert [value for _, value in drained(users)] == [0, 1]
+    clock.advance(51)
+    assert [value for _, value in drained(users)] == [2, 3]
+
+
+def test_a_handoff_that_was_not_collected(catalog, users, ask_and_die, let_expire):
+    """What was taken for a process that has died comes back."""
+    fill(catalog, 2, ["user-1"])
+    queue = catalog.queue("user-1")
+    ask_and_die(queue, lowest=1)
+    assert users.pop() is not None
+    assert users.pop() is None
+    assert_indexed(catalog)
+    let_expire(queue)
+    assert users.pop(wait=LONG_SECONDS).value == 1
+    assert_indexed(catalog)
+
+
+def test_moves_between_members(catalog, users):
+    """Its new queue has the item's turn."""
+    fill(catalog, 1, ["user-1"])
+    catalog.queue("user-1").move_many(catalog.queue("user-2"), 1)
+    assert drained(users) == [("user-2", 0)]
+
+
+def test_unique_keys_are_those_of_each_member(catalog, users):
+    """The same key in two members is two items; it is free again once its item was taken."""
+    for name in ("user-1", "user-1", "user-2"):
+        catalog.queue(name).push(name, unique="key")
+    assert sorted(name for name, _ in drained(users)) == ["user-1", "user-2"]
+    assert not catalog.queue("user-1").push("again", unique="key").existing
+    assert drained(users) == [("user-1", "again")]
+
+
+def test_a_row_that_is_missing_is_found_and_written(catalog, users, database, subspace):
+    """Writers that do not know the catalog write none."""
+    queue = catalog.queue("user-1")
+    foreign = type(queue)(database, queue.subspace)
+    foreign.push("unseen")
+    assert users.pop() is None
+    assert Examiner(queue).is_indexed() is False
+    queue.recount()
+    assert Examiner(queue).is_indexed() is True
+    assert drained(users) == [("user-1", "unseen")]
+    foreign.push("later", delay=600)
+    assert Examiner(queue).is_indexed() is False
+    Examiner(queue).write_index()
+    assert Examiner(queue).is_indexed() is True
+    assert Examiner(catalog.queue("mail")).is_indexed() is None
+
+
+def test_rows_that_are_too_many_cost_a_look(catalog, users):
+    """They are removed by it."""
+    fill(catalog)
+    for name in MEMBERS:
+        catalog.queue(name).pop_many(3)
+    assert len(rows_of(catalog, "user-*")) == 5
+    assert users.pop() is None
+    assert rows_of(catalog, "user-*") == {}
+
+
+def test_more_empty_members_than_a_transaction_looks_at(catalog, users, monkeypatch):
+    """Then several say that there is nothing."""
+    monkeypatch.setattr(visits, "MAX_LOOKS", 3)
+    names = [f"user-{n}" for n in range(20)]
+    fill(catalog, 1, names)
+    for name in names:
+        catalog.queue(name).pop()
+    catalog.queue("user-7").push("there")
+    assert drained(users) == [("user-7", "there")]
+    assert users.pop(once="key") is None
+    assert rows_of(catalog, "user-*") == {}
+
+
+def test_a_push_while_its_member_is_found_empty(meddled):
+    """The take runs again: no row is ever missing."""
+    meddler, catalog, rival = meddled
+    users = catalog.several(["user-*"])
+    for delay in (None, 0.2):
+        fill(rival, 1, ["user-1"])
+        rival.queue("user-1").pop()
+        pushes = [lambda delay=delay: rival.queue("user-1").push("new", delay=delay)]
+        meddler.meddle = lambda pushes=pushes: pushes.pop()() if pushes else None
+        assert users.pop(wait=LONG_SECONDS).value == "new"
+        assert not pushes
+        assert_indexed(rival)
+        assert users.pop() is None
+        assert rows_of(rival, "user-*") == {}
+
+
+def test_where_nothing_is_found_more_are_looked_at_at_once(open_catalog, observed):
+    """And those that were not asked in the end have their turns."""
+    catalog = open_catalog(observed)
+    users = catalog.several(["user-*"])
+    names = [f"user-{n}" for n in range(60)]
+    fill(catalog, 1, names)
+    for name in names[10:]:
+        catalog.queue(name).pop()
+    assert sorted(drained(users)) == sorted((name, 0) for name in names[:10])
+    assert rows_of(catalog, "user-*") == {}
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"count": 0}, {"count": 10_001}, {"count": True}, {"count": 1, "end": "middle"}],
+    ids=str,
+)
+def test_arguments_that_make_no_sense_are_refused(catalog, users, options):
+    """Before anything is taken."""
+    fill(catalog, 1, ["user-1"])
+    with pytest.raises(InvalidInput):
+        users.pop_many(**options)
+    with pytest.raises(InvalidInput):
+        users.lease_many(**options)
+    assert users.size() == 1
+
+
+# The caller's transaction
+
+
+def test_takes_take_part_in_a_transaction(catalog, users):
+    """They see what it has done, and nothing is taken or corrected unless it is committed."""
+    fill(catalog, 1, ["user-1"])
+    tr = catalog.database.create_transaction()
+    catalog.queue("user-2").push("own", tr=tr)
+    found = [users.pop(tr=tr), users.lease(tr=tr)]
+    assert {item.value for item in found} == {0, "own"}
+    assert users.pop(tr=tr) is None
+    assert users.size() == 1
+    tr.commit().wait()
+    assert users.size() == 0
+    for name in ("user-1", "user-2"):
+        assert_counted(catalog.queue(name))
+    assert_indexed(catalog)
+    with pytest.raises(InvalidInput, match="cannot wait"):
+        users.pop(tr=tr, wait=1)
+
+
+def test_that_there_was_nothing_is_part_of_a_transaction(catalog, users):
+    """It conflicts with a push to any member."""
+    tr = catalog.database.create_transaction()
+    assert users.pop(tr=tr) is None
+    catalog.queue("mail").push("there was nothing", tr=tr)
+    catalog.queue("user-3").push(1)
+    with pytest.raises(Exception) as error:  # noqa: PT011  # each engine has its own
+        tr.commit().wait()
+    assert error.value.code == CONFLICT
+
+
+# Items that cannot be decoded, and queues that cannot be read
+
+
+def test_a_corrupt_item_is_the_error_of_one_call(catalog, users):
+    """The other members have their turns, and the item stays."""
+    fill(catalog, 2, ["user-1", "user-2"])
+    queue = catalog.queue("user-1")
+    key = queue.parts.store.keys.key(queue.parts.store.keys.place_named(queue.peek().id))
+    run(catalog.database, lambda tr: tr.set(key, b"\xff\xff broken"))
+    found, errors = [], []
+    for _ in range(4):
+        try:
+            found.append(users.pop())
+        except CorruptItem as error:
+            errors.append(error)
+    assert [item.queue for item in found] == ["user-2", "user-2"]
+    assert {error.context["queue"] for error in errors} == {"user-1"}
+    assert users.bury_corrupt(errors[0])
+    assert drained(users) == [("user-1", 1)]
+
+
+def test_a_member_of_another_format_is_the_error_of_one_call(open_catalog, database):
+    """The other members have their turns."""
+    catalog = open_catalog(database)
+    fill(catalog, 1, ["user-1"])
+    other = open_catalog(another(database), codec="bytes")
+    users = other.several(["user-*"])
+    other.queue("user-2").push(b"mine")
+    found = []
+    for _ in range(2):
+        try:
+            found.append(users.pop().queue)
+        except FormatMismatch as error:
+            found.append(error.context["queue"])
+    assert sorted(found) == ["user-1", "user-2"]
+
+
+# Idempotency keys
+
+
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_the_same_call_under_a_key_returns_the_same(catalog, users, operation):
+    """Whatever has been pushed meanwhile, and to which member."""
+    fill(catalog, 3, ["user-1"])
+    key = IdempotencyKey("key")
+    found = getattr(users, operation)(2, once=key)
+    assert [(item.queue, item.value) for item in found] == [("user-1", 0), ("user-1", 1)]
+    assert not key.replayed
+    fill(catalog, 1, ["user-2", "user-3"])
+    assert getattr(users, operation)(2, once=key, wait=LONG_SECONDS) == found
+    assert key.replayed
+    assert run(catalog.database, lambda tr: getattr(users, operation)(2, once=key, tr=tr)) == found
+    with pytest.raises(IdempotencyKeyReused):
+        getattr(users, operation)(1, once="key")
+    with pytest.raises(IdempotencyKeyReused):
+        getattr(catalog.several(["user-*", "mail"]), operation)(2, once="key")
+    assert [catalog.queue(name).size() for name in ("user-1", "user-2", "user-3")] == [1, 1, 1]
+
+
+def test_that_there_was_nothing_is_saved_too(catalog, users):
+    """The same call returns that again."""
+    key = IdempotencyKey("key")
+    assert users.pop_many(2, once=key) == []
+    fill(catalog)
+    assert users.pop_many(2, once=key) == []
+    assert key.replayed
+    assert len(users.pop_many(2, once="another")) == 2
+
+
+def test_calls_with_one_key_take_once(open_catalog, database):
+    """Threads of several clients, while members come up."""
+    catalogs = [open_catalog(another(database)) for _ in range(3)]
+    fill(catalogs[0], 40)
+
+    def work(thread):
+        catalog = catalogs[thread % 3]
+        found = []
+        for turn in range(8):
+            if thread >= 5:
+                catalog.queue(f"user-{turn}{thread}").push(turn)
+            else:
+                found.append(catalog.several(["user-*"]).pop(once=f"key {turn}"))
+        return found
+
+    found = together(6, work)
+    assert found[0] == found[1] == found[2] == found[3] == found[4]
+    assert len({(item.queue, item.id) for item in found[0]}) == 8
+
+
+def test_expired_responses_are_swept(catalog, users, clock):
+    """As those of a queue are."""
+    users.pop(once="key")
+    clock.advance(86_400 + 3_700)
+    assert catalog.sweep() == 1
+    assert catalog.sweep() == 0
+
+
+# Commits that fail
+
+
+@pytest.mark.parametrize("once", [None, "key"])
+@pytest.mark.parametrize("took_effect", [False, True])
+def test_a_commit_whose_outcome_is_unknown_takes_once(open_catalog, database, took_effect, once):
+    """Its receipt, or the response, tells."""
+    faulty = FaultyDatabase(database)
+    catalog = open_catalog(faulty)
+    fill(catalog, 1, ["user-1", "user-2"])
+    faulty.fail_commits(took_effect=took_effect, code=UNKNOWN)
+    users = catalog.several(["user-*"])
+    found = users.pop(once=once)
+    assert found is not None
+    assert users.size() == 1
+    assert_indexed(catalog)
+
+
+def test_conflicts_are_overcome(open_catalog, database):
+    """After some, by the member's own group."""
+    faulty = FaultyDatabase(database)
+    catalog = open_catalog(faulty)
+    fill(catalog)
+    users = catalog.several(["user-*"])
+    for number in range(1, 4):
+        faulty.fail_commits(took_effect=False, code=CONFLICT, times=number)
+        assert users.pop() is not None
+    assert users.size() == 12
+
+
+def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
+    """The same call under its key returns what it took, if it did."""
+    unsure = open_catalog(unsure_database(database, 1031))
+    fill(open_catalog(database), 1, ["user-1"])
+    with pytest.raises(OutcomeUnknown):
+        unsure.several(["user-*"]).pop(once="key")
+    assert open_catalog(database).several(["user-*"]).pop(once="key").value == 0
+
+
+# Waiting
+
+
+@pytest.mark.parametrize("delay", [None, 0.3])
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+def test_a_push_to_any_member_wakes_who_waits(catalog, users, pool, operation, delay):
+    """At once or in its time, also to one that is new."""
+    watch = users._families._watch
+    for name in ("user-1", "user-new"):
+        found = pool.submit(getattr(users, operation), wait=LONG_SECONDS)
+        wait_until(watch.is_watched)
+        begun = time.monotonic()
+        catalog.queue(name).push(name, delay=delay)
+        assert found.result(LONG_SECONDS).value == name
+        assert time.monotonic() - begun < 4
+        wait_until(lambda: not watch.waiting)
+
+
+def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
+    """And what it has is taken."""
+    fill(catalog, 1, ["user-1"])
+    catalog.queue("user-1").pause()
+    found = pool.submit(users.pop, wait=LONG_SECONDS)
+    wait_until(users._families._watch.is_watched)
+    begun = time.monotonic()
+    catalog.queue("user-1").resume()
+    assert found.result(LONG_SECONDS).value == 0
+    assert time.monotonic() - begun < 4
+
+
+def test_many_waiters_get_one_each(catalog, users, pool):
+    """Of as many pushes to different members."""
+    waiting = [pool.submit(users.pop, wait=LONG_SECONDS) for _ in range(8)]
+    wait_until(users._families._watch.is_watched)
+    for number in range(8):
+        catalog.queue(f"user-{number}").push(number)
+    assert sorted(one.result(LONG_SECONDS).value for one in waiting) == list(range(8))
+
+
+def test_members_that_are_not_asked_for_do_not_wake(catalog, pool):
+    """A part of a family waits for its own members."""
+    some = catalog.several(["user-1*"])
+    fill(catalog, 1, ["user-2"])
+    catalog.queue("user-3").push("later", delay=0.01)
+    found = pool.submit(some.pop, wait=LONG_SECONDS)
+    wait_until(some._families._watch.is_watched)
+    generation = some._families._watch.generation
+    assert not found.done()
+    assert some._families._watch.generation == generation
+    catalog.queue("user-12").push("mine")
+    assert found.result(LONG_SECONDS).value == "mine"
+
+
+def test_a_wait_ends_in_time(catalog, users):
+    """With nothing; and it may be told to end."""
+    begun = time.monotonic()
+    assert users.pop(wait=0.2) is None
+    assert users.pop_many(1, wait=LONG_SECONDS, waits_while=lambda: False) == []
+    assert not users.wait_for_items(0)
+    assert time.monotonic() - begun < 3
+    fill(catalog, 1, ["user-1"])
+    assert users.wait_for_items(0)
+
+
+def test_tasks_take_as_threads_do(catalog, users):
+    """At once, or when there is something."""
+
+    async def take():
+        task = asyncio.create_task(users.apop(wait=LONG_SECONDS))
+        await asyncio.sleep(0)
+        catalog.queue("user-1").push("a")
+        first = await task
+        catalog.queue("user-2").push("b")
+        second = await users.alease()
+        await users.aack(second)
+        return [first.value, second.value, await users.apop()]
+
+    assert asyncio.run(take()) == ["a", "b", None]
+
+
+@pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
+def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
+    """Its items are in their places again, and its member is found."""
+    meddler, catalog, rival = meddled
+    fill(rival, 3, ["user-1"])
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        begun.set()
+        assert go_on.wait(LONG_SECONDS)
+
+    meddler.meddle = hold
+    users = catalog.several(["user-*"])
+
+    async def work():
+        task = asyncio.ensure_future(cancellation_of(getattr(users, operation)(2)))
+        await asyncio.to_thread(begun.wait, LONG_SECONDS)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await task).outcome_known is True
+
+    asyncio.run(work())
+    assert_counted(rival.queue("user-1"))
+    assert_indexed(rival)
+    assert [value for _, value in drained(rival.several(["user-*"]))] == [0, 1, 2]
+
+
+# Threads, processes
+
+
+@pytest.mark.parametrize("operation", ["pop", "lease"])
+@pytest.mark.parametrize("members", [1, 3, 40])
+def test_many_clients_take_each_item_once(open_catalog, database, members, operation):
+    """Threads of four clients, few members and many, beside pushes and poppers of one member."""
+    catalogs = [open_catalog(another(database)) for _ in range(4)]
+    names = [f"user-{n}" for n in range(members)]
+    pushed = [f"{n}.{turn}" for n in range(3) for turn in range(40)]
+
+    def work(thread):
+        catalog = catalogs[thread % 4]
+        if thread >= 9:
+            for turn in range(40):
+                catalog.queue(names[(turn + thread) % members]).push(f"{thread - 9}.{turn}")
+            return []
+        source = catalog.queue(names[0]) if thread == 8 else catalog.several(["user-*"])
+        found = []
+        deadline = time.monotonic() + LONG_SECONDS
+        while not ended.is_set() and time.monotonic() < deadline:
+            item = getattr(source, operation)(wait=0.2)
+            if item is not None:
+                found.append(item.value)
+                with lock:
+                    count[0] += 1
+                    if count[0] == len(pushed):
+                        ended.set()
+                if operation == "lease":
+                    source.ack(item)
+        return found
+
+    ended, lock, count = threading.Event(), threading.Lock(), [0]
+    found = together(12, work)
+    assert sorted(text for each in found for text in each) == sorted(pushed)
+    for name in names:
+        assert not any(assert_counted(catalogs[0].queue(name)).values())
+    assert_indexed(catalogs[0])
+
+
+def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
+    """Each gets an item of another member."""
+    catalog = open_catalog(observed)
+    fill(catalog, 1, [f"user-{n}" for n in range(16)])
+    users = catalog.several(["user-*"])
+    combiner = users._families.poppers["min"].combiner
+    gate = threading.Lock()
+    with gate:
+        combiner._turns[0].lock, combiner._turns[0].worker = gate, 0
+        with ThreadPoolExecutor(16) as pool:
+            found = [pool.submit(users.pop) for _ in range(16)]
+            wait_until(lambda: len(combiner.line) == 16)
+            before = observed.transactions
+            gate.release()
+            try:
+                names = {one.result(LONG_SECONDS).queue for one in found}
+            finally:
+                gate.acquire()
+    assert len(names) == 16
+    assert observed.transactions - before <= 2
+
+
+def test_a_forked_process_has_no_one_at_work(catalog, users):
+    """It begins anew: no thread of its parent is in its line, and both take."""
+    fill(catalog, 1, ["user-1"])
+    poppers = users._families.poppers["min"]
+    with poppers.combiner.mutex:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            is_free = not poppers.combiner.is_busy and not poppers.combiner.line
+            with poppers.combiner.mutex:
+                os.write(write, b"1" if is_free else b"0")
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 1) == b"1"
+    os.close(read)
+    os.close(write)
+    assert users.pop().value == 0
+
+
+@pytest.mark.parametrize("kind", ["fifo", "priority"])
+def test_a_worker_works_on_a_family(open_catalog, database, kind):
+    """On each member's items, those that come up later too."""
+    catalog = open_catalog(database, kind)
+    done = []
+    users = catalog.several(["user-*"])
+    worker = Worker(users, lambda item: done.append(item.value), concurrency=3, follow=True)
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    options = {} if kind == "fifo" else {"priority": 1}
+    for number in range(20):
+        catalog.queue(f"user-{number % 7}").push(number, **options)
+    wait_until(lambda: worker.handled == 20)
+    catalog.queue("user-new").push(20, delay=0.05, **options)
+    wait_until(lambda: worker.handled == 21)
+    worker.stop()
+    thread.join(30)
+    assert sorted(done) == list(range(21))
+    wait_until(lambda: not any(any(assert_counted(q).values()) for q in users.queues()))
+
+
+def test_large_items_of_several_members_fit_into_transactions(catalog, users):
+    """What does not fit is taken in the next."""
+    for name in MEMBERS:
+        catalog.queue(name).push_many("x" * 90_000 for _ in range(30))
+
+    def take(_):
+        return sum(len(users.lease_many(30)) for _ in range(2))
+
+    assert sum(together(4, take)) == 150
+    assert users.lease() is None
+    assert families.PAGE_ROWS < 1_000
+
+
+# Limits of the members
+
+
+def test_a_member_at_its_limit_is_not_looked_at(open_catalog, database):
+    """Others are leased from; an ack lets it give again, and the index stays true."""
+    catalog = open_catalog(database, max_leased=1)
+    users = catalog.several(["user-*"])
+    fill(catalog, members=MEMBERS[:2])
+    held = [users.lease(seconds=LONG_SECONDS) for _ in range(2)]
+    assert {item.queue for item in held} == {*MEMBERS[:2]}
+    assert users.lease(seconds=LONG_SECONDS) is None
+    assert all(0 not in moments for moments in rows_of(catalog, "user-*").values())
+    assert users.held_until(to_lease=True) is not None
+    users.ack(held[0])
+    again = users.lease(seconds=LONG_SECONDS)
+    assert (again.queue, again.value) == (held[0].queue, 1)
+    users.nack(held[1])
+    assert users.lease(seconds=LONG_SECONDS).id == held[1].id
+
+
+def test_a_waiter_is_woken_by_the_end_of_a_lease(open_catalog, database, pool):
+    """Who waits at the limit of every member leases as soon as one ends."""
+    catalog = open_catalog(database, max_leased=1)
+    users = catalog.several(["user-*"])
+    fill(catalog, count=2, members=MEMBERS[:1])
+    first = users.lease(seconds=LONG_SECONDS)
+    waiter = pool.submit(users.lease, seconds=LONG_SECONDS, wait=LONG_SECONDS)
+    wait_until(lambda: any(watch.waiting for watch in users._families.watches))
+    users.ack(first)
+    assert waiter.result(LONG_SECONDS).value == 1
+
+
+def test_a_member_that_spent_its_rate_comes_again_with_its_next_token(open_catalog, database, clock):
+    """Until then the others give, and a row says from when it has something."""
+    catalog = open_catalog(database, rate="1/m", burst=1)
+    users = catalog.several(["user-*"])
+    fill(catalog, members=MEMBERS[:2])
+    assert {users.pop().queue for _ in range(2)} == {*MEMBERS[:2]}
+    assert users.pop() is None
+    assert all(0 not in moments for moments in rows_of(catalog, "user-*").values())
+    clock.advance(61)
+    assert {users.pop().queue for _ in range(2)} == {*MEMBERS[:2]}
+    assert users.pop() is None

@@ -1,0 +1,49 @@
+"""The index of each family of a catalog, compared with what its members have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from fdbqueue.service import Catalog, run
+
+
+def rows_of(catalog: Catalog, pattern: str) -> dict[str, list[int]]:
+    """Return the moments of the rows of each member; 0 for now."""
+
+    def read(tr: Any) -> dict[str, list[int]]:
+        keys = catalog._family_keys[pattern]
+        found = defaultdict(list)
+        for row in keys.rows(tr.get_range(*keys.bounds)):
+            found[row.name].append(row.moment)
+        return dict(found)
+
+    return run(catalog.database, read, read_only=True)
+
+
+def assert_indexed(catalog: Catalog) -> None:
+    """Check what must be true after every commit, at one version, from the tables of each member.
+
+    A member that has something to take, now or at a moment, has a row of that moment or before.
+    """
+    names = catalog.names()
+
+    def read(tr: Any) -> list[str]:
+        missing = []
+        for name in names:
+            store = catalog.queue(name).parts.store
+            if store.tables.member is None:
+                continue
+            moments = [0] if any(True for _ in tr.get_range(*store.keys.bounds(), limit=1)) else []
+            dues = tr.get_range(*store.tables.due_bounds())
+            moments += [store.tables.parse_due(bytes(row.key)).moment for row in dues]
+            if tr[store.tables.paused].present():
+                continue
+            keys = catalog.family(catalog.spec(name))
+            rows = keys.rows(tr.get_range(*keys.bounds))
+            known = min([row.moment for row in rows if row.name == name], default=None)
+            if moments and (known is None or known > min(moments)):
+                missing.append(f"{name}: {min(moments)} is not covered by {known}")
+        return missing
+
+    assert run(catalog.database, read, read_only=True) == []
