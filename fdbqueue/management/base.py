@@ -22,6 +22,7 @@ from django.core.management.base import (
 )
 
 from fdbqueue import conf
+from fdbqueue.columns.text import counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.management import arguments
@@ -36,7 +37,7 @@ from fdbqueue.management.exit_codes import (
     explain_errors,
     failure,
 )
-from fdbqueue.management.formats import counted, item_count, visible
+from fdbqueue.management.formats import item_count
 from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
@@ -234,7 +235,7 @@ class QueueCommand(BaseCommand):
                     change(item_id)
                 except ItemNotFound:
                     missing.append(item_id)
-                    self.console.note(f"Item {visible(item_id)} was not found.")
+                    self.console.note(f"Item {printable(item_id)} was not found.")
                 else:
                     finish_step(1)
         number = len(unique) - len(missing)

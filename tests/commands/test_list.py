@@ -8,8 +8,8 @@ import re
 import pytest
 
 import fdbqueue
+from fdbqueue.columns.text import timestamp
 from fdbqueue.exceptions import CorruptItem
-from fdbqueue.management import formats
 from fdbqueue.service import run
 from tests.commands.spoiling import spoil
 
@@ -103,7 +103,7 @@ def test_the_age_of_a_head_that_cannot_be_decoded(call):
     row = row_of("mail", call)
     assert re.search(r"  \d+s +blocked at both ends$", row)
     head = json.loads(call("queue_list", "--json").out.splitlines()[NAMES.index("mail")])["head"]
-    assert (head["id"], head["pushed_at"]) == (item.id, formats.timestamp(item.pushed_at))
+    assert (head["id"], head["pushed_at"]) == (item.id, timestamp(item.pushed_at))
 
 
 def row_of(name, call):

@@ -9,7 +9,7 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue.management.item_lines import DETAILS
+from fdbqueue.columns.items import DETAILS
 from fdbqueue.service import run
 
 

@@ -16,12 +16,12 @@ from django.test import Client
 from django.utils import timezone
 
 import fdbqueue
+from fdbqueue.columns import DASH
+from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
-from fdbqueue.pages.columns import DASH
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.pages.rows import lasting
 from fdbqueue.tasks.records import is_id
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages import watched_engine

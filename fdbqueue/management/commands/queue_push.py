@@ -12,11 +12,12 @@ from typing import Any, cast
 
 from django.core.management.base import CommandError, CommandParser
 
+from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments, ndjson
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.console import Progress
 from fdbqueue.management.exit_codes import failure, usage_error
-from fdbqueue.management.formats import counted, item_count
+from fdbqueue.management.formats import item_count
 from fdbqueue.management.ndjson import Stream
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import UNIQUE_WHILE, Load, Queue

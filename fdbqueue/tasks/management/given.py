@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from fdbqueue.columns.text import clipped
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.management.exit_codes import usage_error
-from fdbqueue.management.formats import clipped
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
 
