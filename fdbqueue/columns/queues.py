@@ -33,7 +33,7 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
-from fdbqueue.service import Counts, Ends, Minute, Pause, Queue, run
+from fdbqueue.service import Counts, Ends, Minute, Pause, Queue
 
 #: Pushes and pops per minute are means over this many minutes, the present one included.
 RATE_MINUTES = 5
@@ -83,13 +83,14 @@ def fill(tr: Any, reads: Iterable[tuple[BeginRead, Sequence[QueueRow]]]) -> None
         wait()
 
 
-def rates(minutes: Sequence[Minute]) -> tuple[float, float]:
-    """Return the mean pushes and pops per minute over these minutes, up to this moment."""
-    begun = min(60.0, max(0.0, seconds_since(minutes[-1].at)))
-    elapsed = len(minutes) - 1 + begun / 60
+def rates(minutes: Sequence[Minute], most: int = RATE_MINUTES) -> tuple[float, float]:
+    """Return the mean pushes and pops per minute over the last minutes, up to this moment."""
+    recent = minutes[-most:]
+    begun = min(60.0, max(0.0, seconds_since(recent[-1].at)))
+    elapsed = len(recent) - 1 + begun / 60
     if elapsed <= 0:
         return 0.0, 0.0
-    pushes, pops = (sum(getattr(m, name) for m in minutes) for name in ("pushes", "pops"))
+    pushes, pops = (sum(getattr(m, name) for m in recent) for name in ("pushes", "pops"))
     return pushes / elapsed, pops / elapsed
 
 
@@ -134,7 +135,7 @@ def begin_history(
     def wait() -> None:
         for row, result in zip(rows, results, strict=True):
             row.minutes = result()
-            row.pushes, row.pops = rates(row.minutes[-row.rate_minutes :])
+            row.pushes, row.pops = rates(row.minutes, row.rate_minutes)
 
     return wait
 
@@ -273,12 +274,6 @@ class QueueColumn(Column[QueueRow]):
 def reads_of(columns: Iterable[QueueColumn]) -> tuple[BeginRead, ...]:
     """Return what begins to read all that columns show, each once."""
     return tuple(dict.fromkeys(read for column in columns for read in column.reads))
-
-
-def read_rows(rows: Sequence[QueueRow], columns: Iterable[QueueColumn]) -> None:
-    """Read what columns show of some queues, in one transaction."""
-    reads = [(read, rows) for read in reads_of(columns)]
-    run(rows[0].queue.database, lambda tr: fill(tr, reads), read_only=True)
 
 
 def _quiet_zero(value: float) -> str:

@@ -294,7 +294,7 @@ FACTS = (
     ),
     TaskColumn(
         name="duration",
-        heading=_("Duration of the last attempt"),
+        heading=_("Last attempt took"),
         value=lambda task: last_duration(task.known),
         kind=DURATION,
         is_shown=lambda task: task.known.finished is not None,

@@ -232,7 +232,7 @@ def test_an_old_item_is_seen_on_its_page(viewer, queue, monkeypatch):
     queue("mail").push_many(range(2))
     assert 'fdbqueue-tile" id="tile-oldest"' in text(viewer.get(of("mail")))
     queue("mail").bury(queue("mail").peek().id)
-    monkeypatch.setattr(queue_columns, "OLDEST_SECONDS", -1)
+    monkeypatch.setattr(queues, "OLDEST_SECONDS", -1)
     markup = text(viewer.get(of("mail")))
     assert 'fdbqueue-tile fdbqueue-warning" id="tile-oldest"' in markup
     assert 'fdbqueue-tile fdbqueue-bad" id="tile-dead"' in markup

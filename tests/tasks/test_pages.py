@@ -491,7 +491,7 @@ def test_the_page_of_a_task_that_is_done(viewer, work):
     response = viewer.get(page_of(task.id))
     found = facts(response)
     assert found["State"] == "Successful"
-    assert re.fullmatch(r"[\d.]+ m?s", found["Duration of the last attempt"])
+    assert re.fullmatch(r"[\d.]+ m?s", found["Last attempt took"])
     assert "Attempt 1: Successful" in text(response)
     assert "Return value" in text(response)
     assert "&quot;&lt;b&gt;&quot;" in text(response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue import access, columns
-from fdbqueue.columns.queues import LISTED, QueueRow, read_rows
+from fdbqueue.columns.queues import LISTED, QueueRow, fill, reads_of
 from fdbqueue.columns.text import seconds_since, timestamp
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Item
+from fdbqueue.service import Item, run
 
 
 class Command(QueueCommand):
@@ -34,23 +35,32 @@ examples:
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        rows = self._rows()
         if options["as_json"]:
-            self.console.print_lines(formats.json_line(_record(row)) for row in rows)
+            found = self._read(with_heads=True)
+            self.console.print_lines(formats.json_line(_record(*one)) for one in found)
         else:
-            self.console.print_lines(formats.table_of(LISTED, self.console.look)(rows))
+            table = formats.table_of(LISTED, self.console.look)
+            self.console.print_lines(table(row for row, _ in self._read()))
 
-    def _rows(self) -> Iterator[QueueRow]:
-        """Yield what is said of each queue; some queues are read in one transaction."""
+    def _read(self, *, with_heads: bool = False) -> Iterator[tuple[QueueRow, Item | None]]:
+        """Yield what is said of each queue, and its head; several are read in one transaction."""
         rest = iter(self.catalog.queues())
-        while some := [QueueRow(one) for one in itertools.islice(rest, access.QUEUES_AT_ONCE)]:
-            read_rows(some, LISTED)
-            yield from some
+        while rows := [QueueRow(one) for one in itertools.islice(rest, access.QUEUES_AT_ONCE)]:
+            read = functools.partial(_read_rows, rows=rows, with_heads=with_heads)
+            heads = run(self.catalog.database, read, read_only=True)
+            yield from zip(rows, heads, strict=True)
 
 
-def _record(row: QueueRow) -> dict[str, Any]:
-    """Return the object for a line of JSON, with the item that a pop would take."""
-    head = next(iter(row.queue.page(limit=1).items), None)
+def _read_rows(tr: Any, *, rows: list[QueueRow], with_heads: bool) -> list[Item | None]:
+    """Read into rows, and return the items that a pop would take, if these are asked for."""
+    fill(tr, [(begin, rows) for begin in reads_of(LISTED)])
+    if not with_heads:
+        return [None] * len(rows)
+    return [next(iter(row.queue.page(limit=1, tr=tr).items), None) for row in rows]
+
+
+def _record(row: QueueRow, head: Item | None) -> dict[str, Any]:
+    """Return the object for a line of JSON."""
     return {**columns.record(LISTED, row), "head": head and _head(head)}
 
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from django.core.management.base import CommandParser
 
 from fdbqueue import columns
-from fdbqueue.columns.queues import STATS, QueueRow, read_rows
+from fdbqueue.columns.queues import STATS, QueueRow, fill, reads_of
 from fdbqueue.columns.text import printable, short_time
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import Table, TextColumn
-from fdbqueue.service import HISTORY_MINUTES, Priority, Queue
+from fdbqueue.service import HISTORY_MINUTES, Priority, Queue, run
 
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
@@ -89,36 +89,30 @@ examples:
     def _lines(self, options: dict[str, Any]) -> list[str]:
         rows = [_read(queue, options["minutes"] + 1) for queue in self.queues(options["names"])]
         parts = [part for part in _PARTS if options[part.name]]
-        found = [[part.read(row.queue) for part in parts] for row in rows]
+        found = [(row, {part.name: part.read(row.queue) for part in parts}) for row in rows]
         if options["as_json"]:
-            return [
-                formats.json_line(
-                    {
-                        "queue": row.queue.name,
-                        **columns.record(STATS[1:], row),
-                        **{
-                            part.name: part.record(of) for part, of in zip(parts, some, strict=True)
-                        },
-                    }
-                )
-                for row, some in zip(rows, found, strict=True)
-            ]
+            return [formats.json_line(_record(row, more)) for row, more in found]
         lines = formats.table_of(STATS, self.console.look)(rows)
-        for n, part in enumerate(parts):
+        for part in parts:
             cells = [
-                (row.queue.name, *part.cells(one))
-                for row, some in zip(rows, found, strict=True)
-                for one in some[n]
+                (row.queue.name, *part.cells(one)) for row, more in found for one in more[part.name]
             ]
             if cells:
-                lines += ["", *Table(part.columns, self.console.look).lines(cells)]
+                headings = (TextColumn("NAME", "name"), *part.columns)
+                lines += ["", *Table(headings, self.console.look).lines(cells)]
         return lines
+
+
+def _record(row: QueueRow, more: dict[str, list[Any]]) -> dict[str, Any]:
+    """Return the object for a line of JSON."""
+    return {"queue": row.queue.name, **columns.record(STATS[1:], row), **more}
 
 
 def _read(queue: Queue, minutes: int) -> QueueRow:
     """Read the figures of a queue, with rates over some minutes, the present one included."""
     row = QueueRow(queue, history_minutes=minutes, rate_minutes=minutes)
-    read_rows([row], STATS)
+    reads = [(begin, [row]) for begin in reads_of(STATS)]
+    run(queue.database, lambda tr: fill(tr, reads), read_only=True)
     return row
 
 
@@ -138,40 +132,28 @@ class _Part(NamedTuple):
 
     Attributes:
         name: The option, and the field of JSON.
-        columns: The columns.
-        read: Reads it of a queue.
-        cells: Returns the cells of one of its rows, behind the queue's name.
-        record: Returns what JSON has.
+        columns: The columns, behind the queue's name.
+        read: Returns the rows of a queue as JSON has them.
+        cells: Returns the cells of a row.
     """
 
     name: str
     columns: tuple[TextColumn, ...]
     read: Callable[[Queue], list[Any]]
     cells: Callable[[Any], tuple[str, str]]
-    record: Callable[[list[Any]], Any]
 
 
 _PARTS = (
     _Part(
         "by_priority",
-        (
-            TextColumn("NAME", "name"),
-            TextColumn("PRIORITY", "number"),
-            TextColumn("READY", "number"),
-        ),
+        (TextColumn("PRIORITY", "number"), TextColumn("READY", "number")),
         _by_priority,
         lambda one: (str(one[0]), f"{one[1]:,}"),
-        list,
     ),
     _Part(
         "by_reason",
-        (
-            TextColumn("NAME", "name"),
-            TextColumn("DEAD", "number"),
-            TextColumn("REASON", fold="cut"),
-        ),
-        lambda queue: queue.dead_by_reason(limit=_MOST_REASONS),
-        lambda one: (f"{one.count:,}", printable(one.reason)),
-        lambda found: list(map(asdict, found)),
+        (TextColumn("DEAD", "number"), TextColumn("REASON", fold="cut")),
+        lambda queue: list(map(asdict, queue.dead_by_reason(limit=_MOST_REASONS))),
+        lambda one: (f"{one['count']:,}", printable(one["reason"])),
     ),
 )
