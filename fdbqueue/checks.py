@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,7 +52,7 @@ def check_embedded_path(**_: Any) -> list[CheckMessage]:
     """Warn where the file of the embedded engine depends on the folder a process starts in."""
     if not _is_embedded() or any(conf.problems()):
         return []
-    path = _setting()["OPTIONS"]["path"]
+    path = conf.read_setting()["OPTIONS"]["path"]
     if Path(path).is_absolute():
         return []
     return [
@@ -116,14 +116,8 @@ def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
     ]
 
 
-def _setting() -> Mapping[str, Any]:
-    """Return the setting; an empty one where it is not a dictionary, which E001 reports."""
-    setting = getattr(settings, conf.SETTING, {})
-    return setting if isinstance(setting, Mapping) else {}
-
-
 def _is_embedded() -> bool:
-    return _setting().get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED
+    return conf.read_setting().get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED
 
 
 def _has_plain_pages() -> bool:

@@ -36,6 +36,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns.text import (
+    EXPIRED,
     Moment,
     bounded,
     cell_age,
@@ -48,6 +49,7 @@ from fdbqueue.columns.text import (
     mean,
     number,
     printable,
+    seconds_since,
     short_time,
     size,
     timestamp,
@@ -109,7 +111,8 @@ def _since(moment: Any) -> str:
 
 
 def _until(moment: Any) -> str:
-    return f"{short_time(moment)} UTC, {cell_ahead(moment)}"
+    words = EXPIRED if seconds_since(moment) >= 0 else cell_ahead(moment)
+    return f"{short_time(moment)} UTC, {words}"
 
 
 #: A word of ours, or what is written already.

@@ -99,7 +99,7 @@ def test_minutes(call, ranks):
     assert 9 / 60 - 0.01 <= record["pushes_a_minute"] <= 9 / 59 + 0.01
     with pytest.raises(CommandError) as caught:
         call("queue_stats", "ranks", "--minutes=1440")
-    assert caught.value.returncode == 1
+    assert caught.value.returncode == 2
 
 
 def test_the_table(call, ranks):

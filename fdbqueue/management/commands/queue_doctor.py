@@ -107,7 +107,7 @@ examples:
         )
         parser.add_argument(
             "--timeout",
-            type=arguments.seconds,
+            type=arguments.positive_seconds,
             default=30.0,
             metavar="SECONDS",
             help="Stop after SECONDS, finished or not (default: 30)",

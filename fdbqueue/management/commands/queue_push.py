@@ -35,7 +35,7 @@ class Command(QueueCommand):
 examples:
   manage.py queue_push mail letters.ndjson
   manage.py queue_push mail letters.ndjson --resume
-  manage.py queue_push quakes quakes.ndjson --priority-field magnitude --continue
+  manage.py queue_push quakes quakes.ndjson --priority-field mag --continue
   echo '{"place": "Hualian"}' | manage.py queue_push quakes --priority 6.4
   manage.py queue_push quakes drained.ndjson --items
   zcat letters.ndjson.gz | manage.py queue_push mail --job letters --resume

@@ -60,7 +60,7 @@ examples:
         )
         parser.add_argument(
             "--watch",
-            type=arguments.seconds,
+            type=arguments.positive_seconds,
             nargs="?",
             const=2.0,
             metavar="SECONDS",
