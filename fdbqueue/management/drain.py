@@ -33,7 +33,7 @@ from fdbqueue.management.exit_codes import (
     usage_error,
 )
 from fdbqueue.management.formats import item_count
-from fdbqueue.management.item_lines import FileExists, ItemsFile, item_line
+from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, item_line
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
 from fdbqueue.service import (
     BATCH_ITEMS,
@@ -199,7 +199,11 @@ def _settle(queue: Queue, file: ItemsFile) -> int:
         file.cut(0)
         return 0
     file.cut_torn_line()
-    return queue.settle_batch(file.owner, file.last_ids(ranked=queue.priority_type is not None))
+    last_ids = file.last_ids(ranked=queue.priority_type is not None)
+    try:
+        return queue.settle_batch(file.owner, last_ids)
+    except InvalidInput as error:  # an id in the file is none of this queue
+        raise NotADrain(file=file.path) from error
 
 
 def _drain(

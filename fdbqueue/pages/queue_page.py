@@ -156,34 +156,23 @@ def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> 
     history = depths(row.counts, row.minutes)
     return QueueDetails(
         row=row,
-        sparklines=_sparklines(history, row, span),
-        charts=_charts(history, row, span),
+        **_charts(history, row, span),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
         items=item_list.read(queue, form, tr, reading),
         reasons=_reasons(queue, form, reading, reasons, row.counts.dead) if is_dead else None,
     )
 
 
-def _sparklines(history: Sequence[Depth], row: QueueRow, span: str) -> tuple[Sparkline, ...]:
-    found = [sparkline(history)] if _had_items(history) else []
-    if _was_busy(row):
-        found.append(rate_sparkline(row.minutes, span))
-    return tuple(found)
-
-
-def _charts(history: Sequence[Depth], row: QueueRow, span: str) -> tuple[Chart, ...]:
-    found = [depth_chart(history, span)] if _had_items(history) else []
-    if _was_busy(row):
-        found.append(rate_chart(row.minutes, span))
-    return tuple(found)
-
-
-def _had_items(history: Sequence[Depth]) -> bool:
-    return any(depth.items for depth in history)
-
-
-def _was_busy(row: QueueRow) -> bool:
-    return any(minute.pushes or minute.pops for minute in row.minutes)
+def _charts(history: Sequence[Depth], row: QueueRow, span: str) -> dict[str, tuple[Any, ...]]:
+    """Return the charts, small and large, of what there was in this period."""
+    lines, charts = [], []
+    if any(depth.items for depth in history):
+        lines.append(sparkline(history))
+        charts.append(depth_chart(history, span))
+    if any(minute.pushes or minute.pops for minute in row.minutes):
+        lines.append(rate_sparkline(row.minutes, span))
+        charts.append(rate_chart(row.minutes, span))
+    return {"sparklines": tuple(lines), "charts": tuple(charts)}
 
 
 def _reasons(
