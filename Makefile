@@ -8,7 +8,7 @@ PORT ?= 8000
 # A test file is one worker's: some of its tests share a server, or a browser. One more than there
 # are processors, because many tests wait for processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-# Their queues are files; on a disk the tests mostly wait for it, so they are kept in memory where
+# Their queues are files; on a disk the tests mostly wait for it, so they are kept in memory if
 # there is room for two gigabytes.
 FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)
 SCRATCH ?= $(shell [ "$(FREE)" -gt 2000000 ] 2>/dev/null && echo $(MEMORY))
@@ -20,7 +20,7 @@ export PORT
 
 ENGINE ?= embedded
 RESULTS = benchmarks/results/$(ENGINE).ndjson
-# The same where an fsync is free, which shows what the rest costs.
+# The same if an fsync is free, which shows what the rest costs.
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
@@ -31,12 +31,22 @@ QUICK = tests/contract tests/api tests/commands tests/django/test_checks.py \
 .PHONY: help install run test quick soak fuzz coverage schema messages pictures lint bench \
 	figures plots matrix package docs clean
 
+# The pinned packages need it; what pip chooses for a project runs on 3.10 as well.
+OLDEST = 3.11
+define need_python
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < tuple(map(int, "$(OLDEST)".split("."))))' || { \
+	echo "This needs Python $(OLDEST) or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	echo "If you have one, name it: make $(MAKECMDGOALS) PYTHON=python$(OLDEST)" >&2; \
+	exit 1; }
+endef
+
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/installed ## Create .venv with all that tests and linters need.
 
 $(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
+	$(need_python)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
 	@touch $@ $(VENV)/runnable
@@ -46,6 +56,7 @@ PACKAGES = $(shell grep -c == requirements.txt)
 
 $(VENV)/runnable: SHELL := /bin/bash
 $(VENV)/runnable: requirements.txt
+	$(need_python)
 	@echo "Creating $(VENV), a Python environment of its own..."
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing $(PACKAGES) packages, some 70 MB on disk:"

@@ -10,6 +10,10 @@ written in C are not counted. *Frames* are those from the verb to the first read
 and that of the transaction's method. *Files* are those of the package in which something is
 called, without the engine's. Nothing observes the queues: the metrics, where they are installed,
 make some twenty calls more for each operation.
+
+Of a task there are its enqueue, its *run* and its *life*. The calls of a run are those of all
+threads of a worker that has one thread for tasks, from one lease to the next, Django's included.
+The files of a life are those from the enqueue over the run to the result.
 """
 
 from __future__ import annotations
@@ -17,8 +21,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 import statistics
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -29,11 +36,15 @@ from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, line_of
 from benchmarks.plan import Plan
 from benchmarks.queues import SMALL, Load, Ours
+from benchmarks.task_processes import Backend, Process
+from benchmarks.task_workers import our_backend
 
 #: Run before any is counted: they fill caches, and write what is written once a queue.
 _WARM_UP = 20
 _TURNS = 200
 _PRIORITY = 3
+#: How many tasks the worker runs whose calls are counted.
+_RUNS = 50
 _PACKAGE = str(Path(fdbqueue.__file__).parent)
 _ENGINES = str(Path(_PACKAGE, "engines"))
 #: The methods of a transaction that read.
@@ -44,7 +55,8 @@ class Case(NamedTuple):
     """A figure of an operation, the most that it may be, and what it was before.
 
     ``before`` was counted in the same way: calls when a queue was one class that inherited from
-    ten; frames and files when a push, for example, was an object that called its pusher back.
+    ten; frames and files when a push, for example, was an object that called its pusher back; those
+    of tasks when an attempt was three objects, and a result was normalised again.
     """
 
     verb: str
@@ -73,12 +85,19 @@ CASES = (
     Case("ack", "FIFO", "files", 13, 17),
     Case("nack", "FIFO", "files", 16, 20),
     Case("pop_from", "FIFO", "files", 18, 24),
+    Case("enqueue", "task", "calls", 285, 297),
+    Case("run", "task", "calls", 610, 708),
+    Case("enqueue", "task", "frames", 12, 12),
+    Case("enqueue", "task", "files", 20, 19),
+    Case("life", "task", "files", 37, 36),
 )
 
 
 def calls(plan: Plan) -> Iterator[Line]:
     """The calls of verbs, their frames to the first read, and their files; beside the most."""
-    measured = {}
+    turns = plan.turns(_TURNS)
+    with Process(our_backend(plan, ("fdbqueue-benchmarks", os.urandom(8).hex()))) as process:
+        measured = process.call(tasks_counted, turns)
     for case in CASES:
         operation = case.verb, case.kind
         if operation not in measured:
@@ -88,7 +107,7 @@ def calls(plan: Plan) -> Iterator[Line]:
                     method="pop_from" if case.verb == "pop_from" else "pop",
                 )
                 ours = Ours(database, subspace, load)
-                measured[operation] = median_of(ours, *operation, plan.turns(_TURNS))
+                measured[operation] = median_of(ours, *operation, turns)
         yield line_of(
             f"{case.kind} {case.verb}, {case.figure}",
             [(getattr(measured[operation], case.figure), case.most)],
@@ -133,12 +152,68 @@ def median_of(ours: Ours, verb: str, kind: str, turns: int) -> Count:
         if verb == "lease and ack":
             end.calls += lease.calls
         counts.append(lease if verb == "lease" else end)
+    return median(counts[_WARM_UP:])
+
+
+def median(counts: list[Count]) -> Count:
+    """Return the median of each figure."""
     return Count(
         *(
-            statistics.median(getattr(one, field.name) for one in counts[_WARM_UP:])
+            statistics.median(getattr(one, field.name) for one in counts)
             for field in dataclasses.fields(Count)
         )
     )
+
+
+def tasks_counted(_: Backend, turns: int) -> dict[tuple[str, str], Count]:
+    """Return what is counted of tasks, in a process that has set Django up."""
+    from benchmarks.nothing_task import nothing
+
+    def enqueue() -> Any:
+        return nothing.enqueue(SMALL)
+
+    enqueues = [counted(enqueue)[0] for _ in range(2 * _WARM_UP + turns)]
+    work_off()
+    few, _ = counted_in_threads(lambda: work_off(enqueue))
+    more, _ = counted_in_threads(lambda: work_off(*[enqueue] * (1 + _RUNS)))
+    life, _ = counted_in_threads(lambda: nothing.get_result(work_off(enqueue)[0].id))
+    enqueued = median(enqueues[_WARM_UP:])
+    calls = (more.calls - few.calls) / _RUNS - enqueued.calls
+    return {
+        ("enqueue", "task"): enqueued,
+        ("run", "task"): Count(calls=round(calls)),
+        ("life", "task"): life,
+    }
+
+
+def work_off(*enqueue: Callable[[], Any]) -> list[Any]:
+    """Enqueue tasks, have a worker do all there are, and return their results."""
+    from fdbqueue.tasks.compat import task_backends
+    from fdbqueue.tasks.worker import TaskWorker
+
+    results = [one() for one in enqueue]
+    TaskWorker(task_backends["default"], follow=False).run()
+    return results
+
+
+def counted_in_threads(function: Callable[[], Any]) -> tuple[Count, Any]:
+    """Count as :func:`counted` does, in the threads too that are started meanwhile."""
+    of_threads: dict[int, int] = Counter()
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            of_threads[threading.get_ident()] += 1
+            files.add(frame.f_code.co_filename)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        result = function()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return Count(calls=sum(of_threads.values()), files=_ours_of(files)), result
 
 
 def counted(function: Callable[[], Any]) -> tuple[Count, Any]:
@@ -163,8 +238,14 @@ def counted(function: Callable[[], Any]) -> tuple[Count, Any]:
         result = function()
     finally:
         sys.setprofile(before)
-    count.files = len({name for name in files if name.startswith(_PACKAGE)})
+    count.files = _ours_of(files)
     return count, result
+
+
+def _ours_of(files: set[str]) -> int:
+    """Return how many files are the package's, and not the engine's."""
+    ours = [name for name in files if name.startswith(_PACKAGE)]
+    return sum(not name.startswith(_ENGINES) for name in ours)
 
 
 def _depth(frame: FrameType | None, below: FrameType | None) -> int:

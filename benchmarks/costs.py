@@ -61,6 +61,21 @@ def taking(plan: Plan) -> Iterator[Line]:
         yield _compare(plan, f"FIFO {name}, alone", verb, loads, peer_name=verb, bar=bar)
 
 
+def limits(plan: Plan) -> Iterator[Line]:
+    """Pops and leases of a queue whose limits are far away, beside those of one without."""
+    for name, method, options in (
+        ("pop, rate", "pop", {"rate": "1000000/s"}),
+        ("lease, rate", "lease", {"rate": "1000000/s"}),
+        ("lease, max_leased", "lease", {"max_leased": 1_000_000}),
+    ):
+        loads = Load(method=method, options=options), Load(method=method)
+        for verb in ("pop", f"pop of {MANY}"):
+            of = verb.removeprefix("pop")
+            yield _compare(
+                plan, f"FIFO {name}{of}", verb, loads, peer_name="no limit", bar="at least 0.8"
+            )
+
+
 def unique(plan: Plan) -> Iterator[Line]:
     """Pushes under unique keys of their own, beside pushes without: one by one, and in batches."""
     loads = Load(method="unique"), Load()
@@ -135,4 +150,5 @@ BENCHMARKS = (
     Benchmark("counters", counters),
     Benchmark("taking", taking),
     Benchmark("unique", unique),
+    Benchmark("limits", limits),
 )

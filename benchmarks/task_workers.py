@@ -115,7 +115,8 @@ def _postgres_peer(database: dict[str, Any]) -> Peer:
     )
 
 
-def _ours(plan: Plan, prefix: tuple[str, ...]) -> Backend:
+def our_backend(plan: Plan, prefix: tuple[str, ...]) -> Backend:
+    """Return our backend on the plan's engine."""
     cluster, path = plan.cluster_file, str(plan.folder / "queues.sqlite3")
     settings = {
         "INSTALLED_APPS": [
@@ -187,7 +188,7 @@ class _Measured:
 
     def lines(self) -> Iterator[Line]:
         """Enqueue and work by turns, then let workers wait."""
-        backends = _ours(self._plan, self._prefix), _theirs(self._peer)
+        backends = our_backend(self._plan, self._prefix), _theirs(self._peer)
         with contextlib.ExitStack() as stack:
             ours, theirs = (
                 stack.enter_context(_Side(backend, self._workers)) for backend in backends

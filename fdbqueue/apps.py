@@ -19,7 +19,7 @@ class FdbQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, and the API's schema where its views are loaded.
+        """Register the system checks, and the API's schema if its views are loaded.
 
         Raises:
             ImproperlyConfigured: This Django is too old.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
+from django.utils.module_loading import import_string
 
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import FdbQueueError
@@ -18,6 +20,7 @@ from fdbqueue.service import error_code, mismatches_of, run
 
 #: How long the engine may take to compare the formats.
 _FORMATS_SECONDS = 3.0
+_TASKS_APP = "fdbqueue.tasks"
 
 
 def register_checks() -> None:
@@ -25,6 +28,7 @@ def register_checks() -> None:
     register(check_setting, Tags.compatibility)
     register(check_embedded_in_production, Tags.security)
     register(check_embedded_path, Tags.compatibility)
+    register(check_tasks_app, Tags.compatibility)
     register(check_login_address, Tags.urls)
     register(check_formats, Tags.database)
 
@@ -35,7 +39,7 @@ def check_setting(**_: Any) -> list[CheckMessage]:
 
 
 def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
-    """Warn where the embedded engine serves a project that does not debug."""
+    """Warn if the embedded engine serves a project that does not debug."""
     if settings.DEBUG or not _is_embedded():
         return []
     return [
@@ -49,24 +53,52 @@ def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
 
 
 def check_embedded_path(**_: Any) -> list[CheckMessage]:
-    """Warn where the file of the embedded engine depends on the folder a process starts in."""
+    """Warn if the file of the embedded engine depends on the folder a process starts in.
+
+    And if there cannot be a file, because it is a folder, or its folder does not exist.
+    """
     if not _is_embedded() or any(conf.problems()):
         return []
-    path = conf.read_setting()["OPTIONS"]["path"]
-    if Path(path).is_absolute():
+    path = Path(conf.read_setting()["OPTIONS"]["path"])
+    found: list[CheckMessage] = []
+    if not path.is_absolute():
+        hint = (
+            "Processes that start in different folders use different files, and so different "
+            "queues. Use an absolute path, for instance BASE_DIR / 'queues.sqlite3'."
+        )
+        text = f"The embedded engine's path {str(path)!r} is not absolute."
+        found.append(Warning(text, hint=hint, id="fdbqueue.W003"))
+    if path.is_dir():
+        text = f"The embedded engine's path {str(path)!r} is a folder."
+        hint = "Add the name of a file to it, for instance BASE_DIR / 'queues.sqlite3'."
+        found.append(Warning(text, hint=hint, id="fdbqueue.W005"))
+    elif not path.parent.is_dir():
+        text = f"The embedded engine's path {str(path)!r} is in a folder that does not exist."
+        found.append(Warning(text, hint=f"Create {path.parent}.", id="fdbqueue.W005"))
+    return found
+
+
+def check_tasks_app(**_: Any) -> list[CheckMessage]:
+    """Report backends of ours in ``TASKS`` if their app, which checks all else, is not installed.
+
+    Django runs a backend's own checks only if something has imported its tasks.
+    """
+    backends = getattr(settings, "TASKS", None)
+    if apps.is_installed(_TASKS_APP) or not isinstance(backends, Mapping):
         return []
     return [
-        Warning(
-            f"The embedded engine's path {str(path)!r} is not absolute.",
-            hint="Processes that start in different folders use different files, and so different "
-            "queues. Use an absolute path, for instance BASE_DIR / 'queues.sqlite3'.",
-            id="fdbqueue.W003",
+        Error(
+            f"The task backend {alias!r} needs the app {_TASKS_APP!r}.",
+            hint=f"Add {_TASKS_APP!r} to INSTALLED_APPS.",
+            id="fdbqueue.tasks.E001",
         )
+        for alias, given in backends.items()
+        if isinstance(given, Mapping) and _is_our_backend(given.get("BACKEND"))
     ]
 
 
 def check_login_address(**_: Any) -> list[CheckMessage]:
-    """Warn where the pages outside the admin send visitors to a login that does not exist."""
+    """Warn if the pages outside the admin send visitors to a login that does not exist."""
     if not _has_plain_pages() or _leads_somewhere(settings.LOGIN_URL):
         return []
     return [
@@ -118,6 +150,17 @@ def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
 
 def _is_embedded() -> bool:
     return conf.read_setting().get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED
+
+
+def _is_our_backend(path: Any) -> bool:
+    """Tell whether a dotted path is that of our task backend, or of a class made from it."""
+    if str(path).startswith(f"{_TASKS_APP}."):
+        return True
+    try:
+        ancestors = import_string(str(path)).__mro__
+    except Exception:  # noqa: BLE001  # a project's own module may raise anything; Django reports it
+        return False
+    return any(one.__module__.startswith(f"{_TASKS_APP}.") for one in ancestors)
 
 
 def _has_plain_pages() -> bool:

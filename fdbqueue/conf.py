@@ -6,6 +6,7 @@ The setting is read when it is needed, and read again after ``override_settings`
 from __future__ import annotations
 
 import importlib
+import inspect
 import itertools
 import os
 import threading
@@ -30,7 +31,17 @@ from fdbqueue.service import (
     QueueSpec,
     SeveralQueues,
 )
-from fdbqueue.service.options import ALLOWED, RENAMED, Choice, Range, names_for, unknown
+from fdbqueue.service.options import (
+    ALLOWED,
+    BURST_NEEDS_RATE,
+    RENAMED,
+    Choice,
+    Range,
+    did_you_mean,
+    lacks_rate,
+    names_for,
+    unknown,
+)
 
 T = TypeVar("T")
 
@@ -46,6 +57,8 @@ ENGINES = {
 }
 
 _PREFIX = ("fdbqueue",)
+#: What a Python without SQLite does not have.
+_SQLITE = frozenset({"sqlite3", "_sqlite3"})
 #: A project without the setting; one object, as a setting is.
 _NOTHING: dict[str, Any] = {}
 _KEYS = frozenset({"API", "ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
@@ -324,7 +337,7 @@ def problems(setting: Any = None) -> Iterator[SettingProblem]:
         yield SettingProblem(
             "fdbqueue.E002",
             f"{SETTING} has an unknown key, {key!r}.",
-            f"The keys are {', '.join(sorted(_KEYS))}.",
+            f"{did_you_mean(key, _KEYS)}The keys are {', '.join(sorted(_KEYS))}.",
         )
     yield from _engine_problems(setting)
     found = list(_prefix_problems(setting.get("PREFIX", ())))
@@ -344,11 +357,8 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[SettingProblem]:
     try:
         engine = importlib.import_module(path)
     except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
-        yield SettingProblem(
-            "fdbqueue.E003",
-            f"ENGINE {path!r} cannot be imported: {message_of(error)}",
-            f"Use {' or '.join(map(repr, ENGINES))}.",
-        )
+        message = f"ENGINE {path!r} cannot be imported: {message_of(error)}"
+        yield SettingProblem("fdbqueue.E003", message, _import_hint(path, error))
         return
     if not callable(getattr(engine, "open", None)):
         yield SettingProblem(
@@ -363,7 +373,25 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[SettingProblem]:
         known = [ENGINES[path]] if path in ENGINES else ENGINES.values()
         hint = ", ".join(f"{engine} takes {example}" for engine, example in known)
         message = f"The engine refuses OPTIONS: {message_of(error)}"
-        yield SettingProblem("fdbqueue.E004", message, f"{hint}.")
+        yield SettingProblem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
+
+
+def _import_hint(path: Any, error: Exception) -> str:
+    """Return what to do about an engine that cannot be imported: never to use that one."""
+    others = " or ".join(repr(one) for one in ENGINES if one != path)
+    if isinstance(error, ImportError) and error.name in _SQLITE:
+        return f"Use a Python that was built with SQLite, or {others}."
+    return f"{did_you_mean(path, ENGINES) if path not in ENGINES else ''}Use {others}."
+
+
+def _meant_options(engine: Any, options: Any) -> str:
+    """Return a question for each option that the engine's ``open()`` does not have."""
+    try:
+        names = inspect.signature(engine.open).parameters.keys()
+    except (TypeError, ValueError):  # it is written in C
+        return ""
+    wrong = options.keys() - names if isinstance(options, Mapping) else ()
+    return "".join(did_you_mean(key, names) for key in sorted(wrong, key=str))
 
 
 def _prefix_problems(prefix: Any) -> Iterator[SettingProblem]:
@@ -393,7 +421,8 @@ def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
         return
     given = {key: value for key, value in options.items() if key not in _PLACE}
     for key, valid in unknown(given, names_for(kind)):
-        hint = f"The options of a {kind} queue are kind, subspace, {valid}."
+        meant = did_you_mean(key, names_for(kind) | _PLACE)
+        hint = f"{meant}The options of a {kind} queue are kind, subspace, {valid}."
         if key in RENAMED:
             hint = f"It is called {valid} now."
         yield SettingProblem(
@@ -406,6 +435,9 @@ def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
                 f"Queue {name!r} has the {option} {given[option]!r}.",
                 f"It must be {allowed}.",
             )
+    if lacks_rate(given) and given["burst"] in ALLOWED["burst"]:
+        message = f"Queue {name!r} has the burst {given['burst']!r} and no rate."
+        yield SettingProblem("fdbqueue.E013", message, f"There is {BURST_NEEDS_RATE}.")
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
         yield SettingProblem(
@@ -440,7 +472,7 @@ def _api_problems(options: Any) -> Iterator[SettingProblem]:
         yield SettingProblem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
         return
     for key in sorted(options.keys() - _API_KEYS, key=str):
-        hint = f"The keys are {', '.join(sorted(_API_KEYS))}."
+        hint = f"{did_you_mean(key, _API_KEYS)}The keys are {', '.join(sorted(_API_KEYS))}."
         yield SettingProblem("fdbqueue.E014", f"API has an unknown key, {key!r}.", hint)
     for key, numbers in _API_RANGES.items():
         if key in options and options[key] not in numbers:

@@ -45,7 +45,7 @@ def text_of_error(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return an error's message; its type where it has none, or none that can be had.
+    """Return an error's message; its type if it has none, or none that can be had.
 
     Returns:
         At most 1,000 characters, all of which UTF-8 can encode: others are escaped.
@@ -106,7 +106,7 @@ class ConfigurationError(FdbQueueError):
 class QueueNotFound(FdbQueueError):
     """No queue has this name.
 
-    ``context["did_you_mean"]``, where it is there, is the name in the setting that is most like
+    ``context["did_you_mean"]``, if it is there, is the name in the setting that is most like
     it. The REST API never shows that: who asks need not be allowed to know it.
     """
 
@@ -196,7 +196,7 @@ class FormatMismatch(FdbQueueError):
 class PushInterrupted(FdbQueueError):
     """A push of many items stopped part way; pushed says how many are in the queue.
 
-    ``context["pushed"]`` of them are, from the first on. ``context["unknown"]``, where it
+    ``context["pushed"]`` of them are, from the first on. ``context["unknown"]``, if it
     is there, is how many after these may be or not: a commit's outcome is not known.
     """
 
@@ -223,10 +223,19 @@ class EngineError(FdbQueueError):
 
 
 class EngineUnavailable(EngineError):
-    """The engine does not answer."""
+    """The engine does not answer.
+
+    If ``context["path"]`` is there, the message says that the engine cannot use this file.
+    """
 
     code = "engine_unavailable"
     retryable = True
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if "path" not in self.context:
+            return text
+        return text.replace("The engine does not answer", "The engine cannot use its file", 1)
 
 
 class DeadlineExceeded(EngineError):

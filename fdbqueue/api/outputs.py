@@ -31,7 +31,7 @@ from fdbqueue.service import (
     QueueOptions,
     Undecodable,
 )
-from fdbqueue.service.options import ALLOWED, Choice, choices_of
+from fdbqueue.service.options import ALLOWED, Choice, RateText, choices_of
 
 #: What a field returns in place of a value to leave out its key.
 _LEFT_OUT = object()
@@ -306,7 +306,7 @@ class PausedOutput(serializers.Serializer[Any]):
 
     example: ClassVar[Any] = {"paused": PauseOutput.example}
 
-    paused = PauseOutput(help_text="Since when, also where it was paused before, and why.")
+    paused = PauseOutput(help_text="Since when, also if it was paused before, and why.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +370,8 @@ def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
     allowed, source = ALLOWED[name], f"queue.options.{name}"
     if isinstance(allowed, Choice):
         return serializers.ChoiceField(source=source, choices=allowed.texts)
+    if isinstance(allowed, RateText):
+        return serializers.CharField(source=source, allow_null=True)
     kind = serializers.IntegerField if allowed.kind is int else serializers.FloatField
     return kind(source=source, allow_null=allowed.none_is_valid)
 
@@ -401,7 +403,7 @@ class PushedOutput(serializers.Serializer[Any]):
     )
     ids = serializers.ListField(
         child=serializers.CharField(),
-        help_text="The ids of all items, in order; where one was there already, its id.",
+        help_text="The ids of all items, in order; if one was there already, its id.",
     )
     existing = serializers.ListField(
         child=serializers.IntegerField(min_value=0),

@@ -149,7 +149,7 @@ def _described(viewset: Any, one: Action) -> Any:
     def described(*args: Any, **kwargs: Any) -> Any:
         return method(*args, **kwargs)
 
-    described.kwargs = dict(getattr(method, "kwargs", {}))  # type: ignore[attr-defined]  # where Django REST framework has a schema
+    described.kwargs = dict(getattr(method, "kwargs", {}))  # type: ignore[attr-defined]  # if Django REST framework has a schema
     extend_schema(
         operation_id=f"queues_{one.name}",
         summary=one.summary,

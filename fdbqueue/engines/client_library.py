@@ -30,7 +30,7 @@ def how_to_install() -> str:
 
 
 def binding_version() -> str:
-    """Return the installed version of the binding; ``"VERSION"`` where it cannot be told."""
+    """Return the installed version of the binding; ``"VERSION"`` if it cannot be told."""
     try:
         return version(_BINDING)
     except PackageNotFoundError:  # it was copied, and not installed

@@ -29,12 +29,16 @@ from fdbqueue.exceptions import (
 from fdbqueue.locks import RLock
 
 logger = logging.getLogger(__name__)
+# The error that is raised says the same: a project that sets up no log need not see both.
+logger.addHandler(logging.NullHandler())
 
 #: The version of the API that fdbqueue is written against. A host project may have
 #: selected a newer one before; then that one is used.
 API_VERSION = 730
 
 _TIMED_OUT = 1031
+#: The client did not get as far as a cluster: no cluster file, one that is too large, no valid one.
+_WRONG_FILE = frozenset({1515, 1516, 2104})
 #: The binding registers its end when it is loaded, and handlers run in the reverse order.
 _STOPPED = (
     "FoundationDB's client has stopped, because the process is ending: an atexit handler that uses"
@@ -115,6 +119,9 @@ class Database:
                 reason = error.description.decode()
             facts = {"cluster_file": self.cluster_file, "reason": reason}
             logger.warning("the cluster does not answer", extra=facts)
+            if error.code in _WRONG_FILE:
+                path = self.cluster_file or "the platform's cluster file"
+                raise EngineUnavailable(path=path, reason=reason) from error
             raise EngineUnavailable(cluster_file=self.cluster_file, reason=reason) from error
         logger.info("the cluster was opened", extra={"cluster_file": self.cluster_file})
         return database

@@ -51,7 +51,7 @@ class HealthView(View):
         return JsonResponse(report, status=200 if report["status"] == "ok" else 503)
 
     def report(self) -> dict[str, Any]:
-        """Return what was found; its ``status`` is "ok" where the check succeeds."""
+        """Return what was found; its ``status`` is "ok" if the check succeeds."""
         raise NotImplementedError
 
 

@@ -426,16 +426,21 @@ def _take_all(
     *,
     follow: bool,
 ) -> None:
-    """Take batches until there are no more, or with ``--follow`` until Ctrl-C."""
+    """Take batches until there are no more, or with ``--follow`` until Ctrl-C.
+
+    Items that the queue's rate keeps back are waited for.
+    """
+    waits = follow
     while batches.remaining > 0:
         with interrupts.allowed():
-            has_items = not follow or queue.wait_for_items(_WAIT_SECONDS)
-        if not has_items:
+            has_items = not waits or queue.wait_for_items(_WAIT_SECONDS)
+        if follow and not has_items:
             continue
         batch = batches.next()
         if batch:
             take(batch)
-        elif not follow:
+        waits = follow or (not batch and queue.held_until() is not None)
+        if not batch and not waits:
             return
 
 

@@ -33,7 +33,7 @@ from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
 from fdbqueue.service import MAX_VALUE_BYTES, Queue
 from fdbqueue.service.entries import Entry
-from fdbqueue.service.tools.load import SourceMark
+from fdbqueue.service.tools.load import SourceMark, entry_of, moved_entry_of
 
 #: A value takes at most three times its stored bytes, however it is escaped; an item has more.
 _LINE_BYTES_A_BYTE = 10
@@ -293,8 +293,8 @@ class Items:
         if self._form == "items":
             item = item_lines.item_of(value)
             item = dataclasses.replace(item, value=self._value(item.value))
-            return self._queue.parts.pusher.encoder.of_moved(item, self._priority)
-        return self._queue.parts.pusher.encoder.entry(*self._value_and_priority(value))
+            return moved_entry_of(self._queue, item, self._priority)
+        return entry_of(self._queue, *self._value_and_priority(value))
 
     def _value_and_priority(self, value: Any) -> tuple[Any, Any]:
         if self._form is None and item_lines.is_item(value):

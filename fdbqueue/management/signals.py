@@ -12,7 +12,7 @@ from fdbqueue.management.exit_codes import Interrupted
 
 
 class DeferredInterrupts:
-    """Ctrl-C, deferred to the blocks that allow it; a second one only to the end of a shielded one.
+    """Ctrl-C, deferred to the blocks that allow it; a second one comes at once.
 
     Made by :func:`defer_interrupts`.
 
@@ -25,8 +25,6 @@ class DeferredInterrupts:
         self.is_allowed = False
         self.is_pending = False
         self._block = _AllowedBlock(self)
-        #: Whether the main thread is in a shielded block, and has been told a second time.
-        self._is_shielded = self._is_final_pending = False
         #: Whether SIGTERM came first, and not Ctrl-C.
         self.is_terminated = False
 
@@ -38,37 +36,12 @@ class DeferredInterrupts:
         """
         return self._block
 
-    @contextlib.contextmanager
-    def shielded(self) -> Iterator[None]:
-        """Defer a second signal, not a third, to the end of a block in the main thread.
-
-        It commits something: if it were interrupted, the commit would go on, and nobody would have
-        what it took.
-
-        Raises:
-            KeyboardInterrupt: A second signal came.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self._is_shielded = True
-        try:
-            yield
-        finally:
-            self._is_shielded = False
-            if self._is_final_pending:
-                self._is_final_pending = False
-                raise KeyboardInterrupt
-
     def receive(self, number: int, *_: Any) -> None:
         """Handle the signal."""
         again, self.is_pending = self.is_pending, True
         if not again:
             self.is_terminated = number == signal.SIGTERM
         if again and number in self._final:
-            if self._is_shielded and not self._is_final_pending:
-                self._is_final_pending = True
-                return
             raise KeyboardInterrupt  # even while the first one leaves the block that allows it
         if self.is_allowed:
             raise Interrupted

@@ -81,10 +81,12 @@ class AsyncVerbs:
     ack_many: Callable[..., Held]
     nack: Callable[..., None]
     nack_many: Callable[..., Held]
+    requeue: Callable[..., None]
     extend: Callable[..., Item]
     extend_many: Callable[..., Held]
     peek_many: Callable[..., list[Item]]
     get: Callable[..., Item]
+    has_item: Callable[..., bool]
     page: Callable[..., Page]
     bury: Callable[..., None]
     redrive: Callable[..., int]
@@ -270,6 +272,10 @@ class AsyncVerbs:
         """Give a leased item up, as :meth:`nack` does."""
         await in_thread(self.nack, lease, delay=delay, reason=reason, retry=retry, once=once)
 
+    async def arequeue(self, lease: Item | str) -> None:
+        """Requeue a leased item as it was, as :meth:`requeue` does."""
+        await in_thread(self.requeue, lease)
+
     async def anack_many(
         self,
         leases: Iterable[Item | str],
@@ -355,6 +361,10 @@ class AsyncVerbs:
     async def aget(self, item_id: str) -> Item:
         """Return the item with an id, as :meth:`get` does."""
         return await read_in_thread(self.get, item_id)
+
+    async def ahas_item(self, item_id: str) -> bool:
+        """Tell whether an item is in the queue, as :meth:`has_item` does."""
+        return await read_in_thread(self.has_item, item_id)
 
     async def apage(
         self,

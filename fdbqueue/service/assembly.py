@@ -8,6 +8,7 @@ from fdbqueue.engines.protocols import Database
 from fdbqueue.service.browse import Browser
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.consume.acks import Acks
+from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.leases import Leases
@@ -86,7 +87,12 @@ def assemble(
     responses = SavedResponses(store)
     leases = Leases(store, options.max_attempts)
     taker = Taker(
-        store, responses, leases, relaxed=options.relaxed, max_attempts=options.max_attempts
+        store,
+        responses,
+        leases,
+        relaxed=options.relaxed,
+        max_attempts=options.max_attempts,
+        limits=Limits.of(options),
     )
     shared_by = (keys.subspace.key(), name, type(keys), options)
     group = shared_group(

@@ -24,6 +24,7 @@ from fdbqueue.service.consume.state import Pause, all_due, begin_pause, begin_st
 from fdbqueue.service.entries import Priorities
 from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
+from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END
@@ -117,6 +118,20 @@ class Browser:
                 (item,) = self._store.shown(tr, [hidden])
                 return dataclasses.replace(item, failures=self._store.failures.parse(failures))
         raise ItemNotFound(queue=self._store.queue, id=item_id)
+
+    def has_item(self, tr: Transaction, place: bytes) -> bool:
+        """Tell whether an item has a place, taken for a popper or in a batch, too."""
+        ready = tr[self._keys.key(place)]
+        reads = [(one, self._store.begin_facts(tr, one, place)) for one in STATES.values()]
+        return (
+            ready.present()
+            or any(self._store.parse(one, place, read) is not None for one, read in reads)
+            or any(
+                row.place == place
+                for _, handoff in all_handoffs(tr, self._store.tables)
+                for row in handoff.rows
+            )
+        )
 
     def page(
         self,

@@ -92,7 +92,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(eq=False)
-class Call:
+class KeyedCall:
     """A call under a key: the name of its saved response, and a digest of its arguments.
 
     ``replayed`` belongs to this call; other calls may use its :class:`IdempotencyKey` too.
@@ -124,7 +124,7 @@ class SavedResponses:
         self._store = store
         self._tables = store.tables
 
-    def call(self, once: IdempotencyKey | str | None, *arguments: Any) -> Call | None:
+    def call(self, once: IdempotencyKey | str | None, *arguments: Any) -> KeyedCall | None:
         """Return the call with these arguments, None when it has no key.
 
         Args:
@@ -139,11 +139,11 @@ class SavedResponses:
             return None
         return make_call(self._store.queue, once, *arguments)
 
-    def begin_recall(self, tr: Transaction, call: Call) -> Any:
+    def begin_recall(self, tr: Transaction, call: KeyedCall) -> Any:
         """Begin to read the saved response; the transaction depends on it."""
         return tr.get_range(*self._tables.response_bounds(call.name))
 
-    def recall(self, rows: Any, call: Call) -> tuple[bytes, bytes] | None:
+    def recall(self, rows: Any, call: KeyedCall) -> tuple[bytes, bytes] | None:
         """Return the saved response and its versionstamp, None when there is none.
 
         Raises:
@@ -161,7 +161,9 @@ class SavedResponses:
         call.note_replayed(True)
         return data[_HEADER.size :], stamp
 
-    def save(self, tr: Transaction, call: Call, payload: bytes, *, stamped: bool = False) -> None:
+    def save(
+        self, tr: Transaction, call: KeyedCall, payload: bytes, *, stamped: bool = False
+    ) -> None:
         """Save a response in place of none, or of an expired one.
 
         Args:
@@ -184,7 +186,7 @@ class SavedResponses:
         if random.randrange(_SWEPT_BY_ONE_IN) == 0:
             self.sweep(tr)
 
-    def _remove_old(self, tr: Transaction, call: Call) -> None:
+    def _remove_old(self, tr: Transaction, call: KeyedCall) -> None:
         begin, end = self._tables.response_bounds(call.name)
         for row in tr.get_range(begin, end, limit=1):
             tr.clear_range(begin, end)
@@ -206,7 +208,7 @@ class SavedResponses:
 
     # Responses that hold items
 
-    def recalled_items(self, rows: Any, call: Call) -> list[Item] | None:
+    def recalled_items(self, rows: Any, call: KeyedCall) -> list[Item] | None:
         """Return the items that the call took, None when no response is saved.
 
         Raises:
@@ -228,7 +230,7 @@ class SavedResponses:
             at += size
         return items
 
-    def save_acknowledged(self, tr: Transaction, call: Call) -> None:
+    def save_acknowledged(self, tr: Transaction, call: KeyedCall) -> None:
         """Save, until the call has its response, that it has ended leases and took nothing yet.
 
         So a call that ends while it waits for items can be made again.
@@ -236,7 +238,7 @@ class SavedResponses:
         self.save(tr, call, _ACKNOWLEDGED)
 
     def save_items(
-        self, tr: Transaction, call: Call, loaded: Sequence[Loaded], items: Sequence[Item]
+        self, tr: Transaction, call: KeyedCall, loaded: Sequence[Loaded], items: Sequence[Item]
     ) -> None:
         """Save the items that a call took."""
         facts = (
@@ -287,7 +289,7 @@ class SavedResponses:
         )
 
 
-def make_call(queue: str, once: IdempotencyKey | str, *arguments: Any) -> Call:
+def make_call(queue: str, once: IdempotencyKey | str, *arguments: Any) -> KeyedCall:
     """Return the call with these arguments, as :meth:`SavedResponses.call` does.
 
     Args:
@@ -308,10 +310,10 @@ def make_call(queue: str, once: IdempotencyKey | str, *arguments: Any) -> Call:
         allowed = f"up to {MAX_KEPT_SECONDS} seconds"
         raise InvalidInput(queue=queue, kept_seconds=seconds, allowed=allowed)
     name = _digest(once.key.encode(errors="surrogatepass"), RESPONSE_NAME_BYTES)
-    return Call(once, name, _digest(fdb.tuple.pack(arguments)))
+    return KeyedCall(once, name, _digest(fdb.tuple.pack(arguments)))
 
 
-def is_replayed(call: Call | None) -> bool:
+def is_replayed(call: KeyedCall | None) -> bool:
     """Tell whether a call returned a saved response."""
     return call is not None and call.replayed
 

@@ -85,6 +85,8 @@ class Item:
             other states.
         worker: The name of the worker that holds its lease; None if it gave none, and in
             other states.
+        leased_at: When its lease began, by the clock of the client that leased it; extending it
+            changes nothing. None in other states, and if leasing or extending returned the item.
         failures: The last three failed attempts at it, the latest last. Read by
             ``Queue.get``, and for dead items by ``Queue.page``; empty if another verb
             returned the item.
@@ -105,6 +107,7 @@ class Item:
     died_at: datetime.datetime | None = None
     worker: str | None = None
     failures: tuple[Failure, ...] = ()
+    leased_at: datetime.datetime | None = None
 
 
 class Held(int):

@@ -9,8 +9,10 @@ read it from here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any, TypedDict
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.service.codecs import CODECS, Codec
@@ -58,8 +60,51 @@ class Range:
         return is_number and self.least <= value <= self.most  # type: ignore[operator]  # it is a number
 
 
+#: The most items that a rate, a burst or a limit of leases may be.
+_MOST_ITEMS = 1_000_000
+#: How many microseconds the periods last that a rate may name, by the first letter.
+_PERIODS_US = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_RATE = re.compile(r"([0-9]{1,7})/(s|sec|second|m|min|minute|h|hour|d|day)")
+
+
+class Rate(NamedTuple):
+    """A rate: so many items in a period of so many microseconds."""
+
+    items: int
+    period_us: int
+
+    @property
+    def burst(self) -> int:
+        """How many items may be taken at once if nothing else is said: those of one second."""
+        return max(1, self.items * _PERIODS_US["s"] // self.period_us)
+
+
+def parse_rate(text: object) -> Rate | None:
+    """Return the rate that a text names, such as ``"100/m"``; None if it names none."""
+    found = _RATE.fullmatch(text) if isinstance(text, str) else None
+    if found is None or not 1 <= int(found[1]) <= _MOST_ITEMS:
+        return None
+    return Rate(int(found[1]), _PERIODS_US[found[2][0]])
+
+
+@dataclasses.dataclass(frozen=True)
+class RateText:
+    """The texts that name a rate, and what pages call the option; None is no limit."""
+
+    label: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f'None, or a text such as "100/m": 1 to {_MOST_ITEMS:,} items a second (s), minute '
+            "(m), hour (h) or day (d)"
+        )
+
+    def __contains__(self, value: object) -> bool:
+        return value is None or parse_rate(value) is not None
+
+
 #: What each option may be. The codec may also be an object, if no setting names it.
-ALLOWED: Mapping[str, Choice | Range] = {
+ALLOWED: Mapping[str, Choice | Range | RateText] = {
     "codec": Choice(tuple(CODECS), gettext_noop("Codec")),
     "priority_type": Choice(("int", "float"), gettext_noop("Priority type")),
     "order": Choice(("count", "commit"), gettext_noop("Push order")),
@@ -67,6 +112,9 @@ ALLOWED: Mapping[str, Choice | Range] = {
     "handoff_timeout_seconds": Range((int, float), 0.1, 86_400, gettext_noop("Handoff timeout")),
     "max_attempts": Range(int, 1, 1_000_000, gettext_noop("Maximum attempts"), none_is_valid=True),
     "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size")),
+    "max_leased": Range(int, 1, _MOST_ITEMS, gettext_noop("Most leased"), none_is_valid=True),
+    "rate": RateText(gettext_noop("Rate of takes")),
+    "burst": Range(int, 1, _MOST_ITEMS, gettext_noop("Burst of takes"), none_is_valid=True),
 }
 #: Options that one kind of queue alone has.
 _OF_ONE_KIND = {"priority_type": "priority"}
@@ -74,6 +122,8 @@ _OF_ONE_KIND = {"priority_type": "priority"}
 _DECIDING = frozenset({"codec", "priority_type", "order"})
 #: Options that have another name now.
 RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
+#: How many characters of a wrong name are compared with the right ones.
+_MAX_COMPARED = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,6 +146,11 @@ class QueueOptions:
             no limit.
         max_value_bytes: The longest value, once encoded. A value of over 100,000 bytes is
             stored in several keys, of which the recipes' readers see only the first.
+        max_leased: At most this many items are leased at a time; None for no limit.
+        rate: How many items are popped and leased in a time at most, as ``"100/m"`` says it; None
+            for no limit.
+        burst: With a rate, how many items may be taken at once after a time in which none was;
+            None for as many as the rate gives in a second, at least one.
     """
 
     codec: str | Codec = "json"
@@ -105,6 +160,9 @@ class QueueOptions:
     handoff_timeout_seconds: float = 30
     max_attempts: int | None = 20
     max_value_bytes: int = MAX_VALUE_BYTES
+    max_leased: int | None = None
+    rate: str | None = None
+    burst: int | None = None
 
     @classmethod
     def checked(cls, queue: str, given: Mapping[str, Any]) -> QueueOptions:
@@ -119,6 +177,11 @@ class QueueOptions:
             if value in ALLOWED[name] or _is_object(name, value):
                 continue
             raise ConfigurationError(queue=queue, allowed=str(ALLOWED[name]), **{name: value})
+        if lacks_rate(given):
+            raise ConfigurationError(queue=queue, burst=given["burst"], allowed=BURST_NEEDS_RATE)
+        rate = parse_rate(given.get("rate"))
+        if rate is not None and given.get("burst") is None:
+            given = {**given, "burst": rate.burst}
         return cls(**given)
 
     def shown(self, kind: str, *, deciding: bool = False) -> dict[str, Any]:
@@ -151,6 +214,18 @@ class QueueKeywords(TypedDict, total=False):
     handoff_timeout_seconds: float
     max_attempts: int | None
     max_value_bytes: int
+    max_leased: int | None
+    rate: str | None
+    burst: int | None
+
+
+#: What is said of a burst if there is no rate.
+BURST_NEEDS_RATE = "a burst only together with a rate"
+
+
+def lacks_rate(given: Mapping[str, Any]) -> bool:
+    """Tell whether options have a burst and no rate."""
+    return given.get("burst") is not None and given.get("rate") is None
 
 
 def choices_of(name: str) -> tuple[str, ...]:
@@ -169,6 +244,13 @@ def unknown(given: Mapping[str, Any], names: frozenset[str]) -> Iterator[tuple[s
     """Yield the names that are not among those of options, each with what to use instead."""
     for name in sorted(given.keys() - names, key=str):
         yield name, RENAMED.get(name, ", ".join(sorted(names)))
+
+
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """Return a question that names what is most like a wrong name; empty if nothing is like it."""
+    plain = {one.casefold(): one for one in names}
+    closest = difflib.get_close_matches(str(name)[:_MAX_COMPARED].casefold(), plain, n=1)
+    return f"Did you mean {plain[closest[0]]!r}? " if closest else ""
 
 
 def _named(value: Any) -> Any:

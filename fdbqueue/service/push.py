@@ -20,8 +20,8 @@ from fdbqueue.exceptions import InvalidInput, KeyTooLarge, OutcomeUnknown, PushI
 from fdbqueue.service import instrumentation
 from fdbqueue.service.entries import Encoder, Entry
 from fdbqueue.service.idempotency import (
-    Call,
     IdempotencyKey,
+    KeyedCall,
     Placed,
     SavedResponses,
     make_call,
@@ -46,8 +46,8 @@ _TABLE_BYTES = 16
 #: Writes something in the transaction that pushes some entries, and returns what to do once
 #: that is committed.
 Beside = Callable[[Transaction, list[Entry]], Callable[[], None]]
-#: Writes something more in the transaction that pushes, given the places of the items.
-BesidePlaces = Callable[[Transaction, list[Placed]], None]
+#: Writes something more in the transaction that pushes an item, given the item's id.
+BesideItem = Callable[[Transaction, str], None]
 #: Pushes what was prepared, in the transaction it is given, or in one of its own for None.
 Prepared = Callable[[Transaction | None], list[Item]]
 
@@ -64,7 +64,7 @@ class PushWrite(Write):
             of one whose unique key an item has, that item's place.
     """
 
-    __slots__ = ("_beside", "_entries", "_pusher", "_pushes", "placed")
+    __slots__ = ("_entries", "_pusher", "_pushes", "placed")
 
     def __init__(
         self,
@@ -72,13 +72,12 @@ class PushWrite(Write):
         pushes: Sequence[Push],
         entries: list[Entry],
         size_bytes: int = 0,
-        beside: BesidePlaces | None = None,
+        beside: BesideItem | None = None,
     ) -> None:
-        super().__init__(pusher.store, size_bytes)
+        super().__init__(pusher.store, size_bytes, beside=beside)
         self._pusher = pusher
         self._pushes = pushes
         self._entries = entries
-        self._beside = beside
         self.placed: list[Placed] = []
 
     def begin_reads(self, shared: SharedTransaction) -> None:
@@ -121,8 +120,11 @@ class PushWrite(Write):
         if uniques is not None:
             placed = uniques.merged(shared, self._entries, placed)
         self.placed = placed
-        if self._beside is not None:
-            self._beside(shared.tr, placed)
+        if self.beside is not None:
+            for place, _, _, existing in placed:
+                if existing is None:
+                    is_known = place.stamp_at is None
+                    self.beside(shared.tr, self.store.keys.item_id(place.data) if is_known else "")
 
     def _place(self, shared: SharedTransaction, entry: Entry) -> Place:
         keys = self.store.keys
@@ -224,19 +226,11 @@ class Pusher:
 
     # Some items in one transaction
 
-    def prepare(self, push: Push, once: IdempotencyKey | str | None) -> Prepared:
-        """Check and encode a value now, to be pushed later."""
-        return self._prepared("push", [push], [self._entry(push)], once)
-
-    def prepare_beside(self, push: Push, beside: BesidePlaces) -> Prepared:
-        """Check and encode a value now, to be pushed later with something more beside it.
-
-        Args:
-            push: The value.
-            beside: Called in the transaction that pushes, which other threads may share: it may
-                only write, to keys that no other call writes, and it may run again.
-        """
-        return self._prepared("push", [push], [self._entry(push)], None, beside)
+    def prepare(
+        self, push: Push, once: IdempotencyKey | str | None, beside: BesideItem | None = None
+    ) -> Prepared:
+        """Check and encode a value now, to be pushed later, and something more beside it."""
+        return self._prepared("push", [push], [self._entry(push)], once, beside)
 
     def prepare_batch(self, pushes: Sequence[Push], once: IdempotencyKey | str | None) -> Prepared:
         """Check and encode values now, to be pushed later in one transaction."""
@@ -262,7 +256,7 @@ class Pusher:
         pushes: Sequence[Push],
         entries: list[Entry],
         once: IdempotencyKey | str | None,
-        beside: BesidePlaces | None = None,
+        beside: BesideItem | None = None,
     ) -> Prepared:
         write = PushWrite(self, pushes, entries, self.encoder.sent_bytes(entries), beside)
         if once is None:
@@ -270,7 +264,7 @@ class Pusher:
         call = make_call(self._queue, once, verb, *map(self.encoder.facts, pushes, entries))
         return functools.partial(self._push_once, write, call)
 
-    def _push_once(self, write: PushWrite, call: Call, tr: Transaction | None) -> list[Item]:
+    def _push_once(self, write: PushWrite, call: KeyedCall, tr: Transaction | None) -> list[Item]:
         """Push in one transaction unless the call was made before; return the items."""
 
         def put(tr: Transaction) -> bytes | None:

@@ -23,6 +23,7 @@ from fdbqueue.service.browse import Overview
 from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.consume.waiting import deadline_after
@@ -38,6 +39,7 @@ from fdbqueue.service.items import (
     Priority,
     Push,
     first,
+    moment,
 )
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
 from fdbqueue.service.options import QueueKeywords, QueueOptions
@@ -209,17 +211,31 @@ class Queue(AsyncVerbs):
         """
         return self._pusher.prepare_batch(pushes, once)(tr)
 
-    def prepare(self, push: Push, *, once: IdempotencyKey | str | None = None) -> Prepared:
+    def prepare(
+        self,
+        push: Push,
+        *,
+        once: IdempotencyKey | str | None = None,
+        beside: Callable[[Transaction, str], None] | None = None,
+    ) -> Prepared:
         """Check and encode a value now, to be pushed later.
 
         Later changes of the value's object have no effect. A delay, and the time at which the
         item says that it was pushed, are counted from this call.
 
+        Args:
+            beside: Writes something more in the transaction that pushes: both are committed, or
+                neither. Called with that transaction, in which pushes of other threads may take
+                part, and the id of the item (empty in a queue in commit order, which gives the id
+                with the commit); not if an item with the unique key, or the saved response of the
+                call, is found. It may only write, to keys that no other call writes, and it may
+                run again. What it raises prevents the push.
+
         Returns:
             A function to call once: with the transaction to take part in, or None for one of
             its own. It pushes the value, and returns a list of the one item.
         """
-        return self._pusher.prepare(push, once)
+        return self._pusher.prepare(push, once, beside)
 
     def prepare_batch(
         self, pushes: Sequence[Push], *, once: IdempotencyKey | str | None = None
@@ -334,6 +350,7 @@ class Queue(AsyncVerbs):
         waits_while: Callable[[], bool] | None = None,
         worker: str | None = None,
         ack: Iterable[Item | str] = (),
+        beside: Callable[[Transaction], None] | None = None,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> list[Item]:
@@ -347,22 +364,28 @@ class Queue(AsyncVerbs):
                 good in the transaction that leases. If there is nothing to lease, they are removed
                 before the call waits. What ends the wait by an error then has ``outcome_known``
                 False and ``acknowledged`` True, and the same call under its key goes on to lease.
+            beside: Writes something more in the transaction that removes those of ``ack``, as
+                that of :meth:`ack` does.
 
         Raises:
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
+            Contended: With ``beside``: other processes are taking items, and none can do for
+                another what only this one can write; nothing was removed or leased. Acknowledge
+                and lease apart.
             BatchTooLarge: ``ack`` is more than one transaction can remove, which is
                 ``context["most"]``; nothing was removed or leased.
             OutcomeUnknown: With ``acknowledged`` True: they were removed, and an error came before
                 anything was leased.
         """
         self._check(count, end)
-        request = self._consumer.lease_request(end, count, seconds, once, ack, worker)
+        request = self._consumer.lease_request(end, count, seconds, once, ack, worker, beside)
         return self._consumer.take(request, wait, tr, waits_while)
 
     def ack(
         self,
         lease: Item | str,
         *,
+        beside: Callable[[Transaction], None] | None = None,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> None:
@@ -370,11 +393,17 @@ class Queue(AsyncVerbs):
 
         Also after its time, as long as no pop or lease has returned it to the queue.
 
+        Args:
+            beside: Writes something more in the transaction that removes it: both are committed,
+                or neither. Called with that transaction, in which calls of other threads may take
+                part, once the lease is known to be held. It may only write, to keys that no other
+                call writes, and it may run again. What it raises prevents the ack.
+
         Raises:
             LeaseLost: It is not held any more; another worker may have the item.
             InvalidInput: It is not a lease's token of this queue.
         """
-        self._acks.ack(lease, once, tr)
+        self._acks.ack(lease, once, tr, beside)
 
     def ack_many(
         self,
@@ -420,6 +449,18 @@ class Queue(AsyncVerbs):
             InvalidInput: It is not a lease's token of this queue.
         """
         self._acks.nack(lease, delay, reason, once, tr, retry=retry)
+
+    def requeue(self, lease: Item | str, *, tr: Transaction | None = None) -> None:
+        """Requeue a leased item as it was: it returns to its place, and no attempt is counted.
+
+        For work that has not begun. Anything else that gives an item back is :meth:`nack`: an item
+        that ends its workers would come back for ever.
+
+        Raises:
+            LeaseLost: It is not held any more.
+            InvalidInput: It is not a lease's token of this queue.
+        """
+        self._acks.requeue(lease, tr)
 
     def nack_many(
         self,
@@ -515,20 +556,48 @@ class Queue(AsyncVerbs):
             raise
         self.ack(item)
 
-    def wait_for_items(self, seconds: float) -> bool:
-        """Wait until there may be an item to take, at most this many seconds; tell whether so."""
-        deadline = deadline_after(self.name, seconds)
-        found = self._consumer.item_wait.until(self._has_items, deadline, database=self.database)
-        return bool(found)
+    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
+        """Wait until there may be an item to take, at most this many seconds; tell whether so.
 
-    def _has_items(self) -> bool:
+        Args:
+            to_lease: Whether it will be leased: then also while ``max_leased`` keeps items back.
+        """
+        deadline = deadline_after(self.name, seconds)
+        consumer = self._consumer
+        item_wait = consumer.lease_wait if to_lease else consumer.item_wait
+        look = functools.partial(self._has_items, to_lease=to_lease)
+        return bool(item_wait.until(look, deadline, database=self.database))
+
+    def _has_items(self, *, to_lease: bool) -> bool:
         def look(tr: Transaction) -> bool:
-            return self.paused(tr=tr) is None and self.peek(tr=tr) is not None
+            if self.paused(tr=tr) is not None or self.peek(tr=tr) is None:
+                return False
+            until = self._consumer.held_until(tr, to_lease=to_lease)
+            return until is None or until <= now_us()
 
         try:
             return self._runner.read(None, look)
         except CorruptItem:
             return True
+
+    def held_until(
+        self, *, to_lease: bool = False, tr: Transaction | None = None
+    ) -> datetime.datetime | None:
+        """Return until when the queue's limits keep back items that are ready.
+
+        At the ``rate`` that is when there is a token. At ``max_leased`` it is when the next lease
+        expires; one that is acknowledged or given up ends before. If the limits let the queue give
+        an item at once, it is this moment, or one that is over. By the clock of this client.
+
+        Args:
+            to_lease: Whether to look at ``max_leased``, too, which keeps back from leases alone.
+
+        Returns:
+            The moment; None if the queue has no limits, is empty, or is paused.
+        """
+        held = functools.partial(self._consumer.held_until, to_lease=to_lease)
+        found = self._runner.read(tr, held)
+        return None if found is None else moment(found)
 
     # Pause
 
@@ -599,6 +668,19 @@ class Queue(AsyncVerbs):
         place = self._store.keys.place_named(item_id)
         read = functools.partial(self._browser.get, place=place, item_id=item_id)
         return self._runner.read(tr, read)
+
+    def has_item(self, item_id: str, *, tr: Transaction | None = None) -> bool:
+        """Tell whether an item is in the queue, whatever state it is in.
+
+        Unlike :meth:`get` it also finds an item that is in a batch, or that a process has taken for
+        a popper who has not got it yet: these by a snapshot read of all batches and handoffs, if
+        the item is nowhere else.
+
+        Raises:
+            InvalidInput: It is not an item's id in this queue.
+        """
+        place = self._store.keys.place_named(item_id)
+        return self._runner.read(tr, functools.partial(self._browser.has_item, place=place))
 
     def page(
         self,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import fnmatch
 import functools
 import itertools
@@ -22,8 +23,8 @@ from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.several import Consumers, SeveralTake, Turns, first_with_items
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
-from fdbqueue.service.idempotency import Call, IdempotencyKey, make_call
-from fdbqueue.service.items import Duration, Held, Item, first
+from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, make_call
+from fdbqueue.service.items import Duration, Held, Item, first, moment
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import ENDS, End
@@ -119,7 +120,7 @@ class SeveralQueues:
         self._directory = directory
         self._turns = turns
         self._has_patterns = any("*" in name for name in names)
-        self._kept = Consumers((), (), 0.0)
+        self._kept = Consumers((), (), (), 0.0)
         if not self._has_patterns:
             self._kept = self._found(names, float("inf"))
 
@@ -286,18 +287,36 @@ class SeveralQueues:
 
     # Wait, and look
 
-    def wait_for_items(self, seconds: float) -> bool:
+    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
         """Wait until a queue may have an item, at most this many seconds; tell whether one may."""
         wait = ItemWait(())
 
         def look() -> bool:
             found = self._queues(None)
-            wait.watches, wait.look_at = found.watches, found.stale_at
-            has_items = functools.partial(first_with_items, consumers=found.consumers, end="min")
+            wait.watches = found.lease_watches if to_lease else found.watches
+            wait.look_at = found.stale_at
+            has_items = functools.partial(
+                first_with_items, consumers=found.consumers, end="min", to_lease=to_lease
+            )
             return run(self.database, has_items, read_only=True) is not None
 
         deadline = deadline_after(self.name, seconds)
         return bool(wait.until(look, deadline, database=self.database))
+
+    def held_until(
+        self, *, to_lease: bool = False, tr: Transaction | None = None
+    ) -> datetime.datetime | None:
+        """Return the earliest :meth:`Queue.held_until` of the queues, None if none has one."""
+        consumers = [one for one in self._queues(None).consumers if one.taker.limits is not None]
+        if not consumers:
+            return None
+
+        def read(transaction: Transaction) -> list[int]:
+            found = [one.held_until(transaction, to_lease=to_lease) for one in consumers]
+            return [until for until in found if until is not None]
+
+        moments = run(self.database, read, read_only=True) if tr is None else read(tr)
+        return moment(min(moments)) if moments else None
 
     def queues(self) -> list[Queue]:
         """Return the queues in their order, those included that fit a pattern by now."""
@@ -358,7 +377,11 @@ class SeveralQueues:
         return self._take("lease", end, request, call)
 
     def _take(
-        self, verb: str, end: End, request: Callable[[Consumer], TakeRequest], call: Call | None
+        self,
+        verb: str,
+        end: End,
+        request: Callable[[Consumer], TakeRequest],
+        call: KeyedCall | None,
     ) -> SeveralTake:
         queues = functools.partial(self._queues, call=call)
         return SeveralTake(verb, self.name, self.database, queues, self._turns, end, request, call)
@@ -376,13 +399,13 @@ class SeveralQueues:
         if end not in ENDS:
             raise InvalidInput(queues=self.name, end=end, allowed="min, max")
 
-    def _call(self, once: IdempotencyKey | str | None, verb: str, *facts: Any) -> Call | None:
+    def _call(self, once: IdempotencyKey | str | None, verb: str, *facts: Any) -> KeyedCall | None:
         if once is None:
             return None
         fair = (True,) if self._turns.fair else ()
         return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair)
 
-    def _queues(self, tr: Transaction | None = None, *, call: Call | None = None) -> Consumers:
+    def _queues(self, tr: Transaction | None = None, *, call: KeyedCall | None = None) -> Consumers:
         """Return the queues; those that fit a pattern as of the last five seconds.
 
         For a call with an idempotency key, as the transaction sees them: then the response is found
@@ -420,7 +443,9 @@ class SeveralQueues:
 
     def _found(self, names: Iterable[str], stale_at: float) -> Consumers:
         consumers = tuple([self._directory.queue(name).parts.consumer for name in names])
-        return Consumers(consumers, tuple([one.group.watch for one in consumers]), stale_at)
+        watches = tuple([one.group.watch for one in consumers])
+        lease_watches = tuple([one.group.lease_watch for one in consumers])
+        return Consumers(consumers, watches, lease_watches, stale_at)
 
 
 class _AllowedOnly:

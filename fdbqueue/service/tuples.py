@@ -26,7 +26,7 @@ _ERRORS = (ValueError, IndexError, TypeError, OverflowError, RecursionError, str
 
 _DOUBLE = struct.Struct(">d")
 #: The tuple layer's type codes for the elements that are packed here.
-_BYTES, _FLOAT = b"\x01", b"\x21"
+_BYTES, _TEXT, _FLOAT = b"\x01", b"\x02", b"\x21"
 _ZERO, _LONGEST = 0x14, 0x1C
 #: From this number on, the tuple layer writes the length of an integer, too.
 _TOO_LARGE = (1 << 64) - 1
@@ -46,6 +46,8 @@ def packed(element: Any) -> bytes:
     kind = type(element)
     if kind is bytes:
         return _BYTES + element.replace(b"\x00", b"\x00\xff") + b"\x00"
+    if kind is str:
+        return _TEXT + element.encode().replace(b"\x00", b"\x00\xff") + b"\x00"
     if kind is int and 0 <= element < _TOO_LARGE:
         length = (element.bit_length() + 7) // 8
         return bytes((_ZERO + length,)) + element.to_bytes(length, "big")

@@ -122,14 +122,22 @@ class Write(SharedOperation):
         store: The queue's items.
         size_bytes: About what it sends.
         place: The place of the item that it changes; None for a push.
+        beside: What the caller writes beside it; None for nothing.
     """
 
-    __slots__ = ("place", "size_bytes", "store")
+    __slots__ = ("beside", "place", "size_bytes", "store")
 
-    def __init__(self, store: ItemStore, size_bytes: int, place: bytes | None = None) -> None:
+    def __init__(
+        self,
+        store: ItemStore,
+        size_bytes: int,
+        place: bytes | None = None,
+        beside: Callable[..., None] | None = None,
+    ) -> None:
         self.store = store
         self.size_bytes = size_bytes
         self.place = place
+        self.beside = beside
 
     def begin_reads(self, shared: SharedTransaction) -> None:
         """Begin the reads of this write, without waiting for their results."""
@@ -260,6 +268,8 @@ def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
     except EngineError:
         raise
     except FdbQueueError as error:
+        if write.beside is not None:  # it may be the caller's, and half of it written: none
+            raise  # commits, and then each write by itself
         return error
     return None
 

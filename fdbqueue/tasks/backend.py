@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from django.apps import apps
@@ -35,6 +35,7 @@ from fdbqueue.tasks.records import (
     Records,
     aware,
     call_of,
+    encoded,
     is_id,
     is_pending,
     packed,
@@ -42,8 +43,7 @@ from fdbqueue.tasks.records import (
     rank_of,
     unpacked,
 )
-from fdbqueue.tasks.results import Found, change, is_task_at, moment, new_result, result_of
-from fdbqueue.tasks.results import microseconds as in_us
+from fdbqueue.tasks.results import Found, change, is_task_at, local, new_result, result_of
 
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
@@ -129,11 +129,10 @@ class FdbQueueBackend(BaseTaskBackend):
         return [*self._problems()]
 
     def _problems(self) -> Iterator[checks.CheckMessage]:
-        for app in ("fdbqueue", "fdbqueue.tasks"):
-            if not apps.is_installed(app):
-                hint = f"Add {app!r} to INSTALLED_APPS."
-                text = f"The task backend {self.alias!r} needs the app {app!r}."
-                yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E001")
+        if not apps.is_installed("fdbqueue"):  # else its checks look for fdbqueue.tasks
+            text = f"The task backend {self.alias!r} needs the app 'fdbqueue'."
+            hint = "Add 'fdbqueue' and 'fdbqueue.tasks' to INSTALLED_APPS."
+            yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E001")
         for problem in self.problems:
             text = f"The task backend {self.alias!r}: {problem.message}"
             yield checks.Error(text, hint=problem.hint, id="fdbqueue.tasks.E002")
@@ -166,8 +165,18 @@ class FdbQueueBackend(BaseTaskBackend):
         return self._records
 
     def queue(self, queue_name: str) -> Queue:
-        """Return the queue of tasks with a name that ``QUEUES`` allows."""
-        return self.catalog.queue(self.queue_prefix + queue_name)
+        """Return the queue of tasks with a name that ``QUEUES`` allows.
+
+        Raises:
+            ImproperlyConfigured: The app is not installed, so there are no queues of tasks.
+        """
+        try:
+            return self.catalog.queue(self.queue_prefix + queue_name)
+        except QueueNotFound:
+            if apps.is_installed("fdbqueue.tasks"):
+                raise
+        text = f"The task backend {self.alias!r} needs the app 'fdbqueue.tasks'"
+        raise ImproperlyConfigured(f"{text}: add it to INSTALLED_APPS.")
 
     def names(self) -> list[str]:
         """Return the names of its queues in the catalog; a pattern if it takes any name."""
@@ -221,28 +230,27 @@ class FdbQueueBackend(BaseTaskBackend):
         if not self.queues and not self.owns(queue.name):
             text = f"The queue {task.queue_name!r} of the task backend {self.alias!r} would be"
             raise InvalidTask(f"{text} {queue.name!r}, which is another backend's.")
-        if not is_task_at(call.task):
+        if not is_task_at(call.task, task):
             text = f"No task has the path {call.task!r}, so no worker would find it: give the task"
             raise InvalidTask(f"{text} the name of its function, in its module.")
         keyed: dict[str, Any] = {}
         if isinstance(task, FdbQueueTask) and task.unique_key is not None:
             key = task.key_of(result.args, result.kwargs)
             keyed = {"unique": key, "unique_while": task.unique_while}
-        not_before = aware(call.run_after)
+        not_before, records = aware(call.run_after), self.records
         push = Push(packed(call), rank_of(call), not_before=not_before, **keyed)
 
-        def record(tr: Transaction, placed: Sequence[Any]) -> None:
-            if placed[0].existing is None:
-                item_id = queue.parts.store.keys.item_id(placed[0].place.data)
-                self.records.write_new(tr, call.id, pending(queue.name, item_id))
+        def record(tr: Transaction, item_id: str) -> None:
+            data = encoded(pending(queue.name, item_id))
+            records.write_encoded(tr, call.id, data, is_new=True)
 
-        return queue.parts.pusher.prepare_beside(push, record)
+        return queue.prepare(push, beside=record)
 
     def _push(self, push: Any, result: TaskResult[..., Any]) -> TaskResult[..., Any]:
         (item,) = push(None)
         if item.existing:
             return self.existing(item, result)
-        change(result, enqueued_at=moment(in_us(item.pushed_at)))
+        change(result, enqueued_at=local(item.pushed_at))
         task_enqueued.send(type(self), task_result=result)
         return result
 

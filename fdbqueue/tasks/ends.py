@@ -1,5 +1,7 @@
-"""How an attempt at a task ends, the commit that ends it, and tasks that somebody aborts.
+"""An attempt at a task, how it ends, the commit that ends it, and tasks that somebody aborts.
 
+There is one :class:`Attempt` from the lease to the end. What was decided of its end is an
+:class:`AttemptEnd`, which another thread may commit: it does not change, only what became of it.
 A task that waits has no attempt to end: :func:`abort` ends it at once, with the same record.
 """
 
@@ -22,19 +24,23 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.current import running
 from fdbqueue.tasks.exceptions import TaskAborted
 from fdbqueue.tasks.records import (
+    FAILED,
+    NO_ATTEMPTS,
+    SUCCESSFUL,
     AttemptFailure,
     Attempts,
     EndedTask,
     Records,
     TaskCall,
+    encoded,
     pending,
     stored,
+    unknown_call,
     unpacked,
 )
-from fdbqueue.tasks.results import attempts_at, microseconds, path_of
+from fdbqueue.tasks.results import attempts_at, change, microseconds, moment, path_of, set_attempts
 
-SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
-FAILED = TaskResultStatus.FAILED.value
+_NO_CALL = unknown_call("")
 #: Codes of what the client refuses before it sends anything: to try it again would not help.
 _REFUSALS = range(2000, 3000)
 #: How long a transaction lasts; what takes longer is run again.
@@ -55,7 +61,7 @@ class AttemptEnd:
         result: The task's result, as it is then.
         value: The return value, normalised.
         failure: How it failed, None if it did not.
-        reason: Why, for the dead letter.
+        reason: Why, for the dead letter: the class of the exception, and its message on a new line.
         retry_seconds: When the task runs again after a failure, None for never.
         at_end: What else is to be done in the transaction of a success.
         is_aborted: Whether it ends because it was aborted.
@@ -85,14 +91,46 @@ class AttemptEnd:
         return self.failure is None
 
     @property
-    def failure_kept(self) -> AttemptFailure | None:
-        """How it failed, as a record has it."""
-        return self.attempts.errors[-1] if self.failure is not None else None
+    def message(self) -> str:
+        """What the exception said; its class if it said nothing."""
+        return self.reason.partition("\n")[2]
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it only removes the item, and writes keys that nobody else writes."""
-        return self.failure is None and not self.at_end
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Attempt:
+    """An attempt at a task, which its worker has leased.
+
+    Attributes:
+        item: The leased item.
+        until: Until when it is surely held, by the monotonic clock.
+        has_begun: Whether the attempt has begun. From then on the following are set.
+        call: What is called.
+        attempts: This attempt, and all before.
+        result: The task's result meanwhile.
+        is_unnoted: Whether the record is to say when the attempt began.
+        end: How it ends, once that is decided.
+    """
+
+    item: Item
+    until: float
+    has_begun: bool = False
+    call: TaskCall = _NO_CALL
+    attempts: Attempts = NO_ATTEMPTS
+    result: Any = None
+    is_unnoted: bool = False
+    end: AttemptEnd | None = None
+
+    def ends(self, **facts: Any) -> None:
+        """Note how it ends at this moment, given fields of its end; its result says so, too."""
+        end = AttemptEnd(self.call, self.item, self.attempts, now_us(), self.result, **facts)
+        status, is_over = TaskResultStatus.SUCCESSFUL, True
+        if end.failure is not None:
+            is_over = end.retry_seconds is None
+            status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
+            set_attempts(self.result, self.attempts)  # those of a success are as when it began
+        finished = moment(end.moment) if is_over else None
+        change(self.result, status=status, finished_at=finished, _return_value=end.value)
+        self.is_unnoted, self.end = False, end
 
 
 class AtEndFailed(Exception):
@@ -130,32 +168,21 @@ class AttemptEnds:
         end.is_done = True
 
     def _commit(self, end: AttemptEnd, queue: Queue) -> None:
-        if end.is_plain:
-            queue.parts.acks.ack(end.item, None, None, self.writes(end))
+        if end.failure is None and not end.at_end:
+            queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
             run(queue.database, lambda tr: commit(tr, queue, end))
 
     def writes(self, end: AttemptEnd) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
-        if end.is_success and not self._keeps_successful:
+        is_success = end.failure is None
+        if is_success and not self._keeps_successful:
             return lambda tr: self._records.remove(tr, end.call.id)
-        record = final_record(
-            end.call,
-            end.item.queue,
-            end.attempts,
-            status=SUCCESSFUL if end.is_success else FAILED,
-            enqueued=microseconds(end.item.pushed_at),
-            ended=end.moment,
-            value=end.value,
+        status = SUCCESSFUL if is_success else FAILED
+        return _final_writes(
+            self._records, end.call, end.item, end.attempts, status, end.moment, end.value
         )
-        rows, (key, value) = self._records.rows(end.call.id, record), self._entry(end)
-
-        def write(tr: Transaction) -> None:
-            self._records.write_rows(tr, end.call.id, rows)
-            tr[key] = value
-
-        return write
 
     def has_taken_effect(self, end: AttemptEnd, queue: Queue) -> bool:
         """Tell whether it was this end that took effect, after an outcome that was not known."""
@@ -168,12 +195,13 @@ class AttemptEnds:
             return False
         if record.get("ended") == end.moment:
             return True
-        return end.retry_seconds is not None and _error_at(record, count) == end.failure_kept
+        if end.retry_seconds is None:
+            return False
+        return _error_at(record, count) == (end.attempts.errors[-1] if end.failure else None)
 
     def _succeed(self, tr: Transaction, queue: Queue, end: AttemptEnd) -> None:
         queue.ack(end.item, tr=tr)
-        if end.at_end:
-            _call_at_end(tr, end)
+        _call_at_end(tr, end)
         self.writes(end)(tr)
 
     def _fail(self, tr: Transaction, queue: Queue, end: AttemptEnd) -> None:
@@ -189,13 +217,9 @@ class AttemptEnds:
         noted = pending(queue.name, end.item.id, end.attempts, **more)
         self._records.write(tr, end.call.id, noted)
         if not retry:
-            key, value = self._entry(end)
+            entry = EndedTask(queue.name, FAILED, end.moment, end.call.id, end.call.task)
+            key, value = self._records.ended_row(entry)
             tr[key] = value
-
-    def _entry(self, end: AttemptEnd) -> tuple[bytes, bytes]:
-        status = SUCCESSFUL if end.is_success else FAILED
-        entry = EndedTask(end.item.queue, status, end.moment, end.call.id, end.call.task)
-        return self._records.ended_row(entry)
 
 
 def _call_at_end(tr: Transaction, end: AttemptEnd) -> None:
@@ -237,31 +261,40 @@ def _error_at(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
     return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
 
 
-def final_record(
+def _final_writes(
+    records: Records,
     call: TaskCall,
-    queue: str,
+    item: Item,
     attempts: Attempts,
-    *,
     status: str,
-    enqueued: int | None,
     ended: int,
-    value: Any,
-) -> dict[str, Any]:
-    """Return the record of a task that has ended, whose item is about to be removed."""
-    return {
-        "queue": queue,
-        "task": call.task,
-        "args": call.args,
-        "kwargs": call.kwargs,
-        "backend": call.backend,
-        "priority": call.priority,
-        "run_after": None if call.run_after is None else call.run_after.isoformat(),
-        "enqueued": enqueued,
-        "ended": ended,
-        "status": status,
-        "value": value,
-        **stored(attempts),
-    }
+    value: Any = None,
+) -> Callable[[Transaction], None]:
+    """Return what writes the final record of a task whose item is removed, and its entry."""
+    data = encoded(
+        {
+            "queue": item.queue,
+            "task": call.task,
+            "args": call.args,
+            "kwargs": call.kwargs,
+            "backend": call.backend,
+            "priority": call.priority,
+            "run_after": None if call.run_after is None else call.run_after.isoformat(),
+            "enqueued": microseconds(item.pushed_at),
+            "ended": ended,
+            "status": status,
+            "value": value,
+            **stored(attempts),
+        }
+    )
+    entry = EndedTask(item.queue, status, ended, call.id, call.task)
+    entry_key, path = records.ended_row(entry)
+
+    def write(tr: Transaction) -> None:
+        records.write_encoded(tr, call.id, data)
+        tr[entry_key] = path
+
+    return write
 
 
 # Aborted by somebody
@@ -309,21 +342,9 @@ def _abort(tr: Transaction, backend: Any, result_id: str) -> str:
         return "asked"
     queue = backend.catalog.queue(record["queue"])
     queue.remove(item.id, tr=tr)
-    call = unpacked(item.value) or TaskCall(result_id, "unknown.unknown", [], {}, backend.alias)
-    ended = now_us()
+    call = unpacked(item.value) or unknown_call(result_id, backend.alias)
     error = TaskAborted(id=result_id)
     attempts = attempts_at(record, item).failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
-    final = final_record(
-        call,
-        queue.name,
-        attempts,
-        status=TaskResultStatus.FAILED.value,
-        enqueued=microseconds(item.pushed_at),
-        ended=ended,
-        value=None,
-    )
-    backend.records.write(tr, result_id, final)
-    entry = EndedTask(queue.name, TaskResultStatus.FAILED.value, ended, result_id, call.task)
-    key, value = backend.records.ended_row(entry)
-    tr[key] = value
+    call = call._replace(id=result_id)
+    _final_writes(backend.records, call, item, attempts, FAILED, now_us())(tr)
     return "aborted"

@@ -31,6 +31,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import operator
 import random
 import threading
 import time
@@ -41,19 +42,14 @@ from django.db import close_old_connections
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, Queue, now_us, run
-from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.service.transactions import Conflict
-from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.options import Retention
-from fdbqueue.tasks.records import EndedTask, is_pending
+from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
 from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import Periodic, is_engines
 
 logger = logging.getLogger(__name__)
-
-SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
-FAILED = TaskResultStatus.FAILED.value
 
 #: The most entries of one transaction; for failures it reads records, and removes items.
 _PORTIONS = {SUCCESSFUL: 200, FAILED: 50}
@@ -94,20 +90,12 @@ class Pruned(NamedTuple):
 
     def plus(self, other: Pruned) -> Pruned:
         """Return both together."""
-        return Pruned(
-            self.successful + other.successful,
-            self.failed + other.failed,
-            self.entries + other.entries,
-            self.lost + other.lost,
-            self.gave_way or other.gave_way,
-        )
+        both = Pruned(*map(operator.add, self[:4], other[:4]))
+        return both._replace(gave_way=self.gave_way or other.gave_way)
 
 
-class _Portion(NamedTuple):
-    """What one transaction did, and the entry it came to; None behind the last."""
-
-    pruned: Pruned
-    after: tuple[int, str] | None
+#: What one transaction did, and the moment and id of the entry it came to; None behind the last.
+_Portion = tuple[Pruned, tuple[int, str] | None]
 
 
 def prune(
@@ -140,8 +128,8 @@ def prune(
             pruner = _Pruner(backend, catalog, queue, status, limit, dry_run)
             after: tuple[int, str] | None = None
             while True:
-                portion = pruner.portion(after)
-                pruned, after = pruned.plus(portion.pruned), portion.after
+                some, after = pruner.portion(after)
+                pruned = pruned.plus(some)
                 if not goes_on(pruned):
                     return pruned
                 if after is None:
@@ -220,7 +208,7 @@ class _Pruner:
     def portion(self, after: tuple[int, str] | None) -> _Portion:
         """Remove some of what follows an entry."""
         work = functools.partial(self._work, after=after)
-        return _given_way(self._catalog, work) or _Portion(Pruned(gave_way=True), None)
+        return _given_way(self._catalog, work) or (Pruned(gave_way=True), None)
 
     def _work(self, tr: Transaction, after: tuple[int, str] | None) -> _Portion:
         entries = list(
@@ -243,40 +231,32 @@ class _Pruner:
             for entry, read in zip(entries, reads, strict=True):
                 pruned = pruned.plus(self._remove_failed(tr, entry, read()))
         last = entries[-1] if len(entries) == self._most else None
-        return _Portion(pruned, None if last is None else (last.moment, last.id))
+        return pruned, None if last is None else (last.moment, last.id)
 
     def _remove_failed(
         self, tr: Transaction, entry: EndedTask, record: dict[str, Any] | None
     ) -> Pruned:
-        if record is None:
-            self._remove_entry(tr, entry)
-            return Pruned(entries=1)
-        if not is_pending(record):
-            if (record["status"], record["ended"]) == (entry.status, entry.moment):
+        is_the_entrys = False
+        if record is not None and is_pending(record):
+            try:
+                queue = self._catalog.queue(record["queue"])
+                died = microseconds(queue.get(record["item"], tr=tr).died_at)
+            except QueueNotFound:  # the setting lacks it for now, and what is in it is kept
+                return Pruned()
+            except ItemNotFound:
                 self._remove(tr, entry)
-                return Pruned(failed=1)
-            self._remove_entry(tr, entry)
-            return Pruned(entries=1)
-        try:
-            queue = self._catalog.queue(record["queue"])
-        except QueueNotFound:  # the setting lacks it for now, and what is in it is kept
-            return Pruned()
-        return self._remove_dead(tr, entry, queue, record["item"])
-
-    def _remove_dead(self, tr: Transaction, entry: EndedTask, queue: Queue, item_id: str) -> Pruned:
-        try:
-            item = queue.get(item_id, tr=tr)
-        except ItemNotFound:
+                return Pruned(entries=1)
+            is_the_entrys = died is not None and died < self._limit
+            if is_the_entrys and not self._dry_run:
+                queue.remove(record["item"], tr=tr)
+        elif record is not None:
+            ended = record["status"], record["ended"]
+            is_the_entrys = ended == (entry.status, entry.moment)
+        if is_the_entrys:
             self._remove(tr, entry)
-            return Pruned(entries=1)
-        died = microseconds(item.died_at)
-        if died is None or died >= self._limit:
-            self._remove_entry(tr, entry)
-            return Pruned(entries=1)
-        if not self._dry_run:
-            queue.remove(item_id, tr=tr)
-        self._remove(tr, entry)
-        return Pruned(failed=1)
+            return Pruned(failed=1)
+        self._remove_entry(tr, entry)
+        return Pruned(entries=1)
 
     def _remove(self, tr: Transaction, entry: EndedTask) -> None:
         if not self._dry_run:
@@ -300,28 +280,15 @@ def _remove_lost(
         record = backend.records.read(tr, result_id)
         if record is None or not is_pending(record) or not backend.owns(record["queue"]):
             continue
-        with_item = True
         try:
-            queue = catalog.queue(record["queue"])
-            queue.get(record["item"], tr=tr)
+            is_there = catalog.queue(record["queue"]).has_item(record["item"], tr=tr)
         except QueueNotFound:
             continue
-        except ItemNotFound:
-            with_item = _is_handed_over(tr, queue, record["item"])
-        if not with_item:
+        if not is_there:
             count += 1
             if not dry_run:
                 backend.records.remove(tr, result_id)
     return count
-
-
-def _is_handed_over(tr: Transaction, queue: Queue, item_id: str) -> bool:
-    """Tell whether an item is on its way to a popper, or in a batch."""
-    store = queue.parts.store
-    place = store.keys.place_named(item_id)
-    return any(
-        row.place == place for _, handoff in all_handoffs(tr, store.tables) for row in handoff.rows
-    )
 
 
 def _given_way(catalog: Catalog, work: Callable[[Transaction], Any]) -> Any:

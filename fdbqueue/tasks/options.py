@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import message_of
-from fdbqueue.service.options import Range
+from fdbqueue.service.options import Range, did_you_mean
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
 from fdbqueue.tasks.exceptions import pass_interrupt
 
@@ -36,7 +36,12 @@ RANGES = {
 #: Ten years.
 MAX_KEPT_SECONDS = 315_360_000
 _RETENTION = Range((int, float), 0, MAX_KEPT_SECONDS, none_is_valid=True)
-_BOOLEANS = ("enqueue_on_commit",)
+#: What other options must be, and how that is said.
+_KINDS = {
+    "enqueue_on_commit": (bool, "True or False"),
+    "queue_prefix": (str | None, "a text"),
+    "schedules": (Mapping, "a dictionary"),
+}
 
 
 class WrongOption(NamedTuple):
@@ -134,19 +139,14 @@ def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
     names = sorted(field.name for field in dataclasses.fields(TaskOptions))
     for name in given:
         if name not in names:
-            hint = f"The options are {', '.join(names)}."
+            hint = f"{did_you_mean(name, names)}The options are {', '.join(names)}."
             yield name, WrongOption(f"OPTIONS has an unknown key, {name!r}.", hint)
     for name, allowed in RANGES.items():
         if name in given and given[name] not in allowed:
             yield name, _wrong(name, given[name], str(allowed))
-    for name in _BOOLEANS:
-        if not isinstance(given.get(name, False), bool):
-            yield name, _wrong(name, given[name], "True or False")
-    prefix = given.get("queue_prefix")
-    if prefix is not None and not isinstance(prefix, str):
-        yield "queue_prefix", _wrong("queue_prefix", prefix, "a text")
-    if not isinstance(given.get("schedules", {}), Mapping):
-        yield "schedules", _wrong("schedules", given["schedules"], "a dictionary")
+    for name, (kind, kinds) in _KINDS.items():
+        if name in given and not isinstance(given[name], kind):
+            yield name, _wrong(name, given[name], kinds)
     yield from _backoff_problems(given.get("backoff"))
     yield from _retention_problems(given.get("retention", {}))
 

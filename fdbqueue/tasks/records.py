@@ -33,9 +33,16 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.tasks.compat import TaskResult
+from fdbqueue.service.tuples import packed as packed_element
+from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
+
+#: How a task has ended, as records and the index have it.
+SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
+FAILED = TaskResultStatus.FAILED.value
 
 _PART_BYTES = 90_000
+#: The first part of a record, and those behind it up to the last, as its keys end.
+_FIRST, _SECOND, _BEHIND = packed_element(0), packed_element(1), b"\xff"
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 #: The most errors that a record keeps, the latest, and the longest traceback.
 MAX_ERRORS = 10
@@ -78,6 +85,11 @@ class TaskCall(NamedTuple):
     priority: int = 0
     run_after: datetime.datetime | None = None
     max_attempts: int | None = None
+
+
+def unknown_call(result_id: str, backend: str = "") -> TaskCall:
+    """Return what stands for the call of an item that is not a task."""
+    return TaskCall(result_id, "unknown.unknown", [], {}, backend)
 
 
 def call_of(result: TaskResult[..., Any]) -> TaskCall:
@@ -189,7 +201,7 @@ class Attempts(NamedTuple):
     def begun(self, worker: str, moment: int) -> Attempts:
         """Return these attempts and one more, which has just begun."""
         started = moment if self.started is None else self.started
-        return self._replace(workers=(*self.workers, worker), started=started, latest=moment)
+        return Attempts((*self.workers, worker), self.errors, started, moment)
 
 
 class EndedTask(NamedTuple):
@@ -223,7 +235,10 @@ def pending(
 
 def stored(attempts: Attempts) -> dict[str, Any]:
     """Return attempts as a record has them."""
-    return {name: value for name, value in attempts._asdict().items() if value}
+    if attempts is NO_ATTEMPTS:
+        return {}
+    pairs = zip(Attempts._fields, attempts, strict=True)
+    return {name: value for name, value in pairs if value}
 
 
 def attempts_in(record: dict[str, Any]) -> Attempts:
@@ -241,6 +256,11 @@ def is_pending(record: dict[str, Any]) -> bool:
     return "item" in record
 
 
+def encoded(record: dict[str, Any]) -> bytes:
+    """Return a record as it is stored, but for its division into parts."""
+    return _encode(record).encode()
+
+
 class Records:
     """Read and write the records of tasks; each method takes part in a transaction.
 
@@ -252,6 +272,8 @@ class Records:
         self.prefix = prefix
         tasks = Subspace((*prefix, "tasks"))
         self._results = tasks["result"]
+        self._results_key: bytes = self._results.key()
+        self._ended_key: bytes = tasks["ended"].key()
         self._ended = tasks["ended"]
         self._state = tasks["state"]
 
@@ -271,7 +293,7 @@ class Records:
 
     def begin_read_short(self, tr: Transaction, result_id: str) -> Any:
         """Begin to read a record in one key; what is returned returns None for a longer one too."""
-        row = tr[self._results.pack((result_id, 0))]
+        row = tr[self._results_key + packed_element(result_id) + _FIRST]
 
         def record() -> dict[str, Any] | None:
             data = bytes(row) if row.present() else b""
@@ -280,28 +302,19 @@ class Records:
         return record
 
     def write(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:
-        """Write a record in place of another; reads nothing."""
-        self.write_rows(tr, result_id, self.rows(result_id, record))
+        """Write a record in place of another, which may be longer; reads nothing."""
+        self.write_encoded(tr, result_id, encoded(record))
 
-    def write_new(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:
-        """Write a record where there is none."""
-        for key, value in self.rows(result_id, record):
-            tr[key] = value
-
-    def write_rows(self, tr: Transaction, result_id: str, rows: list[tuple[bytes, bytes]]) -> None:
-        """Write the rows of a record in place of another, which may be longer; reads nothing."""
-        parts = self._results[result_id]
-        tr.clear_range(parts.pack((1,)), parts.range().stop)
-        for key, value in rows:
-            tr[key] = value
-
-    def rows(self, result_id: str, record: dict[str, Any]) -> list[tuple[bytes, bytes]]:
-        """Return the keys and values of a record."""
-        data = _encode(record).encode()
-        return [
-            (self._results.pack((result_id, part)), data[start : start + _PART_BYTES])
-            for part, start in enumerate(range(0, len(data), _PART_BYTES))
-        ]
+    def write_encoded(
+        self, tr: Transaction, result_id: str, data: bytes, *, is_new: bool = False
+    ) -> None:
+        """Write an encoded record; in place of another, if it is not new."""
+        key = self._results_key + packed_element(result_id)
+        if not is_new:
+            tr.clear_range(key + _SECOND, key + _BEHIND)
+        tr[key + _FIRST] = data[:_PART_BYTES]
+        for part, start in enumerate(range(_PART_BYTES, len(data), _PART_BYTES), 1):
+            tr[key + packed_element(part)] = data[start : start + _PART_BYTES]
 
     def remove(self, tr: Transaction, result_id: str) -> None:
         """Remove a record."""
@@ -351,7 +364,7 @@ class Records:
 
     def ended_row(self, ended: EndedTask) -> tuple[bytes, bytes]:
         """Return the key and the value of an entry."""
-        key = self._ended.pack((ended.queue, ended.status, ended.moment, ended.id))
+        key = self._ended_key + b"".join(map(packed_element, ended[:4]))
         return key, ended.task.encode(errors="replace")
 
     def ended(

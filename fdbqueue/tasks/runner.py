@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import dataclasses
+import functools
 import inspect
 import json
 import logging
@@ -22,25 +22,33 @@ from django.db import close_old_connections, connections
 
 from fdbqueue.exceptions import message_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us
-from fdbqueue.tasks.compat import Task, TaskResultStatus, normalize_json, task_started
+from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
-from fdbqueue.tasks.ends import AtEndFailed, AttemptEnd
+from fdbqueue.tasks.ends import AtEndFailed, Attempt
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge, TaskAborted, TaskUnknown, WorkerDied
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
-from fdbqueue.tasks.records import NO_ATTEMPTS, AttemptFailure, Attempts, TaskCall, unpacked
+from fdbqueue.tasks.records import (
+    NO_ATTEMPTS,
+    AttemptFailure,
+    Attempts,
+    TaskCall,
+    unknown_call,
+    unpacked,
+)
 from fdbqueue.tasks.results import (
-    change,
+    found_task,
     is_imported,
-    moment,
+    normalised,
     path_of,
     running_result,
-    set_attempts,
     task_at,
 )
 from fdbqueue.tasks.source import TaskSource
 
 logger = logging.getLogger(__name__)
 
+#: Whether a function is async: asked once for each.
+_is_async = functools.lru_cache(inspect.iscoroutinefunction)
 #: How long the loop may take to end.
 _CLOSE_SECONDS = 2.0
 
@@ -162,12 +170,17 @@ class TaskRunner:
         Raises:
             BaseException: The attempt has failed: what the task raised, or why it did not run.
         """
-        self._source.begin(item)
+        attempt = self._source.begin(item)
         call, before, is_aborted = unpacked(item.value), NO_ATTEMPTS, False
         if item.attempts and call is not None:
             before, is_aborted = self._source.begin_again(item, call.id)
-        imports = call is None or not self._has_killed(item, call, before)
-        attempt = self._attempt(item, call, before, imports=imports)
+        imports = call is not None and not self._has_killed(item, call, before)
+        attempt.call = call or unknown_call(item.id)
+        attempt.attempts = before.begun(self._worker, now_us())
+        queue_name = item.queue.removeprefix(self._backend.queue_prefix)
+        result_of = functools.partial(
+            running_result, attempt.call, item, queue_name, attempt.attempts
+        )
         task = None
         try:
             if call is None:
@@ -178,12 +191,14 @@ class TaskRunner:
             if task is None or item.attempts >= self._max_attempts(task, call):
                 raise WorkerDied(attempts=item.attempts)
         except (TaskUnknown, TaskAborted, WorkerDied) as error:
+            attempt.result = result_of(task or found_task(attempt.call, imports=imports))
             if isinstance(error, WorkerDied):
                 attempt.attempts = before
             seconds = None if call is None else self._pause(task, error, attempt)
-            self._source.ends(self._failed(attempt, error, seconds))
+            self._fail(attempt, error, seconds)
             raise
-        self._source.begun(item, attempt.call, attempt.attempts)
+        attempt.result = result_of(task)
+        attempt.is_unnoted = True
         self._run(task, attempt)
 
     def is_spent(self, item: Item) -> bool:
@@ -203,17 +218,6 @@ class TaskRunner:
             died and not is_imported(call.task) and item.attempts >= self._max_attempts(None, call)
         )
 
-    def _attempt(
-        self, item: Item, call: TaskCall | None, before: Attempts, *, imports: bool
-    ) -> Attempt:
-        attempts = before.begun(self._worker, now_us())
-        attempt = Attempt(call or TaskCall(item.id, "unknown.unknown", [], {}, ""), item, attempts)
-        queue_name = item.queue.removeprefix(self._backend.queue_prefix)
-        attempt.result = running_result(
-            attempt.call, item, queue_name, attempts, imports=imports and call is not None
-        )
-        return attempt
-
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
         running = Running(self._backend, attempt.result)
         has_returned = False
@@ -226,21 +230,18 @@ class TaskRunner:
             error.with_traceback(_own_part(error.__traceback__))
             # what it has done is done: to run it again would only do that twice
             seconds = None if has_returned else self._pause(task, error, attempt)
-            self._source.ends(self._failed(attempt, error, seconds))
+            self._fail(attempt, error, seconds)
             raise
         at_end = running.close()
-        self._source.ends(attempt.end(value=value, at_end=at_end))
-        if at_end:
-            self._finish(task, attempt)
-
-    def _finish(self, task: Task[..., Any], attempt: Attempt) -> None:
-        """End a task that has functions for its end; if one of them fails, it has failed."""
+        attempt.ends(value=value, at_end=at_end)
+        if not at_end:
+            return
         try:
-            self._source.finish(attempt.item)
+            self._source.ack(attempt.item)
         except AtEndFailed as failed:
-            error = failed.__cause__ or failed
-            self._source.ends(self._failed(attempt, error, self._pause(task, error, attempt)))
-            raise error from None
+            problem = failed.__cause__ or failed
+            self._fail(attempt, problem, self._pause(task, problem, attempt))
+            raise problem from None
 
     def _called(self, task: Task[..., Any], running: Running) -> Any:
         """Call the function of a task, and return what it returns."""
@@ -252,7 +253,7 @@ class TaskRunner:
             args.insert(0, FdbQueueTaskContext(task_result=result))
         close_old_connections()
         try:
-            if inspect.iscoroutinefunction(task.func):
+            if _is_async(task.func):
                 return self.loop.run(task.func, *args, **result.kwargs)
             return _called_here(task.func, args, result.kwargs)
         finally:
@@ -262,15 +263,15 @@ class TaskRunner:
         """Return a return value as JSON has it, if it is that and not too long."""
         if value is None:
             return None
-        value = _with_text_keys(normalize_json(value))
+        value = normalised(value, lambda other: _with_text_keys(normalize_json(other)))
         size = len(json.dumps(value, allow_nan=False).encode())
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes
             raise ReturnValueTooLarge(size_bytes=size, limit_bytes=limit)
         return value
 
-    def _failed(self, attempt: Attempt, error: BaseException, seconds: float | None) -> AttemptEnd:
-        """Return the end of an attempt that has failed."""
+    def _fail(self, attempt: Attempt, error: BaseException, seconds: float | None) -> None:
+        """Note that an attempt has failed, and after how many seconds there is another."""
         try:
             text = "".join(traceback.format_exception(error))
         except BaseException:  # noqa: BLE001  # what its own attributes raise is its failure, too
@@ -278,7 +279,7 @@ class TaskRunner:
         failure = AttemptFailure(path_of(type(error)), text)
         if not isinstance(error, WorkerDied):  # whose deaths are among the errors
             attempt.attempts = attempt.attempts.failed(failure)
-        return attempt.end(
+        attempt.ends(
             failure=failure,
             reason=_reason(error),
             retry_seconds=seconds,
@@ -308,29 +309,6 @@ class TaskRunner:
         if task is not None:
             own = task.max_attempts if isinstance(task, FdbQueueTask) else None
         return self._options.max_attempts if own is None else own
-
-
-@dataclasses.dataclass(slots=True)
-class Attempt:
-    """One attempt at a task: its call, its item, and what is known of all attempts."""
-
-    call: TaskCall
-    item: Item
-    attempts: Attempts
-    result: Any = None
-
-    def end(self, **facts: Any) -> AttemptEnd:
-        """Return its end, at this moment; its result says so, too."""
-        end = AttemptEnd(self.call, self.item, self.attempts, now_us(), self.result, **facts)
-        status, is_over = TaskResultStatus.SUCCESSFUL, True
-        if not end.is_success:
-            is_over = end.retry_seconds is None
-            status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
-        finished = moment(end.moment) if is_over else None
-        change(self.result, status=status, finished_at=finished, _return_value=end.value)
-        if not end.is_success:  # those of a success are as when it began
-            set_attempts(self.result, self.attempts)
-        return end
 
 
 def _called_here(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -63,10 +63,10 @@ from django.utils import timezone
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
 from fdbqueue.service import Catalog, error_code, now_us, run
-from fdbqueue.service.options import Range
+from fdbqueue.service.options import Range, did_you_mean
 from fdbqueue.tasks.compat import Task, task_enqueued
 from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
-from fdbqueue.tasks.results import change, microseconds, moment, new_result, task_at
+from fdbqueue.tasks.results import change, local, moment, new_result, task_at
 
 logger = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ def parsed(name: Any, given: Any) -> Schedule:
 
 def _check_key(name: str, key: Any, value: Any) -> None:
     if key not in _KEYS:
-        hint = f"The keys are {', '.join(_KEYS)}."
+        hint = f"{did_you_mean(key, _KEYS)}The keys are {', '.join(_KEYS)}."
         raise WrongSchedule("E010", f"The schedule {name!r} has an unknown key, {key!r}.", hint)
     kind = (list, tuple) if key == "args" else _KEYS[key]
     if isinstance(value, bool) or not isinstance(value, kind):
@@ -471,7 +471,7 @@ class Periodic:
             logger.info("a scheduled task is there already", extra=facts)
             return
         logger.info("a scheduled task was enqueued", extra={**facts, "id": result.id})
-        change(result, enqueued_at=moment(microseconds(item.pushed_at)))
+        change(result, enqueued_at=local(item.pushed_at))
         task_enqueued.send(type(self._backend), task_result=result)
 
     def _log_failure(self, schedule: Schedule, error: BaseException) -> None:

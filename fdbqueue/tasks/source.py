@@ -29,15 +29,14 @@ at most one ends it, and there is one result. What is left behind by
   took it;
 - *an engine that does not answer*: the end is tried again for as long as the lease may be held,
   since the task need not run twice because of it;
-- *a signal*: it is deferred while an end is under way (the worker's threads get none, the main
-  thread lets them in only where it waits);
+- *a signal*: it comes to the main thread, which only waits; other threads lease, run and end;
 - *a pause of the process*: the lease expires, the end fails, the task runs elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import datetime
 import functools
 import logging
 import threading
@@ -48,8 +47,8 @@ from typing import Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Contended, Held, Item, Queue, SeveralQueues, error_code, run
-from fdbqueue.tasks.ends import AttemptEnd, AttemptEnds, is_refusal
-from fdbqueue.tasks.records import Attempts, Records, TaskCall, is_pending, pending, unpacked
+from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
+from fdbqueue.tasks.records import Attempts, Records, is_pending, pending, unpacked
 from fdbqueue.tasks.results import attempts_at
 
 logger = logging.getLogger(__name__)
@@ -63,25 +62,6 @@ _MAX_REST_SECONDS = 60.0
 _GIVEN_BACK_TOGETHER = 100
 #: How long a worker that ends at once waits for leases that are under way.
 _CLOSING_SECONDS = 5.0
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class _Lease:
-    """The lease of a task that this worker holds.
-
-    Attributes:
-        item: The leased item.
-        until: Until when it is surely held, by the monotonic clock.
-        has_begun: Whether the attempt has begun.
-        unnoted: The call, and the attempts with this one, until their times are noted.
-        end: How the attempt ends, once that is decided.
-    """
-
-    item: Item
-    until: float
-    has_begun: bool = False
-    unnoted: tuple[TaskCall, Attempts] | None = None
-    end: AttemptEnd | None = None
 
 
 class GivenBack(NamedTuple):
@@ -108,7 +88,6 @@ class TaskSource:
         records: The records of tasks.
         lease_seconds: How long leases are.
         keeps_successful: Whether the results of successful tasks are kept.
-        shield: A context for what is committed by the caller's thread, if signals interrupt it.
     """
 
     def __init__(
@@ -118,24 +97,23 @@ class TaskSource:
         *,
         lease_seconds: float,
         keeps_successful: bool = True,
-        shield: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._queue = queue
-        self._shield = shield
         self._records = records
         self._lease_seconds = lease_seconds
         self._ends = AttemptEnds(records, keeps_successful=keeps_successful)
-        #: Under ``_changed``: the leases that this worker is not done with; how many calls lease
-        #: at this moment; whether nothing may be leased or begun any more.
-        self._held: dict[str | None, _Lease] = {}
+        #: Under ``_mutex``: the attempts that this worker is not done with, by their leases; how
+        #: many calls lease at this moment; whether nothing may be leased or begun any more.
+        self._held: dict[str | None, Attempt] = {}
         self._leasing = 0
         self._is_closed = False
-        self._changed = threading.Condition()
+        self._mutex = threading.Lock()
+        self._has_leased = threading.Condition(self._mutex)
         self._apart_until = 0.0
         self.name = queue.name
         self.acks_with_leases = isinstance(queue, Queue)
-        #: Given a task that was leased, ends it if its attempts are used up, and tells whether so;
-        #: it may not raise.
+        #: Given a leased task with attempts, ends it if these are used up, and tells whether so; it
+        #: may not raise.
         self.ends_spent: Callable[[Item], bool] = lambda _: False
 
     def queue_of(self, item: Item) -> Queue:
@@ -144,27 +122,18 @@ class TaskSource:
 
     # What is noted of a task
 
-    def begin(self, item: Item) -> None:
+    def begin(self, item: Item) -> Attempt:
         """Begin an attempt, if its lease is surely held.
 
         Raises:
             LeaseLost: It was given back, or has not been extended in time.
         """
-        with self._changed:
-            lease = self._held.get(item.lease)
-            if lease is None or self._is_closed or time.monotonic() >= lease.until:
+        with self._mutex:
+            attempt = self._held.get(item.lease)
+            if attempt is None or self._is_closed or time.monotonic() >= attempt.until:
                 raise LeaseLost(queue=item.queue, item=item.id)
-            lease.has_begun = True
-
-    def begun(self, item: Item, call: TaskCall, attempts: Attempts) -> None:
-        """Note when an attempt began, for the first extension of its lease."""
-        if (lease := self._held.get(item.lease)) is not None:
-            lease.unnoted = call, attempts
-
-    def ends(self, end: AttemptEnd) -> None:
-        """Note how an attempt ends; the worker then acknowledges its item, or gives it up."""
-        if (lease := self._held.get(end.item.lease)) is not None:
-            lease.unnoted, lease.end = None, end
+            attempt.has_begun = True
+            return attempt
 
     def begin_again(self, item: Item, result_id: str) -> tuple[Attempts, bool]:
         """Return what is known of the failed attempts at a task, and whether it was aborted.
@@ -188,9 +157,13 @@ class TaskSource:
 
     # The verbs of a queue
 
-    def wait_for_items(self, seconds: float) -> bool:
+    def wait_for_items(self, seconds: float, *, to_lease: bool = True) -> bool:
         """Wait until there may be a task, at most this many seconds; tell whether so."""
-        return self._queue.wait_for_items(seconds)
+        return self._queue.wait_for_items(seconds, to_lease=to_lease)
+
+    def held_until(self, *, to_lease: bool = True) -> datetime.datetime | None:
+        """Return until when limits keep back tasks; None for no tasks or no limits."""
+        return self._queue.held_until(to_lease=to_lease)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
         """Move the item that an error names to the dead letters; tell whether it was there."""
@@ -204,14 +177,8 @@ class TaskSource:
         Raises:
             LeaseLost: One of those to end is not held any more; nothing was ended or leased.
         """
-        with self._shield():
-            return self._lease_and_end(count, seconds, worker, ack)
-
-    def _lease_and_end(
-        self, count: int, seconds: float, worker: str, ack: Sequence[Item]
-    ) -> list[Item]:
         ending: Sequence[AttemptEnd] = [end for end in map(self._end_of, ack) if not end.is_done]
-        with self._changed:
+        with self._mutex:
             is_closed = self._is_closed
             self._leasing += not is_closed
         if is_closed:
@@ -221,30 +188,49 @@ class TaskSource:
             while True:
                 until = time.monotonic() + seconds
                 items = self._leased(count, seconds, worker, ending)
-                with self._changed:
-                    self._held |= {item.lease: _Lease(item, until) for item in items}
-                left = [item for item in items if not self.ends_spent(item)]
+                with self._mutex:
+                    for item in items:
+                        self._held[item.lease] = Attempt(item, until)
+                left = [one for one in items if not (one.attempts and self.ends_spent(one))]
                 if left or not items:
                     return left
                 ending = []
         finally:
-            with self._changed:
+            with self._mutex:
                 self._leasing -= 1
-                self._changed.notify_all()
+                if self._is_closed:
+                    self._has_leased.notify_all()
 
     def _leased(
         self, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
     ) -> list[Item]:
-        if isinstance(self._queue, SeveralQueues):
-            return self._queue.lease_many(count, seconds=seconds, worker=worker)
-        if time.monotonic() >= self._apart_until:
+        if ending and time.monotonic() >= self._apart_until:
+            assert isinstance(self._queue, Queue)
+            writes = [self._ends.writes(end) for end in ending]
+
+            def beside(tr: Transaction) -> None:
+                for write in writes:
+                    write(tr)
+
             try:
-                return self._lease_with(self._queue, count, seconds, worker, ending)
-            except Contended:
-                self._apart_until = time.monotonic() + _APART_SECONDS
+                items = self._queue.lease_many(
+                    count,
+                    seconds=seconds,
+                    worker=worker,
+                    ack=[end.item for end in ending],
+                    beside=beside,
+                )
             except Exception as error:
-                if not (ending and is_refusal(error)):
+                for end in ending:
+                    end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
+                if isinstance(error, Contended):
+                    self._apart_until = time.monotonic() + _APART_SECONDS
+                elif not is_refusal(error):
                     raise  # else: together they are too large for a transaction
+            else:
+                for end in ending:
+                    end.is_done = True
+                return items
         self._commit_all(ending)
         return self._queue.lease_many(count, seconds=seconds, worker=worker)
 
@@ -252,56 +238,22 @@ class TaskSource:
         for end in ending:
             self._ends.commit(end, self.queue_of(end.item))
 
-    def _lease_with(
-        self, queue: Queue, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
-    ) -> list[Item]:
-        writes = [self._ends.writes(end) for end in ending]
-
-        def beside(tr: Transaction) -> None:
-            for write in writes:
-                write(tr)
-
-        consumer = queue.parts.consumer
-        request = consumer.lease_request(
-            "min",
-            count,
-            seconds,
-            None,
-            [end.item for end in ending],
-            worker,
-            beside if ending else None,
-        )
-        try:
-            items = consumer.take(request, None)
-        except Exception as error:
-            for end in ending:
-                end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
-            raise
-        for end in ending:
-            end.is_done = True
-        return items
-
-    def ack(self, item: Item) -> None:
-        """End a task that has succeeded, as :meth:`finish` does."""
-        with self._shield():
-            self.finish(item)
-
     def nack(self, item: Item, *, reason: str, **_: Any) -> None:
-        """End an attempt that has failed, as :meth:`finish` does.
+        """End an attempt that has failed, as :meth:`ack` does.
 
         Raises:
             LeaseLost: Its lease is not held any more.
         """
-        lease = self._held.get(item.lease)
-        if lease is None:
+        attempt = self._held.get(item.lease)
+        if attempt is None:
             return  # it was given back
-        if lease.end is not None:
-            self.finish(item)
-        elif lease.has_begun:  # the engine has failed before it ran
+        if attempt.end is not None:
+            self.ack(item)
+        elif attempt.has_begun:  # the engine has failed before it ran
             pause = min(_MAX_REST_SECONDS, 2.0**item.attempts)
             self.queue_of(item).nack(item, reason=reason, delay=pause)
         else:
-            self.queue_of(item).parts.acks.requeue(item)
+            self.queue_of(item).requeue(item)
             raise LeaseLost(queue=item.queue, item=item.id)
 
     def extend_many(self, items: Sequence[Item], seconds: float) -> Held:
@@ -309,40 +261,41 @@ class TaskSource:
 
         The first time, notes when the attempt began.
         """
-        of_queues: dict[str | None, list[_Lease]] = {}
-        with self._changed:
+        of_queues: dict[str | None, list[Attempt]] = {}
+        with self._mutex:
             for item in items:
-                if (lease := self._held.get(item.lease)) is not None:
-                    of_queues.setdefault(item.queue, []).append(lease)
+                if (attempt := self._held.get(item.lease)) is not None:
+                    of_queues.setdefault(item.queue, []).append(attempt)
         lost: list[str] = []
-        for leases in of_queues.values():
-            lost += self._extend(leases, seconds)
+        for some in of_queues.values():
+            lost += self._extend(some, seconds)
         return Held(len(items) - len(lost), lost)
 
-    def _extend(self, leases: Sequence[_Lease], seconds: float) -> Sequence[str]:
+    def _extend(self, extended: Sequence[Attempt], seconds: float) -> Sequence[str]:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
-        queue, unnoted = self.queue_of(leases[0].item), [lease.unnoted for lease in leases]
+        queue = self.queue_of(extended[0].item)
+        unnoted = [attempt for attempt in extended if attempt.is_unnoted]
         until = time.monotonic() + seconds
 
         def extend(tr: Transaction) -> Held:
-            found = queue.extend_many([lease.item for lease in leases], seconds, tr=tr)
+            found = queue.extend_many([attempt.item for attempt in extended], seconds, tr=tr)
             reads = [
-                (lease, began, self._records.begin_read(tr, began[0].id))
-                for lease, began in zip(leases, unnoted, strict=True)
-                if began is not None and lease.item.lease not in found.lost
+                (attempt, self._records.begin_read(tr, attempt.call.id))
+                for attempt in unnoted
+                if attempt.item.lease not in found.lost
             ]
-            for lease, (call, attempts), read in reads:
+            for attempt, read in reads:
                 if (record := read()) is not None and is_pending(record):
-                    times = {"started": attempts.started, "latest": attempts.latest}
-                    noted = {**record, **times, "running": lease.item.attempts}
-                    self._records.write(tr, call.id, noted)
+                    _, _, started, latest = attempt.attempts
+                    times = {"started": started, "latest": latest, "running": attempt.item.attempts}
+                    self._records.write(tr, attempt.call.id, {**record, **times})
             return found
 
         lost = run(queue.database, extend).lost
-        for lease, began in zip(leases, unnoted, strict=True):
-            lease.until = 0.0 if lease.item.lease in lost else until
-            if lease.unnoted is began:
-                lease.unnoted = None
+        for attempt in extended:
+            attempt.until = 0.0 if attempt.item.lease in lost else until
+        for attempt in unnoted:
+            attempt.is_unnoted = False
         return lost
 
     # The end of the worker
@@ -354,54 +307,52 @@ class TaskSource:
         committed. An attempt counts only if it has begun: what was leased ahead is requeued as it
         was, unless its end was asked for: then it is given up, so that the next worker sees that.
         """
-        with self._changed:
+        with self._mutex:
             self._is_closed = True
-            self._changed.wait_for(lambda: not self._leasing, _CLOSING_SECONDS)
-            held = [*self._held.values()]
-        left = [lease for lease in held if lease.end is None]
-        ended = [lease.item for lease in held if lease not in left and self._has_ended(lease)]
+            self._has_leased.wait_for(lambda: not self._leasing, _CLOSING_SECONDS)
+            held = [(attempt, attempt.end) for attempt in self._held.values()]
+        left = [attempt for attempt, end in held if end is None]
+        ended = [attempt.item for attempt, end in held if end is not None and self._has_ended(end)]
         count = 0
         for start in range(0, len(left), _GIVEN_BACK_TOGETHER):
             count += self._give_back(left[start : start + _GIVEN_BACK_TOGETHER], worker)
         return GivenBack(len(held), count, ended)
 
-    def _has_ended(self, lease: _Lease) -> bool:
+    def _has_ended(self, end: AttemptEnd) -> bool:
         """Commit the end of an attempt; tell whether it took effect."""
-        assert lease.end is not None
-        if not lease.end.is_done:
+        if not end.is_done:
             with contextlib.suppress(Exception):  # then its lease expires
-                self._ends.commit(lease.end, self.queue_of(lease.item))
-        return lease.end.is_done
+                self._ends.commit(end, self.queue_of(end.item))
+        return end.is_done
 
-    def _give_back(self, leases: Sequence[_Lease], worker: str) -> int:
+    def _give_back(self, given: Sequence[Attempt], worker: str) -> int:
         """Give up tasks in one transaction, in several if it would be too large; count them."""
-        give_up = functools.partial(self._give_up, leases=leases, worker=worker)
+        give_up = functools.partial(self._give_up, given=given, worker=worker)
         try:
             count: int = run(self._queue.database, give_up)
         except Exception as error:  # noqa: BLE001  # then their leases expire
-            if len(leases) > 1 and is_refusal(error):
-                half = len(leases) // 2
-                return sum(self._give_back(some, worker) for some in (leases[:half], leases[half:]))
+            if len(given) > 1 and is_refusal(error):
+                half = len(given) // 2
+                return sum(self._give_back(some, worker) for some in (given[:half], given[half:]))
             logger.warning("tasks were not given back", extra={"error": type(error).__name__})
             return 0
-        with self._changed:
-            for lease in leases:
-                self._held.pop(lease.item.lease, None)
+        with self._mutex:
+            for attempt in given:
+                self._held.pop(attempt.item.lease, None)
         return count
 
-    def _give_up(self, tr: Transaction, leases: Sequence[_Lease], worker: str) -> int:
-        calls = [None if lease.has_begun else unpacked(lease.item.value) for lease in leases]
+    def _give_up(self, tr: Transaction, given: Sequence[Attempt], worker: str) -> int:
+        calls = [None if one.has_begun else unpacked(one.item.value) for one in given]
         reads = [None if call is None else self._records.begin_read(tr, call.id) for call in calls]
         count = 0
-        for lease, read in zip(leases, reads, strict=True):
-            item, record = lease.item, None if read is None else read()
+        for attempt, read in zip(given, reads, strict=True):
+            item, record = attempt.item, None if read is None else read()
             queue = self.queue_of(item)
-            if lease.has_begun or (record is not None and record.get("abort")):
-                with contextlib.suppress(LeaseLost):
+            with contextlib.suppress(LeaseLost):
+                if attempt.has_begun or (record is not None and record.get("abort")):
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
-                    count += 1
-            else:
-                queue.parts.acks.requeue(item, tr)
+                else:
+                    queue.requeue(item, tr=tr)
                 count += 1
         return count
 
@@ -413,10 +364,10 @@ class TaskSource:
         Raises:
             LeaseLost: It was given back.
         """
-        lease = self._held.get(item.lease)
-        if lease is None or lease.end is None:
+        attempt = self._held.get(item.lease)
+        if attempt is None or attempt.end is None:
             raise LeaseLost(queue=item.queue, item=item.id)
-        return lease.end
+        return attempt.end
 
     def forget(self, item: Item) -> tuple[bool, AttemptEnd | None]:
         """Keep nothing of a task that the worker is done with.
@@ -424,11 +375,11 @@ class TaskSource:
         Returns:
             Whether anything was kept, and the end of its attempt.
         """
-        with self._changed:
-            lease = self._held.pop(item.lease, None)
-        return lease is not None, None if lease is None else lease.end
+        with self._mutex:
+            attempt = self._held.pop(item.lease, None)
+        return attempt is not None, None if attempt is None else attempt.end
 
-    def finish(self, item: Item) -> None:
+    def ack(self, item: Item) -> None:
         """End an attempt, again while the engine does not answer and the lease may be held.
 
         Raises:

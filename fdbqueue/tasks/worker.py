@@ -21,12 +21,12 @@ import fnmatch
 import logging
 import math
 import os
+import queue as queues
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import close_old_connections
 
@@ -73,7 +73,6 @@ class TaskWorker:
         worker: The worker's id; None for the host's name and the process's number.
         catalog: The catalog of the queues; None for that of the setting.
         let_in: A context in which the caller's thread may be interrupted.
-        shield: A context in which not even a second interrupt comes.
         on_end: Called with the end of each attempt once it is committed, one call at a time; with
             None if the lease was lost.
         on_stop: Called when an interrupt ends the work, with the number of running tasks.
@@ -93,7 +92,6 @@ class TaskWorker:
         worker: str | None = None,
         catalog: Catalog | None = None,
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        shield: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         on_end: Callable[[AttemptEnd | None], None] = lambda _: None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
@@ -115,7 +113,6 @@ class TaskWorker:
             backend.records,
             lease_seconds=options.lease_seconds,
             keeps_successful=options.retention.successful != 0,
-            shield=shield,
         )
         self._runner = TaskRunner(backend, self._source, self.worker)
         self._signals = _FinishedSignals(type(backend))
@@ -127,8 +124,9 @@ class TaskWorker:
         self._is_stopped = False
         #: How many times in a row the engine has failed.
         self._failures = 0
-        #: How many attempts succeeded, failed, or had lost their lease at the end.
-        self.succeeded = self.failed = self.lost = 0
+        #: How many attempts succeeded, failed, or had lost their lease at the end; and how many of
+        #: those that failed were not their task's last.
+        self.succeeded = self.failed = self.lost = self.retried = 0
 
     def run(self) -> None:
         """Work until there is nothing to do, the limit is reached, or :meth:`stop` is called.
@@ -281,19 +279,23 @@ class TaskWorker:
             end = None
             self.lost += isinstance(error, LeaseLost)
             self.failed += not isinstance(error, LeaseLost)
-        elif end.is_success:
-            self.succeeded += 1
-            self._failures = 0
         else:
-            self.failed += 1
-        if end is not None and (end.is_success or end.retry_seconds is None):
-            self._signals.add(end, error)
+            if end.failure is None:
+                self.succeeded += 1
+                self._failures = 0
+            else:
+                self.failed += 1
+                self.retried += end.retry_seconds is not None
+            if end.retry_seconds is None:
+                self._signals.add(end, error)
         self._log(item, end)
         _observe(end, item)
         self._on_end(end)
 
     def _log(self, item: Item, end: AttemptEnd | None) -> None:
         """Log the end of an attempt, without arguments."""
+        if not logger.isEnabledFor(logging.INFO):
+            return
         facts: dict[str, Any] = {"queue": item.queue, "worker": self.worker}
         if end is None:
             facts |= {"item": item.id, "attempts": item.attempts + 1}
@@ -303,11 +305,12 @@ class TaskWorker:
         facts |= {"attempts": len(end.attempts.workers), "seconds": seconds_of(end)}
         if end.is_success:
             logger.info("a task has succeeded", extra=facts)
-        elif end.retry_seconds is not None:
-            facts |= {"error": end.failure and end.failure.exception, "again": end.retry_seconds}
+            return
+        facts |= {"error": end.failure and end.failure.exception, "reason": end.message}
+        if end.retry_seconds is not None:
+            facts["again"] = end.retry_seconds
             logger.info("an attempt at a task has failed", extra=facts)
         else:
-            facts |= {"error": end.failure and end.failure.exception}
             logger.info("a task has failed", extra=facts)
 
 
@@ -330,13 +333,6 @@ def _observe(end: AttemptEnd | None, item: Item) -> None:
                 logger.exception("an observer of tasks has failed")
 
 
-class _Unsent(NamedTuple):
-    """An end to tell of, and its error."""
-
-    end: AttemptEnd
-    error: BaseException | None
-
-
 class _FinishedSignals:
     """Send ``task_finished`` once the end of a task is committed, in a thread of its own.
 
@@ -349,11 +345,15 @@ class _FinishedSignals:
 
     def __init__(self, sender: type) -> None:
         self._sender = sender
-        #: Under ``_changed``: what is to be sent, the one included that is being sent.
-        self._unsent: deque[_Unsent] = deque()
+        #: The ends to tell of, each with its error; None behind the last.
+        self._ends: queues.SimpleQueue[tuple[AttemptEnd, BaseException | None] | None]
+        self._ends = queues.SimpleQueue()
+        #: Changed under ``_mutex``: how many have not been told, and whether nobody is to wait.
+        self._unsent = 0
         self._is_over = False
         self._warn_at = 0.0
-        self._changed = threading.Condition()
+        self._mutex = threading.Lock()
+        self._has_room = threading.Condition(self._mutex)
         self._thread = threading.Thread(
             target=self._send_all, name="fdbqueue-tasks-signals", daemon=True
         )
@@ -362,67 +362,64 @@ class _FinishedSignals:
         self._thread.start()
 
     def add(self, end: AttemptEnd, error: BaseException | None) -> None:
-        with self._changed:
-            self._unsent.append(_Unsent(end, error))
-            self._changed.notify_all()
+        with self._mutex:
+            self._unsent += 1
+        self._ends.put((end, error))
 
     def wait_for_room(self) -> None:
         """Wait until the receivers are late for less than a hundred ends."""
-        with self._changed:
-            if len(self._unsent) < _MAX_UNSENT or self._is_over:
+        with self._mutex:
+            if self._unsent < _MAX_UNSENT or self._is_over:
                 return
             if time.monotonic() >= self._warn_at:
                 self._warn_at = time.monotonic() + _WARNED_SECONDS
-                facts = {"signals": len(self._unsent)}
+                facts = {"signals": self._unsent}
                 logger.warning("tasks wait for the receivers of task_finished", extra=facts)
-            self._changed.wait_for(lambda: len(self._unsent) < _MAX_UNSENT or self._is_over)
+            self._has_room.wait_for(lambda: self._unsent < _MAX_UNSENT or self._is_over)
 
     def close(self) -> None:
         """Let nobody wait for room any more."""
-        with self._changed:
+        with self._mutex:
             self._is_over = True
-            self._changed.notify_all()
+            self._has_room.notify_all()
 
     def left(self) -> int:
         """Return how many signals have not been sent."""
-        with self._changed:
-            return len(self._unsent)
+        return self._unsent
 
     def stop(self, seconds: float, on_beat: Callable[[], None]) -> None:
         """Send what is left, for some seconds at most."""
         self.close()
+        self._ends.put(None)
         deadline = time.monotonic() + seconds
         while self._thread.is_alive() and (left := deadline - time.monotonic()) > 0:
             on_beat()
             self._thread.join(min(left, _BEAT_SECONDS))
 
     def _send_all(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._unsent or self._is_over)
-                if not self._unsent:
-                    return
-                unsent = self._unsent[0]
+        while (unsent := self._ends.get()) is not None:
+            end, error = unsent
             try:
                 close_old_connections()
-                self._send(unsent)
+                self._send(end, error)
                 close_old_connections()
             except BaseException:
-                facts = {"task": unsent.end.call.task, "id": unsent.end.call.id}
+                facts = {"task": end.call.task, "id": end.call.id}
                 with contextlib.suppress(BaseException):  # one that cannot be shown
                     logger.exception("a receiver of task_finished has failed", extra=facts)
-            with self._changed:
-                self._unsent.popleft()
-                self._changed.notify_all()
+            with self._mutex:
+                self._unsent -= 1
+                if self._unsent == _MAX_UNSENT - 1:
+                    self._has_room.notify_all()
 
-    def _send(self, unsent: _Unsent) -> None:
-        if unsent.error is None:
-            task_finished.send(self._sender, task_result=unsent.end.result)
+    def _send(self, end: AttemptEnd, error: BaseException | None) -> None:
+        if error is None:
+            task_finished.send(self._sender, task_result=end.result)
             return
         try:
-            raise unsent.error  # Django's own receiver logs the exception that is being handled
+            raise error  # Django's own receiver logs the exception that is being handled
         except BaseException:  # noqa: BLE001  # the one raised above
-            task_finished.send(self._sender, task_result=unsent.end.result)
+            task_finished.send(self._sender, task_result=end.result)
 
 
 def _queue(

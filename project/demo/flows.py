@@ -29,9 +29,9 @@ class Flow:
         takes: How many items are taken in a minute.
         depth: With more ready items than this, workers take more than is pushed.
         end: The end that items are taken from.
-        lease_seconds: For how long workers lease items; None where they pop them.
+        lease_seconds: For how long workers lease items; None if they pop them.
         held: How many leases the workers hold at a time.
-        failure: Returns the reason why a worker fails with a value, None where it does not.
+        failure: Returns the reason why a worker fails with a value, None if it does not.
         retry_seconds: After how many seconds a failed item is tried again.
     """
 

@@ -22,7 +22,12 @@ _PLACES = ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji", "Tonga
 _ROUNDS, _FAILING_ROUNDS = range(58, 0, -2), (52, 38, 24, 10)
 _STOP_SECONDS = 30.0
 _WORKER = "worker-1.example.org"
+#: Enough for the tasks that take their time: so some wait for a moment, and none for long.
+_THREADS = 4
+_LISTEN_SECONDS = (10, 60)
+#: A worker elsewhere that leases a task, and is not heard of again: how long ago, for how long.
 _ELSEWHERE = "worker-2.example.org"
+_LEASED_AGO_SECONDS, _LEASE_SECONDS = 180.0, 420.0
 
 
 def be_quiet() -> None:
@@ -40,7 +45,7 @@ class Worker:
     """A thread that runs the demo's tasks."""
 
     def __init__(self) -> None:
-        self._worker = TaskWorker(backend())
+        self._worker = TaskWorker(backend(), threads=_THREADS)
         self._thread = threading.Thread(target=self._worker.run, name="demo-tasks", daemon=True)
 
     def start(self) -> None:
@@ -78,10 +83,13 @@ def work_through_the_past(chance: random.Random) -> int:
 
 
 def enqueue_some(chance: random.Random) -> None:
-    """Enqueue the next task: reports mostly, one that takes its time, and rarely one that fails."""
-    happens = chance.random()
-    if happens < 0.3:
-        tasks.listen.enqueue(chance.choice(_PLACES))
+    """Enqueue the next task: reports mostly, one that takes its time, and rarely one that fails.
+
+    One that takes its time, if none runs or waits: so there is always one to look at.
+    """
+    happens, counts = chance.random(), backend().queue("default").counts()
+    if happens < 0.3 or not counts.ready + counts.leased:
+        tasks.listen.enqueue(chance.choice(_PLACES), seconds=chance.randint(*_LISTEN_SECONDS))
     elif happens < 0.33:
         _enqueue_failing(chance)
     else:
@@ -94,9 +102,13 @@ def _enqueue_failing(chance: random.Random) -> None:
 
 
 def _leave_some(chance: random.Random) -> None:
-    """Leave a task that another machine's worker runs, some that wait, and some for later."""
-    tasks.listen.enqueue("Tonga", seconds=3_000)
-    backend().queue("default").lease_many(1, seconds=3_600, worker=_ELSEWHERE)
+    """Leave a task that a worker elsewhere has leased, some that wait, and some for later.
+
+    That worker is lost: the demo's own runs the task again when the lease has expired.
+    """
+    with time_ahead(-_LEASED_AGO_SECONDS):
+        tasks.listen.enqueue("Tonga", seconds=_LISTEN_SECONDS[1])
+        backend().queue("default").lease(seconds=_LEASE_SECONDS, worker=_ELSEWHERE)
     for place in _PLACES[:4]:
         tasks.listen.enqueue(place)
     for hours in (1, 5, 24):

@@ -10,7 +10,7 @@ from tests.benchmarks.test_benchmarks import run
 
 
 def test_no_operation_makes_more_calls_than_it_may():
-    """A push, a pop, and a lease with its ack, of both kinds of queues."""
+    """A push, a pop, a lease with its ack, of both kinds of queues; a task's enqueue and run."""
     done = run("--json", "--scale", "tiny", "calls")  # a process without observers
     _, *lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == len(CASES)

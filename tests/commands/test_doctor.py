@@ -346,7 +346,7 @@ def test_an_engine_that_cannot_be_opened(processes, tmp_path):
     done = processes.run("queue_doctor", env={"FDBQUEUE_PATH": path})
     assert done.returncode == 4
     assert "ERROR   engine" in done.stdout
-    assert done.stderr.startswith("CommandError: The engine does not answer")
+    assert done.stderr.startswith("CommandError: The engine cannot use its file")
 
 
 # Settings

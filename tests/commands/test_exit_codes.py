@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
 
 import pytest
 from django.core.management import load_command_class
@@ -154,9 +157,10 @@ def test_an_engine_that_cannot_be_opened_by_a_process(processes, tmp_path, direc
 
 
 def refused(done):
-    """Check how a command has ended whose engine could not be opened."""
+    """Check how a command has ended whose engine's file is in no folder: it says that."""
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr.startswith("CommandError: The engine does not answer")
+    assert done.stderr.startswith("CommandError: The engine cannot use its file")
+    assert re.search(r"reason='(there is no folder .+; create it|.+ is no folder)'", done.stderr)
     assert done.stderr.count("\n") == 1
 
 
@@ -166,6 +170,36 @@ def test_a_cluster_that_cannot_be_reached(processes, tmp_path):
     done = processes.run("queue_pop", "mail", env={"FDB_CLUSTER_FILE": file})
     assert (done.returncode, done.stdout) == (4, "")
     assert "Traceback" not in done.stderr
+
+
+_WITHOUT_LOG = """
+import sys
+from django.conf import settings
+from django.core.management import execute_from_command_line
+settings.configure(
+    INSTALLED_APPS=["django.contrib.contenttypes", "fdbqueue"],
+    FDBQUEUE={
+        "ENGINE": "fdbqueue.engines.foundationdb",
+        "OPTIONS": {"cluster_file": sys.argv[1]},
+        "QUEUES": {"mail": {"kind": "fifo"}},
+    },
+)
+execute_from_command_line(["manage.py", "queue_pop", "mail"])
+"""
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_once(tmp_path):
+    """A project that sets up no log sees the error alone, and no line of a log before it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_LOG, tmp_path / "fdb.cluster"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("CommandError: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_engine_that_cannot_be_opened_in_this_process(call, tmp_path, settings):

@@ -51,25 +51,10 @@ def test_a_second_termination():
             signal.raise_signal(signal.SIGTERM)
 
 
-def signalled(times, done=None):
-    """Send a signal some number of times, and note that nothing was raised."""
+def signalled(times):
+    """Send a signal some number of times."""
     for _ in range(times):
         signal.raise_signal(signal.SIGINT)
-    if done is not None:
-        done.append(times)
-
-
-def test_a_second_one_waits_for_a_shielded_block():
-    """What is committed there is not interrupted; a third one does not wait."""
-    done = []
-    with defer_interrupts() as interrupts:
-        signalled(1)
-        with pytest.raises(KeyboardInterrupt), interrupts.shielded():
-            signalled(1, done)
-        assert done == [1]
-        with pytest.raises(KeyboardInterrupt), interrupts.shielded():
-            signalled(2, done)
-    assert done == [1]
 
 
 def test_a_second_one_right_behind_the_first():

@@ -6,11 +6,13 @@ that is killed every line is whole.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import random
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +57,7 @@ def main(database: Any) -> None:
         "toil_unique": toil_unique,
         "pop": pop,
         "pop_several": pop_several,
+        "work_limited": work_limited,
         "record": record,
         "storm": storm,
         "storm_pushes": storm_pushes,
@@ -93,6 +96,46 @@ def pop(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
         while item is not None:
             say(kind.text(item.value))
             item = queue.pop()
+
+    together(threads, work)
+
+
+def work_limited(
+    kind: Kind, database: Any, subspace: Subspace, threads: int, limits: dict[str, Any]
+) -> None:
+    """Take one by one in several threads and in all ways, and say when each was taken.
+
+    Until a thread has found the queue empty of ready and leased items.
+    """
+    queue = kind.open(database, subspace, handoff_timeout_seconds=AWAY_SECONDS, **limits)
+    say("ready")
+    sys.stdin.readline()
+
+    def take(turn: int, ending: list[Item]) -> list[Item]:
+        end: Any = ("min", "max")[turn % 2]
+        if turn % 5 == 3:
+            return queue.pop_many(1, end=end, wait=0.2)
+        if turn % 5 == 4:
+            return queue.lease_many(2, end=end, seconds=AWAY_SECONDS, once=os.urandom(8).hex())
+        return queue.lease_many(1, end=end, seconds=AWAY_SECONDS, wait=0.2, ack=ending)
+
+    def work(number: int) -> None:
+        held: list[Item] = []
+        for turn in itertools.count(number):
+            acks = held[:1] if turn % 5 == 0 else []
+            for item in held[len(acks) :]:
+                with contextlib.suppress(LeaseLost):
+                    queue.ack(item)
+            began = time.monotonic()
+            held = []
+            with contextlib.suppress(LeaseLost):
+                held = take(turn, acks)
+            ended = time.monotonic()
+            for item in held:
+                say({"took": kind.text(item.value), "begun": began, "at": ended})
+            held = [item for item in held if item.lease]
+            if not held and not any((queue.counts().ready, queue.counts().leased)):
+                return
 
     together(threads, work)
 

@@ -18,7 +18,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue
-from fdbqueue.service.storage.handoffs import packed_marks
+from fdbqueue.service.storage.handoffs import packed_lease_keys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -395,13 +395,13 @@ def test_a_request_for_help_that_ends_too_much_is_not_served(database, subspace)
     """Whoever could have helped takes its own items."""
     queue = FifoQueue(database, subspace["x" * 1_500])
     marks = [
-        (token.place, token.mark)
+        (token.place, token.secret)
         for token in map(
             queue.parts.acks._leases.parse, [item.lease for item in leased(queue, 450)]
         )
     ]
     queue.push_many(["own", "asked"])
-    ask(queue, "min", 1, lease_us=600_000_000, marks=packed_marks(marks))
+    ask(queue, "min", 1, lease_us=600_000_000, lease_keys=packed_lease_keys(marks))
     assert queue.pop().value == "own"
     assert queue.counts().leased == 450
     assert queue.size() == 1

@@ -390,3 +390,34 @@ def test_a_fork_while_pushes_wait(held, subspace, pool):
     held.open()
     results(first + others)
     assert [item.value for item in queue][_IN_FLIGHT:] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [KeyError("no"), InvalidValue(reason="no")], ids=["own", "ours"])
+def test_what_fails_beside_a_write(database, held, subspace, pool, error):
+    """It prevents its own write alone; half of it is not committed with those that share."""
+    key = subspace.pack(("beside",))
+
+    def fail(tr, *_):
+        tr[key] = b"half"
+        raise error
+
+    queue = FifoQueue(held, subspace["queue"])
+    FifoQueue(database, subspace["queue"]).push("leased")
+    item = FifoQueue(database, subspace["queue"]).lease()
+    first = fill(pool, held, queue)
+    failed, second, acked = in_line(
+        pool,
+        queue,
+        (queue.prepare(Push("failed"), beside=fail), None),
+        (queue.push, "second"),
+        (lambda: queue.ack(item, beside=fail),),
+    )
+    held.open()
+    results([*first, second])
+    for call in (failed, acked):
+        with pytest.raises(type(error)):
+            call.result(SOON_SECONDS)
+    assert not database.create_transaction()[key].present()
+    found = counted(queue)
+    assert [one.value for one in found["leased"]] == ["leased"]
+    assert len(found["ready"]) == _IN_FLIGHT + 1

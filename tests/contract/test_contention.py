@@ -313,6 +313,31 @@ def queue(kind, meddled, rival, subspace):
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
 @pytest.mark.parametrize("end", ["min", "max"])
+def test_where_a_file_can_be_reserved_nobody_asks_for_help(
+    kind, meddled, rival, subspace, database, end
+):
+    """It takes again until it has what comes behind what the other took, in its order."""
+    if not getattr(database, "has_reservations", False):
+        pytest.skip("a cluster has no reservations")
+    meddled.has_reservations = True
+    fill(kind, rival, 40)
+    queue = kind.open(meddled, subspace)
+    taken = []
+
+    def pop_before():
+        assert requests_of(rival) == []
+        if len(taken) < 5:
+            taken.extend(numbers(kind, rival.pop_many(1, end=end)))
+
+    meddled.meddle = pop_before
+    found = numbers(kind, queue.pop_many(3, end=end))
+    order = list(range(40)) if end == "min" else list(range(40))[::-1]
+    assert taken == order[:5]
+    assert found == order[5:8]
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+@pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
 def test_who_meets_another_again_and_again_is_helped(
     kind, meddled, rival, queue, everything, end, operation

@@ -11,7 +11,7 @@ from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, Outcom
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.consume.round import MAX_NAMES_BYTES
-from fdbqueue.service.storage.handoffs import packed_marks, unpacked_marks
+from fdbqueue.service.storage.handoffs import packed_lease_keys, unpacked_lease_keys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
@@ -114,7 +114,7 @@ def test_a_dead_clients_items_come_back_when_the_leases_expire(rival, clock, let
     assert rival.pop().value == 0
     (served,) = requests_of(rival)
     assert (served.is_handed, served.empty) == (True, False)
-    assert len(unpacked_marks(served.marks)) == 3
+    assert len(unpacked_lease_keys(served.lease_keys)) == 3
     assert values(assert_counted(rival)["leased"]) == [1, 2, 3]
     let_expire(rival)
     assert rival.pop().value == 4
@@ -149,7 +149,13 @@ def test_an_old_lease_that_is_lost_is_the_error(queue, rival, meddled):
 def test_an_expired_lease_that_ends_does_not_expire_as_well(rival, clock):
     """The client that helps finds it expired, and ends it: it is still held."""
     item = rival.lease(seconds=60)
-    ask(rival, "min", 1, lease_us=10 * MINUTE_US, marks=packed_marks([_mark(rival, item)]))
+    ask(
+        rival,
+        "min",
+        1,
+        lease_us=10 * MINUTE_US,
+        lease_keys=packed_lease_keys([_lease_key(rival, item)]),
+    )
     clock.advance(61)
     assert rival.pop().value == 1
     states = assert_counted(rival)
@@ -157,16 +163,22 @@ def test_an_expired_lease_that_ends_does_not_expire_as_well(rival, clock):
     assert len(states["ready"]) == 37
 
 
-def _mark(queue, item):
+def _lease_key(queue, item):
     token = queue.parts.taker.leases.parse(item.lease)
-    return token.place, token.mark
+    return token.place, token.secret
 
 
 def test_of_two_requests_that_end_one_lease_one_is_refused(rival):
     """One in each round, so the item is counted once."""
     item = rival.lease(seconds=600)
     for _ in range(2):
-        ask(rival, "min", 1, lease_us=MINUTE_US, marks=packed_marks([_mark(rival, item)]))
+        ask(
+            rival,
+            "min",
+            1,
+            lease_us=MINUTE_US,
+            lease_keys=packed_lease_keys([_lease_key(rival, item)]),
+        )
     assert rival.pop().value == 1
     assert rival.pop().value == 3
     assert sorted(one.refused for one in requests_of(rival)) == [False, True]
@@ -176,7 +188,9 @@ def test_of_two_requests_that_end_one_lease_one_is_refused(rival):
 def test_of_a_round_and_a_request_that_end_one_lease_the_round_does(rival):
     """The request is refused by the next."""
     item = rival.lease(seconds=600)
-    ask(rival, "min", 1, lease_us=MINUTE_US, marks=packed_marks([_mark(rival, item)]))
+    ask(
+        rival, "min", 1, lease_us=MINUTE_US, lease_keys=packed_lease_keys([_lease_key(rival, item)])
+    )
     assert values(rival.lease_many(1, seconds=600, ack=[item])) == [1]
     assert [one.is_handed for one in requests_of(rival)] == [False]
     assert rival.pop().value == 2
@@ -193,7 +207,7 @@ def test_who_comes_too_late_asks_again(queue, rival, meddled, let_expire):
         rival.pop()
         if is_asked and not lost:
             (served,) = requests_of(rival)
-            lost.extend(unpacked_marks(served.marks))
+            lost.extend(unpacked_lease_keys(served.lease_keys))
             let_expire(rival)
             rival.pop()
 
@@ -321,10 +335,12 @@ def test_a_corrupt_item_refuses_a_request_that_ends_a_lease(rival, database, sub
     third = rival.peek_many(3)[2].id
     key = subspace.key() + rival.parts.store.keys.place_named(third)
     run(database, lambda tr: tr.set(key, b"\xff"))
-    ask(rival, "min", 2, lease_us=MINUTE_US, marks=packed_marks([_mark(rival, item)]))
+    ask(
+        rival, "min", 2, lease_us=MINUTE_US, lease_keys=packed_lease_keys([_lease_key(rival, item)])
+    )
     assert rival.pop().value == 1
     (refused,) = requests_of(rival)
-    assert (refused.refused, refused.marks) == (True, b"")
+    assert (refused.refused, refused.lease_keys) == (True, b"")
     assert rival.pop().value == 2
     with pytest.raises(CorruptItem):
         rival.pop()
@@ -389,7 +405,7 @@ def test_long_names_are_not_asked_for(queue, rival, meddled):
     """Leases whose names a row cannot hold end when the items are collected."""
     fill(rival, 1_000)
     old = rival.lease_many(1_000, seconds=600)
-    assert len(packed_marks(_mark(rival, item) for item in old)) > MAX_NAMES_BYTES
+    assert len(packed_lease_keys(_lease_key(rival, item) for item in old)) > MAX_NAMES_BYTES
     meddled.meddle = popping(rival, [])
     found = queue.lease_many(1, seconds=600, ack=old)
     assert len(assert_counted(rival)["leased"]) == len(found) == 1

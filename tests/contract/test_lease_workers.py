@@ -11,8 +11,10 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import FifoQueue, Worker, run
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.round import alike
-from fdbqueue.service.storage.handoffs import unpacked_marks
+from fdbqueue.service.items import moment
+from fdbqueue.service.storage.handoffs import unpacked_lease_keys
 from fdbqueue.service.storage.tables import State
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
@@ -64,7 +66,8 @@ def test_a_name_is_shown_until_the_lease_ends(queue, clock):
         item = queue.lease(seconds=60, worker="mail1:4711")
         assert item.worker == "mail1:4711"
         found = queue.get(item.id)
-        assert found == replace(item, lease=None, failures=found.failures)
+        known = {"failures": found.failures, "leased_at": moment(now_us())}
+        assert found == replace(item, lease=None, **known)
         assert [one.worker for one in queue.page(state="leased").items] == ["mail1:4711"]
         if end is not None:
             end(item)
@@ -98,11 +101,43 @@ def test_a_delayed_or_dead_item_has_no_worker(database, subspace):
     assert (found.state, found.worker, found.reason) == ("dead", None, "why")
 
 
-def test_without_a_name_a_lease_stores_what_it_always_did(queue):
-    """Behind the facts stands the secret alone, and with a name its text."""
+def test_the_facts_of_a_lease_have_its_name_and_when_it_began(queue):
+    """Behind the secret stands the name, if there is one; behind that a byte 0, and the time."""
     item, other = queue.lease(), queue.lease(worker="\u00e9")
     assert len(facts_of(queue, other)) == len(facts_of(queue, item)) + 2
-    assert facts_of(queue, other).endswith("\u00e9".encode())
+    began = b"\0" + now_us().to_bytes(8, "big")
+    assert facts_of(queue, other).endswith("\u00e9".encode() + began)
+    assert facts_of(queue, item).endswith(began)
+
+
+def test_when_a_lease_began_is_kept(queue, clock):
+    """For as long as it is held, however often it is extended; the next lease begins anew."""
+    began = moment(now_us())
+    item = queue.lease(seconds=60, worker="w")
+    clock.advance(40)
+    assert queue.extend(item, 60).leased_at is None
+    clock.advance(40)
+    queue.extend_many([item], 60)
+    assert queue.get(item.id).leased_at == began
+    assert [one.leased_at for one in queue.page(state="leased").items] == [began]
+    queue.nack(item)
+    assert queue.get(item.id).leased_at is None
+    again = queue.lease(seconds=60)
+    assert queue.get(again.id).leased_at == moment(now_us()) > began
+
+
+@pytest.mark.parametrize("worker", [None, "anna"])
+def test_a_lease_that_was_written_before_its_beginning_was(queue, worker):
+    """It reads as it did, without that time, and is extended and ended."""
+    item = queue.lease(worker=worker)
+    place = queue.parts.store.keys.place_named(item.id)
+    key = queue.parts.store.tables.hidden_keys(State.LEASED, place)[0]
+    facts = facts_of(queue, item)[:-9]
+    run(queue.database, lambda tr: tr.set(key, facts))
+    found = queue.get(item.id)
+    assert (found.worker, found.leased_at, found.until) == (worker, None, item.until)
+    assert queue.extend(item, 90).worker == worker
+    queue.ack(item)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, 3, b"w", "a\nb", "\x00", "\ud800", ["w"]])
@@ -161,7 +196,7 @@ def test_a_lease_written_by_another_process_has_the_askers_name(queue):
         queue.pop(wait=0.1)
         (served,) = [one for one in requests_of(queue) if one.worker == worker]
         assert served.is_handed
-        places = [place for place, _ in unpacked_marks(served.marks)]
+        places = [place for place, _ in unpacked_lease_keys(served.lease_keys)]
         ids = [queue.parts.store.keys.item_id(place) for place in places]
         assert len(ids) == 2
         assert [queue.get(one).worker for one in ids] == [worker.decode() or None] * 2

@@ -12,7 +12,7 @@ MODULE = "fdbqueue.service.options"
 #: Lines of the module, and what is added below each.
 ADDED = [
     (
-        b"ALLOWED: Mapping[str, Choice | Range] = {\n",
+        b"ALLOWED: Mapping[str, Choice | Range | RateText] = {\n",
         (
             b'    "colour": Choice(("red", "blue"), gettext_noop("Colour of the queue")),\n'
             b'    "tries": Range(int, 1, 9, gettext_noop("Tries"), none_is_valid=True),\n'

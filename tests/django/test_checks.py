@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.checks import run_checks
 from django.test import override_settings
 from fdb.subspace_impl import Subspace
 
 import fdbqueue
 from fdbqueue import conf
+from fdbqueue.checks import check_tasks_app
 from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.compat import task_backends
 from tests.api import rules
 
 
@@ -36,6 +42,9 @@ WRONG_OPTIONS = [
     ),
     ("E013", "max_attempts", [0, 1_000_001, -1, 5.0, "5", True]),
     ("E013", "max_value_bytes", [0, 5_000_001, -1, 1e5, "100000", None, True]),
+    ("E013", "max_leased", [0, 1_000_001, -1, 5.0, "5", True, 10**30]),
+    ("E013", "rate", ["", "100", "0/s", "1000001/s", "-1/m", "1/w", "1.5/s", 100, True, (1, "s")]),
+    ("E013", "burst", [0, 1_000_001, -1, 5.0, "5", True, 5]),
 ]
 WRONG_API_OPTIONS = {
     "IDEMPOTENCY_SECONDS": [0, 0.9, 31_536_001, -1, math.nan, math.inf, "86400", None, True],
@@ -189,6 +198,134 @@ def test_refused_options_have_an_example(engine, hint):
     wrong = {"ENGINE": f"fdbqueue.engines.{engine}", "OPTIONS": {"nope": 1}}
     (found,) = conf.problems(wrong)
     assert (found.id, found.hint) == ("fdbqueue.E004", hint)
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong", "meant"),
+    [
+        ({}, {"queues": {}}, "QUEUES"),
+        ({}, {"ENGIN": "x"}, "ENGINE"),
+        ({"ENGINE": "fdbqueue.engine.embeded"}, {}, "fdbqueue.engines.embedded"),
+        ({"OPTIONS": {"pth": "/q"}}, {}, "path"),
+        (
+            {"ENGINE": "fdbqueue.engines.foundationdb", "OPTIONS": {"clusterfile": "/q"}},
+            {},
+            "cluster_file",
+        ),
+        ({"QUEUES": {"mail": {"kind": "fifo", "max_attempt": 3}}}, {}, "max_attempts"),
+        ({"QUEUES": {"mail": {"kind": "fifo", "subspaces": ("P",)}}}, {}, "subspace"),
+        ({"API": {"MAXLIMIT": 10}}, {}, "MAX_LIMIT"),
+    ],
+)
+def test_a_wrong_key_is_answered_with_the_one_most_like_it(setting, part, wrong, meant):
+    """Whichever part of the setting it is in, and whatever its case."""
+    (found,) = conf.problems({**setting, **part, **wrong})
+    assert found.hint.startswith(f"Did you mean {meant!r}? ")
+
+
+@pytest.mark.parametrize("key", ["nope", 7, "x" * 10_000])
+def test_a_wrong_key_that_is_like_none_is_answered_with_all(setting, key):
+    """Nothing is guessed."""
+    (found,) = conf.problems({**setting, key: 1})
+    assert found.hint == "The keys are API, ENGINE, OPTIONS, PREFIX, QUEUES."
+
+
+_WITHOUT_SQLITE = """
+import sys
+from django.conf import settings
+from django.core.management import execute_from_command_line
+sys.modules["_sqlite3"] = None
+settings.configure(
+    INSTALLED_APPS=["django.contrib.contenttypes", "fdbqueue"],
+    FDBQUEUE={"OPTIONS": {"path": "/nowhere/queues"}},
+)
+execute_from_command_line(["manage.py", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "queue_list", "queue_doctor"])
+def test_a_python_without_sqlite_is_told_what_to_use(command):
+    """The embedded engine is not, since that is what cannot be imported; nothing else fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_SQLITE, command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    shown = done.stdout + done.stderr
+    assert "Traceback" not in shown
+    assert "fdbqueue.E003" in shown
+    hint = "Use a Python that was built with SQLite, or 'fdbqueue.engines.foundationdb'."
+    assert hint in shown
+
+
+def test_a_path_that_cannot_be_a_file_is_warned_of(setting, tmp_path):
+    """W005 shows for a folder, and for a file in a folder that does not exist."""
+
+    def warned(path):
+        with override_settings(FDBQUEUE={**setting, "OPTIONS": {"path": path}}, DEBUG=True):
+            return [found.msg for found in run_checks() if found.id == "fdbqueue.W005"]
+
+    (folder,) = warned(tmp_path)
+    assert folder.endswith("is a folder.")
+    (missing,) = warned(tmp_path / "none" / "queues.sqlite3")
+    assert missing.endswith("is in a folder that does not exist.")
+    assert warned(tmp_path / "queues.sqlite3") == []
+
+
+class OwnBackend(FdbQueueBackend):
+    """A backend that a project has made from that of fdbqueue."""
+
+
+@pytest.mark.parametrize(
+    "path", ["fdbqueue.tasks.FdbQueueBackend", "tests.django.test_checks.OwnBackend"]
+)
+def test_a_task_backend_without_its_app_is_found(setting, path):
+    """The check says so, and the backend's own check does not say it again."""
+    apps = [app for app in settings.INSTALLED_APPS if app != "fdbqueue.tasks"]
+    tasks = {"default": {"BACKEND": path}, "other": {"BACKEND": "nowhere.Backend"}}
+    with override_settings(INSTALLED_APPS=apps, FDBQUEUE=setting, TASKS=tasks, DEBUG=True):
+        found = [one for one in check_tasks_app() if one.id == "fdbqueue.tasks.E001"]
+        assert [one.hint for one in found] == ["Add 'fdbqueue.tasks' to INSTALLED_APPS."]
+        assert task_backends["default"].check() == []
+    with override_settings(INSTALLED_APPS=[*apps, "fdbqueue.tasks"], TASKS=tasks):
+        assert check_tasks_app() == []
+
+
+_ENQUEUE = """
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["django.contrib.contenttypes", "fdbqueue"],
+    FDBQUEUE={"OPTIONS": {"path": "/nowhere/queues"}},
+    TASKS={"default": {"BACKEND": "fdbqueue.tasks.FdbQueueBackend"}},
+)
+django.setup()
+from tests.tasks import jobs
+jobs.note.enqueue(1)
+"""
+
+
+def test_a_task_that_is_enqueued_without_the_app_says_so():
+    """In place of a queue that is not found."""
+    command = [sys.executable, "-c", _ENQUEUE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "django.core.exceptions.ImproperlyConfigured: The task backend 'default' needs the app "
+        "'fdbqueue.tasks': add it to INSTALLED_APPS."
+    )
+
+
+@pytest.mark.parametrize(
+    "tasks", [None, [], {"default": None}, {"default": {}}, {"a": {"BACKEND": 7}}]
+)
+def test_a_setting_of_tasks_that_is_not_ours_is_left_alone(tasks):
+    """Django says what is wrong with it."""
+    apps = [app for app in settings.INSTALLED_APPS if app != "fdbqueue.tasks"]
+    with override_settings(INSTALLED_APPS=apps, TASKS=tasks):
+        assert check_tasks_app() == []
 
 
 def test_a_path_that_depends_on_the_folder_is_warned_of(setting):

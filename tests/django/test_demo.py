@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import threading
 
 import pytest
+from django.conf import settings
 from django.test import override_settings
+from django.utils import timezone
 
 import fdbqueue
 from fdbqueue.service import Push, Undecodable
+from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import empty_queues, time_ahead
 from project.demo import past, user
 from project.demo.earthquakes import records
 from project.demo.flows import Flow, Stream
 from project.demo.life import Life
 from project.demo.queues import flows
-from project.settings import FDBQUEUE
+from project.settings import FDBQUEUE, TASKS
 
 
 @pytest.fixture(autouse=True)
@@ -175,3 +179,61 @@ def test_a_lost_lease_does_no_harm(queues):
     queue.push_many(range(20))
     stream.step(1.0)
     assert queues.queue("alerts").counts().leased <= 4
+
+
+@pytest.fixture
+def jobs(queues):
+    """The work with the demo's tasks, which are imported with the demo's setting."""
+    apps = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
+    with override_settings(INSTALLED_APPS=apps, TASKS=TASKS):
+        yield importlib.import_module("project.demo.jobs")
+
+
+def test_no_task_keeps_a_worker_for_long(jobs, monkeypatch):
+    """What the past leaves behind has ended after some minutes, and so has what follows."""
+    backend, waited = jobs.backend(), []
+    monkeypatch.setattr("project.tasks.closing.wait", waited.append)
+    chance = random.Random(7)
+    jobs.work_through_the_past(chance)
+    for _ in range(200):
+        jobs.enqueue_some(chance)
+    (lost,) = backend.queue("default").page(state="leased").items
+    with time_ahead(600):
+        TaskWorker(backend, follow=False).run()
+    assert backend.queue("default").counts().ready == backend.queue("default").counts().leased == 0
+    result = backend.get_result(lost.value["id"])
+    assert (result.status, result.worker_ids[0]) == ("SUCCESSFUL", lost.worker)
+    assert len(waited) > 40
+    assert max(waited) <= 60
+
+
+def test_there_is_always_a_task_that_takes_its_time(jobs):
+    """Whatever chance says, one is enqueued if none runs or waits."""
+
+    class Report(random.Random):
+        def random(self):
+            return 0.9
+
+    queue = jobs.backend().queue("default")
+    for _ in range(3):
+        jobs.enqueue_some(Report(7))
+        assert queue.counts().ready == 1
+    queue.lease()
+    jobs.enqueue_some(Report(7))
+    assert (queue.counts().ready, queue.counts().leased) == (0, 1)
+
+
+def test_no_task_has_begun_or_ended_in_the_future(jobs):
+    """Those of the past, and the one that a worker elsewhere has."""
+    jobs.work_through_the_past(random.Random(7))
+    backend = jobs.backend()
+    queue, found = backend.queue("default"), []
+    for state in ("ready", "leased", "delayed", "dead"):
+        for item in queue.page(state=state, limit=100).items:
+            result = backend.get_result(item.value["id"])
+            assert item.pushed_at <= timezone.now()
+            found += [result.enqueued_at, result.started_at, result.last_attempted_at]
+            found.append(result.finished_at)
+    moments = [moment for moment in found if moment is not None]
+    assert len(moments) > 20
+    assert max(moments) <= timezone.now()

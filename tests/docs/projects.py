@@ -6,13 +6,14 @@ A page names its project in a comment, ``<!-- project: KIND -->``:
   below, a migrated database and no users;
 - ``new``: the project that ``django-admin startproject mysite .`` makes;
 - ``none``: an empty folder;
-- ``demo``: the repository's own demo project.
+- ``demo``: the repository's own demo project, with the ``.venv`` of a checkout.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,7 @@ def make(kind: str, base: Path, ready: Path) -> Project:
         skip = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "project", folder / "project", ignore=skip)
         shutil.copy(ROOT / "manage.py", folder)
+        _make_venv(folder)
     else:
         folder.mkdir()
     environment = _environment(base, module, prefix)
@@ -129,6 +131,14 @@ def make_ready(base: Path) -> Path:
     migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
     subprocess.run(migrate, cwd=project.folder, env=project.environment, check=True)
     return project.folder
+
+
+def _make_venv(folder: Path) -> None:
+    """Make the environment that a checkout has, of the Python that runs the tests."""
+    python = folder / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
 
 
 def _environment(base: Path, module: str, prefix: str) -> dict[str, str]:

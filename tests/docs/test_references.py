@@ -52,6 +52,10 @@ def test_the_options_of_queues_are_all_there():
         assert value_of(row["default"]) == defaults[option], option
         if isinstance(allowed, options.Choice):
             assert tuple(re.findall(r'"(\w+)"', row["type"])) == allowed.texts
+        elif isinstance(allowed, options.RateText):
+            (example,) = re.findall(r'"([^"]+)"', row["type"])
+            assert example in allowed
+            assert "`None`" in row["type"]
         else:
             assert f"{allowed.least:,} to {allowed.most:,}" in row["type"]
             assert ("`None`" in row["type"]) == allowed.none_is_valid

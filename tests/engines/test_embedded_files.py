@@ -129,7 +129,8 @@ def test_a_link_is_the_file_it_leads_to(database, path, tmp_path):
 
 def test_a_missing_directory(tmp_path):
     """A file in a directory that does not exist is not made, nor is the directory."""
-    _unavailable(tmp_path / "missing" / "queues.sqlite3")
+    reason = _unavailable(tmp_path / "missing" / "queues.sqlite3")
+    assert reason == f"there is no folder {tmp_path / 'missing'}; create it"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,14 +138,15 @@ def test_a_directory(tmp_path):
     """A directory is no database."""
     path = tmp_path / "directory"
     path.mkdir()
-    _unavailable(path)
+    assert _unavailable(path) == "it is a folder; add the name of a file to it"
     assert list(path.iterdir()) == []
 
 
 def test_a_path_through_a_file(tmp_path):
     """A file where a directory is needed is reported as such."""
     (tmp_path / "file").write_text("mine")
-    _unavailable(tmp_path / "file" / "queues.sqlite3")
+    reason = _unavailable(tmp_path / "file" / "queues.sqlite3")
+    assert reason == f"{tmp_path / 'file'} is no folder"
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -178,11 +178,11 @@ def test_a_cluster_that_does_not_answer_is_reported_in_time(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)
 def test_a_missing_cluster_file_is_reported(engine, tmp_path):
-    """The error names the file."""
+    """The error names the file, and does not say that a cluster has not answered."""
     missing = str(tmp_path / "missing.cluster")
-    with pytest.raises(EngineUnavailable) as caught:
+    with pytest.raises(EngineUnavailable, match="cannot use its file") as caught:
         foundationdb.open(missing).create_transaction()
-    assert caught.value.context["cluster_file"] == missing
+    assert caught.value.context["path"] == missing
 
 
 @pytest.mark.parametrize("engine", ["foundationdb"], indirect=True)

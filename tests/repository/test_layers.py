@@ -159,12 +159,11 @@ BELOW_THE_FACE = {
     "entries": {"management"},
     "instrumentation": {"metrics"},
     "options": {"api", "conf", "pages", "tasks"},
-    "storage.handoffs": {"tasks"},
     "storage.item_keys": {"api"},
     "tools.load": {"management"},
     "tools.upkeep": {"management"},
     "transactions": {"management", "tasks", "testing"},
-    "tuples": {"columns"},
+    "tuples": {"columns", "tasks"},
 }
 #: Modules that only check and delegate may be longer.
 MAX_LINES = 600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
+import sys
 from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
@@ -88,3 +89,25 @@ def test_make_help_names_each_target(target):
         cwd=ROOT,
     )
     assert f"make {target} " in answer.stdout
+
+
+def test_an_old_python_is_told_what_make_needs(tmp_path):
+    """Instead of an error of pip's about a package that has no version for it."""
+    old = tmp_path / "python3"
+    begin = "import sys; sys.version_info = (3, 10, 13); exec(sys.argv[1])"
+    old.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{begin}' \"$2\"\n")
+    old.chmod(0o755)
+    made = tmp_path / "venv"
+    for target in ("run", "install"):
+        done = subprocess.run(
+            ["make", "--no-print-directory", target, f"VENV={made}", f"PYTHON={old}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert f"This needs Python 3.11 or newer, but {old} is " in done.stderr
+        assert f"make {target} PYTHON=python3.11" in done.stderr
+        assert not made.exists()

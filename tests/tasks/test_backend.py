@@ -314,6 +314,21 @@ def test_wrong_options_are_found_by_a_check(configure, options):
     assert backend.settings == type(backend.settings)()
 
 
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        ({"max_atempts": 3}, "max_attempts"),
+        ({"MAX_ATTEMPTS": 3}, "max_attempts"),
+        ({"schedules": {"a": {"task": "tests.tasks.jobs.note", "crontab": "* * * * *"}}}, "cron"),
+    ],
+)
+def test_a_wrong_key_is_answered_with_the_one_most_like_it(configure, options, meant):
+    """In OPTIONS, and in a schedule."""
+    configure(**options)
+    (found,) = [one for one in checks.run_checks() if "tasks" in one.id]
+    assert found.hint.startswith(f"Did you mean {meant!r}? ")
+
+
 def test_right_options_pass_the_checks(configure):
     """In all the forms that they may have."""
     backend = configure(

@@ -21,9 +21,10 @@ from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
-from fdbqueue.tasks.compat import task_backends
+from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.records import is_id
 from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.testing import time_ahead
 from tests.pages import watched_engine
 from tests.pages.addresses import first, following, of, previous, text
 from tests.pages.conftest import person
@@ -134,6 +135,25 @@ def test_a_ready_task(viewer):
     assert "Tasks 1 to 2" in shown
     assert "Lowest priority" not in shown
     assert 'id="table-priorities"' not in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ago"), [(5, "less than a minute ago"), (3_600, "59 minutes ago")]
+)
+def test_a_task_runs_since_its_lease_began(viewer, queue, backend, seconds, ago):
+    """However long the lease is, and what the backend says of the length of leases."""
+    ahead = 2 - seconds
+    before = timezone.now()
+    with time_ahead(ahead):
+        task = letters.send.enqueue("ada")
+        queue.lease(worker="anna", seconds=seconds)
+    after = timezone.now()
+    (row,) = table(viewer.get(PAGE + "?state=leased"))
+    assert row["Running since"].endswith(ago)
+    task.refresh()
+    assert task.status is TaskResultStatus.RUNNING
+    since = task.last_attempted_at - datetime.timedelta(seconds=ahead)
+    assert before <= since <= after
 
 
 def test_a_running_task(viewer, queue, backend):

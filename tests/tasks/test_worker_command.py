@@ -18,6 +18,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.testing import time_ahead
 from tests.engines.children import wait_until
 from tests.tasks import jobs, kept_jobs
 from tests.tasks.killing import signalled
@@ -426,12 +427,32 @@ def test_the_log_of_attempts(configure, caplog):
     records = {record.id: record for record in caplog.records if hasattr(record, "id")}
     assert records[good.id].message == "a task has succeeded"
     assert records[bad.id].message == "a task has failed"
-    assert records[bad.id].error == "builtins.LookupError"
+    assert (records[bad.id].error, records[bad.id].reason) == ("builtins.LookupError", "closed")
     for record in records.values():
         facts = (record.queue, record.worker, record.attempts)
         assert facts == ("tasks-default", "anna", 1)
         assert 0 <= record.seconds < DEADLINE_SECONDS
         assert "secret" not in str(vars(record))
+
+
+def test_an_attempt_that_is_followed_by_another_is_no_failed_task(configure, caplog):
+    """The worker says what was raised, when the task runs again, and counts it apart."""
+    configure(backoff=lambda _error, _result: 30, max_attempts=2)
+    bad, said = kept_jobs.fail_while_closed.enqueue(), io.StringIO()
+    with caplog.at_level(logging.INFO, "fdbqueue.tasks.worker"):
+        call_command("tasks_worker", "--batch", stderr=said)
+    _, failed, counts = said.getvalue().splitlines()
+    name = f"tests.tasks.kept_jobs.fail_while_closed {bad.id}"
+    assert failed == f"{name}, attempt 1, failed; again in 30 s: builtins.LookupError: closed"
+    assert counts == "0 succeeded, 0 failed, 1 to run again, 0 lost their lease."
+    (record,) = [one for one in caplog.records if hasattr(one, "again")]
+    assert (record.message, record.again) == ("an attempt at a task has failed", 30)
+    assert (record.error, record.reason) == ("builtins.LookupError", "closed")
+    with time_ahead(60):
+        call_command("tasks_worker", "--batch", stderr=(said := io.StringIO()))
+    _, failed, counts = said.getvalue().splitlines()
+    assert failed == f"{name} failed: builtins.LookupError: closed"
+    assert counts == "0 succeeded, 1 failed, 0 lost their lease."
 
 
 def test_the_metrics_of_attempts(configure):

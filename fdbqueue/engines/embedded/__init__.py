@@ -15,11 +15,12 @@ How a transaction goes, and which module has it:
    (``futures``).
 3. ``state``: what an attempt has written, what it conflicts with, and whether it can be used
    (``options``, ``errors``, ``keys``). A write is only checked and noted there.
-4. ``commits``: one of the threads that commit does so for all, once the process has its turn
+4. ``reservations``: an attempt that follows a conflict waits in line before it reads.
+5. ``commits``: one of the threads that commit does so for all, once the process has its turn
    (``storage``), by the snapshot's own connection if nothing was committed since.
-5. ``groups``: which commits of the group conflict with the history, what the others change, and
+6. ``groups``: which commits of the group conflict with the history, what the others change, and
    the version of them all (``clock``).
-6. ``watches``: who commits wakes the processes that watch.
+7. ``watches``: who commits wakes the processes that watch.
 
 ``files`` looks at whether the file is still the one that was opened, and makes its tables.
 """

@@ -281,7 +281,8 @@ class Committer:
             leader: The request whose thread leads.
             connection: The one to write by.
         """
-        requests = [leader] if leader.interrupted is not None else self._next_in_line()
+        is_alone = leader.interrupted is not None or len(self._requests) == 1
+        requests = [leader] if is_alone else self._next_in_line()
         self._group = group = Group(requests, connection)
         try:
             newest = None

@@ -48,6 +48,8 @@ class Database:
 
     #: A file has one writer: who has several commits to make gains nothing by making them at once.
     commits_one_at_a_time = True
+    #: Its transactions have ``reserve()``: those that use it do not conflict with each other.
+    has_reservations = True
 
     def __init__(self, path: str, durability: str) -> None:
         if durability not in _SYNCHRONOUS:

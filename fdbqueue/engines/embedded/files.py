@@ -75,7 +75,7 @@ class OpenFiles:
         try:
             found = os.stat(self._directory)
         except OSError as error:
-            raise EngineUnavailable(path=self._path, reason=str(error)) from error
+            raise EngineUnavailable(path=self._path, reason=reason_of(self._path, error)) from error
         stamp = found.st_mtime_ns, found.st_ino
         if stamp == self._unchanged:
             return
@@ -89,6 +89,17 @@ class OpenFiles:
                 raise EngineUnavailable(path=self._path, reason=_LOST.format(suffix or "the file"))
         if time.time_ns() - found.st_mtime_ns > STAMP_GRANULARITY_NS:
             self._unchanged = stamp
+
+
+def reason_of(path: str, error: Exception) -> str:
+    """Return why a file cannot be opened, and what to do about it if that is known."""
+    folder = os.path.dirname(path) or os.curdir
+    if os.path.isdir(path):
+        return "it is a folder; add the name of a file to it"
+    if os.path.isdir(folder):
+        return str(error)
+    exists = os.path.exists(folder)
+    return f"{folder} is no folder" if exists else f"there is no folder {folder}; create it"
 
 
 def _identity(path: str) -> Identity:

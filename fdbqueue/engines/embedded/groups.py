@@ -204,7 +204,10 @@ class Group:
     def _read(self, mutations: list[Mutation]) -> None:
         """Start from what is stored under the keys that the next mutations depend on."""
         values = self._values
-        keys = [key for name, key, _ in mutations if name in OPERATIONS and key not in values]
+        keys = []
+        for name, key, _ in mutations:
+            if name in OPERATIONS and key not in values:
+                keys.append(key)  # a comprehension would be one more call
         stored = self.connection.execute(_GET[len(keys)], keys).fetchone()
         values.update(zip(keys, stored, strict=True))
 

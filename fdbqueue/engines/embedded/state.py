@@ -31,6 +31,7 @@ from fdbqueue.engines.embedded.errors import (
 from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.groups import CommitRequest
 from fdbqueue.engines.embedded.keys import Range
+from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.view import View
@@ -91,6 +92,9 @@ class TransactionState:
     #: What reads see of the file, None before the first one.
     snapshot: Snapshot | None = None
     _request: CommitRequest | None = None
+    #: Whether to reserve the file before the first read, and the reservation.
+    reserves = False
+    _reservation: Reservation | None = None
 
     def __init__(
         self, store: Store, committer: Committer, watches: WatchRegistry, defaults: OptionValues
@@ -121,6 +125,7 @@ class TransactionState:
         self._failure: FDBError | None = None  # raised by every use until a reset
         self._is_committing = False
         self._request = None
+        self.reserves = False
         self.snapshot = None
         #: When the time for the transaction is over, on the monotonic clock.
         self.deadline: float | None = None
@@ -146,6 +151,8 @@ class TransactionState:
         self.stamps: list[Versionstamp] = []
 
     def __del__(self) -> None:
+        if self._reservation is not None:
+            self._release()
         if self.snapshot is not None:
             self.snapshot.release()
         if self._request is not None and self._request.snapshot is not None:
@@ -178,10 +185,21 @@ class TransactionState:
     def open(self) -> Snapshot:
         """Open the snapshot, at the read version if that was set."""
         version = self.read_version.number
+        if self.reserves and version is None:
+            self.reserve()
         snapshot = self.store.snapshot() if version is None else self.store.snapshot_at(version)
         self.snapshot = snapshot
         self.read_version.number = snapshot.version
         return snapshot
+
+    def reserve(self) -> bool:
+        """Reserve the file; see :meth:`Transaction.reserve`."""
+        self.reserves = False
+        if self.snapshot is not None:
+            return True
+        if self._reservation is None:
+            self._reservation = self.store.reserve(self.deadline)
+        return self._reservation is None or self._reservation.is_contended
 
     def stored(self) -> Snapshot:
         """Return the snapshot to read by."""
@@ -385,6 +403,8 @@ class TransactionState:
                     self._end_stamps(error=FDBError(2020))
                 return Future(error=error)
             if request is None:
+                if self._reservation is not None:
+                    self._release()
                 self.committed_version = -1
                 if self.stamps:
                     self._end_stamps(error=FDBError(2021))
@@ -446,8 +466,28 @@ class TransactionState:
                 size += len(begin) + len(end) + _RANGE_BYTES
         return size
 
+    def _release(self) -> None:
+        """Release the reservation of the attempt."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            self.store.turn.reservations.release(reservation.number)
+
     def _finish_commit(self, request: CommitRequest) -> None:
-        self._committer.wait(request)
+        reservations = self.store.turn.reservations
+        if self._reservation is None:
+            reservations.let_pass(self.deadline)
+        if not reservations.is_used:
+            self._committer.wait(request)
+        else:
+            number = 0 if self._reservation is None else self._reservation.number
+            reservations.hold(number)
+            try:
+                self._committer.wait(request)
+            finally:
+                reservations.release(number)
+                if number:
+                    reservations.is_strict = request.refusal is not None
+                self._reservation = None
         with self.lock:
             if request.error is not None:
                 self.note_timeout()
@@ -486,8 +526,12 @@ class TransactionState:
             except FDBError as failure:
                 self.fail(FDBError(1025))
                 return Future(error=failure)
+            request = self._request
+            conflicted = code == 1020 and request is not None and request.refusal == 1020
             self._drop_attempt()
             self._begin_attempt(self.options.persistent)
+            if conflicted and self.store.turn.reservations.shared_memory() is not None:
+                self.reserves, pause_seconds = True, 0.0  # it waits before it reads
             return Delay(pause_seconds)
 
     def _pause_after(self, code: int) -> float:
@@ -544,6 +588,8 @@ class TransactionState:
         snapshot, self.snapshot = self.snapshot, None
         if snapshot is not None:
             snapshot.release()
+        if self._reservation is not None:
+            self._release()
         self._end_stamps(error=error)
         watches, self.watches = self.watches, []
         for watch in watches:

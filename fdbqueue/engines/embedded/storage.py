@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 from fdbqueue.engines.embedded import files
 from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded.reservations import Reservation, Reservations
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import RLock, start_thread
@@ -202,6 +203,16 @@ class Store:
 
     # Writing
 
+    def reserve(self, deadline: float | None) -> Reservation | None:
+        """Wait for a reservation of the file; None if the attempt is to go on without one.
+
+        Raises:
+            EngineUnavailable: The file cannot be opened, or is not where it was.
+        """
+        if not self._ready and not self.is_retired:
+            self._prepare()
+        return self.turn.reservations.reserve(deadline)
+
     def write(
         self,
         deadline: float | None,
@@ -313,7 +324,8 @@ class Store:
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error):
-                raise EngineUnavailable(path=self.path, reason=str(error)) from error
+                reason = files.reason_of(self.path, error)
+                raise EngineUnavailable(path=self.path, reason=reason) from error
             raise
         return connection
 
@@ -339,7 +351,8 @@ class Store:
                 else:
                     self._open_to_read()
             except (OSError, sqlite3.Error) as error:
-                raise EngineUnavailable(path=self.path, reason=str(error)) from error
+                reason = files.reason_of(self.path, error)
+                raise EngineUnavailable(path=self.path, reason=reason) from error
             finally:
                 self._is_opening = False
             self._read_only = obstacle is not None
@@ -426,6 +439,7 @@ class Turn:
         turnstile: The first lock to take, None while it is closed.
         turn: The second one, which the process that writes holds.
         is_doubted: Whether the files may have been deleted.
+        reservations: What the processes note at the beginning of the second one.
     """
 
     def __init__(self, directory: str) -> None:
@@ -433,6 +447,7 @@ class Turn:
         self.turnstile: int | None = None
         self.turn: int | None = None
         self.is_doubted = False
+        self.reservations = Reservations()
 
     def open(self) -> None:
         """Open the lock files.
@@ -444,12 +459,14 @@ class Turn:
         self.close()
         self.turnstile = self._open(files.LOCKS[0])
         self.turn = self._open(files.LOCKS[1])
+        self.reservations.open(os.path.join(self._directory, files.LOCKS[1]))
 
     def _open(self, name: str) -> int:
         return os.open(os.path.join(self._directory, name), os.O_RDWR | os.O_CREAT, 0o666)
 
     def close(self) -> None:
         """Close the lock files, which frees the turn."""
+        self.reservations.close()
         opened = self.turnstile, self.turn
         self.turnstile = self.turn = None
         for descriptor in opened:

@@ -506,6 +506,14 @@ class Transaction(SnapshotTransaction):
         """
         return self._state.commit()
 
+    def reserve(self) -> bool:
+        """Reserve the file before the first read, as an attempt after a conflict does.
+
+        Tell whether other processes reserve it, too; see the module ``reservations``.
+        """
+        with self._state.lock:
+            return self._state.reserve()
+
     def on_error(self, error: Any) -> Delay | Future[None]:
         """Prepare to run again after an error, or raise it if that would not help.
 

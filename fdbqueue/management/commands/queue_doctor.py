@@ -16,7 +16,6 @@ import functools
 import itertools
 import queue as queues
 import shlex
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -140,9 +139,10 @@ examples:
         for name in names:
             queue = self.queue(name)
             number = item_count(sum(astuple(queue.counts())))
+            here = Examiner(queue).format_here()
             self.console.confirm(
                 f"Store that the {number} of {name!r} are written under: "
-                f"{queue.parts.store.format}? Processes with other settings must have stopped.",
+                f"{here}? Processes with other settings must have stopped.",
                 interactive=interactive,
             )
             queue.adopt_settings()
@@ -390,7 +390,7 @@ def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Find
 
 def _check_format(queue: Queue, readable: Queue) -> Finding:
     try:
-        stored = Examiner(readable).stored_format()
+        stored = (examiner := Examiner(readable)).stored_format()
     except FormatMismatch as error:
         return Finding(
             "format",
@@ -402,8 +402,7 @@ def _check_format(queue: Queue, readable: Queue) -> Finding:
             f"run queue_doctor {shlex.quote(queue.name)} --adopt-settings",
         )
     if stored is None:
-        here = readable.parts.store.format
-        text = f"nothing is stored; the first push will store: {here}"
+        text = f"nothing is stored; the first push will store: {examiner.format_here()}"
         return Finding("format", queue.name, OK, text)
     return Finding("format", queue.name, OK, f"as the setting says: {stored}")
 
@@ -517,7 +516,9 @@ def _version(database: Any) -> str:
     except Exception as error:
         if error_code(error) is None and not isinstance(error, KeyError | ValueError):
             raise
-        return f"SQLite {sqlite3.sqlite_version}"
+        from sqlite3 import sqlite_version  # not every Python has it
+
+        return f"SQLite {sqlite_version}"
     return f"FoundationDB {', '.join(versions)} of {len(processes)} processes"
 
 

@@ -47,7 +47,9 @@ examples:
             self._pop(queue, options["end"], options["limit"], lines)
             is_paused = self._popped < options["limit"] and self.console.note_pauses(queue)
         if not self._popped and not is_paused and not options["as_json"]:
-            self.console.note(f"The queue {queue.name!r} is empty.")
+            is_held = queue.held_until() is not None
+            why = "gives nothing at the moment: its rate is used up" if is_held else "is empty"
+            self.console.note(f"The queue {queue.name!r} {why}.")
 
     def _pop(
         self, queue: Queue, end: End, limit: int, lines: Callable[[list[Item]], list[str]]

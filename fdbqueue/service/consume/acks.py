@@ -18,7 +18,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
 from fdbqueue.service.consume.leases import BesideEnds, Leases, Token, reason_of, token_of
-from fdbqueue.service.idempotency import Call, IdempotencyKey, SavedResponses, make_call
+from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, SavedResponses, make_call
 from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
@@ -38,11 +38,10 @@ Change = Callable[[Transaction, CountChange, Hidden], "Hidden | None"]
 class _AckWrite(Write):
     """The ack of one lease."""
 
-    __slots__ = ("_beside", "_leases", "_read", "_token")
+    __slots__ = ("_leases", "_read", "_token")
 
     def __init__(self, leases: Leases, token: Token, beside: BesideEnds | None) -> None:
-        super().__init__(leases.store, leases.ack_bytes, token.place)
-        self._beside = beside
+        super().__init__(leases.store, leases.ack_bytes, token.place, beside)
         self._leases = leases
         self._token = token
         self._read: Any = None
@@ -53,15 +52,15 @@ class _AckWrite(Write):
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)
         self._leases.end(shared.tr, shared.count_change, held)
-        if self._beside is not None:
-            self._beside(shared.tr)
+        if self.beside is not None:
+            self.beside(shared.tr)
 
     def result_from(self, _: bytes) -> None:
         """Return nothing."""
 
 
 class _ChangeWrite(Write):
-    """The nack or the extend of one lease: its item is read, and written again.
+    """The nack, the extend or the requeue of one lease: its item is read, and written again.
 
     Its result is the lease's item, if it is still leased.
     """
@@ -180,10 +179,11 @@ class Acks:
         each = functools.partial(self._change_held, tokens=tokens, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
-    def requeue(self, lease: Item | str, tr: Transaction | None = None) -> None:
-        """Requeue a leased item as it was: no attempt is counted. Not if its lease was lost."""
-        requeue = functools.partial(self._leases.requeue, tokens=[token_of(lease)])
-        self._runner.write("return", tr, requeue)
+    def requeue(self, lease: Item | str, tr: Transaction | None) -> None:
+        """Requeue a leased item as it was: no attempt is counted."""
+        token = self._leases.parse(token_of(lease))
+        write = _ChangeWrite(self._leases, token, self._leases.put_back)
+        self._runner.share("return", write, tr)
 
     # Extending leases
 
@@ -239,14 +239,14 @@ class Acks:
 
     def _call(
         self, once: IdempotencyKey | str, verb: str, tokens: Sequence[str], *arguments: Any
-    ) -> Call:
+    ) -> KeyedCall:
         """Return the call of a verb with these leases."""
         return make_call(self._queue, once, verb, tuple(map(_packable, tokens)), *arguments)
 
     def _write_once(
         self,
         verb: str,
-        call: Call,
+        call: KeyedCall,
         tr: Transaction | None,
         function: Callable[[Transaction], bytes],
     ) -> bytes:

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FdbQueueError, InvalidInput, OutcomeUnknown, text_of_error
 from fdbqueue.service import instrumentation
-from fdbqueue.service.clock import duration, in_seconds
+from fdbqueue.service.clock import duration, in_seconds, now_us
 from fdbqueue.service.consume.leases import BesideEnds, LeaseEnds, token_of, worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.round import Taker, TakeRequest
@@ -62,7 +62,8 @@ class Consumer:
         name: The queue's name.
         taker, group: As given.
         responses: The saved responses of calls with an idempotency key.
-        item_wait: Waits for items.
+        item_wait: Waits for items to pop.
+        lease_wait: Waits for items to lease.
     """
 
     def __init__(self, runner: Runner, taker: Taker, group: ProcessGroup) -> None:
@@ -74,6 +75,7 @@ class Consumer:
         self._leases = taker.leases
         self.group = group
         self.item_wait = ItemWait((group.watch,))
+        self.lease_wait = ItemWait((group.lease_watch,))
 
     def pop_request(self, end: End, count: int, once: IdempotencyKey | str | None) -> TakeRequest:
         """Return a request to pop items."""
@@ -106,6 +108,9 @@ class Consumer:
                 queue=self._store.queue, ack=len(tokens), allowed=f"0 to {MAX_ENDED}"
             )
         ends = None
+        if beside is not None and not tokens:
+            reason = "beside goes with ack: there is nothing to acknowledge"
+            raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
             ends = LeaseEnds(self._leases, map(self._leases.parse, tokens), beside)
             self._leases.check_size([*ends.places], limit_bytes=MAX_ENDS_BYTES)
@@ -120,7 +125,7 @@ class Consumer:
             effect,
             call,
             requeue=self.requeue_leased,
-            lease_us=lasting_us,
+            lease_us=max(1, lasting_us),  # also one that is over at once is a lease
             worker=name,
             acknowledges=ends,
         )
@@ -150,7 +155,8 @@ class Consumer:
                 found: tuple[list[Item], ...] | None = self.take_now(request)
             else:
                 look = functools.partial(self.take_now, request)
-                found = self.item_wait.until(look, deadline, waits_while, self._runner.database)
+                item_wait = self.lease_wait if request.lease_us else self.item_wait
+                found = item_wait.until(look, deadline, waits_while, self._runner.database)
             if found is None:
                 return []
             return [*found[0]] if found else self._take_nothing(request)
@@ -175,7 +181,8 @@ class Consumer:
             return await take_once(functools.partial(self.take_now, request))
 
         try:
-            found = await self.item_wait.until_in_loop(look, deadline)
+            item_wait = self.lease_wait if request.lease_us else self.item_wait
+            found = await item_wait.until_in_loop(look, deadline)
             if found:
                 return found[0]
             if request.call is None:
@@ -208,6 +215,22 @@ class Consumer:
         if request.acknowledges is not None:
             request.note_acknowledged()
         return (items,) if items or is_replayed(request.call) else ()
+
+    def held_until(self, tr: Transaction, *, to_lease: bool) -> int | None:
+        """Return until when the queue's limits keep its ready items back, in microseconds.
+
+        Not later than now if they do not. None if it has no limits, no ready items, or is paused.
+        """
+        if self.taker.limits is None:
+            return None
+        now, tables = now_us(), self._store.tables
+        allowance = self.taker.limits.begin(tr, tables, now)
+        paused = tr.snapshot[tables.paused]
+        head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
+        if paused.present() or not any(True for _ in head):
+            return None
+        until = allowance.settle().held_until(to_lease=to_lease)
+        return now if until is None else until
 
     def _take_nothing(self, request: TakeRequest) -> list[Item]:
         """Return no items; under an idempotency key, look again and save that response."""

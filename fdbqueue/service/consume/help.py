@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
 from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases
 from fdbqueue.service.limits import BATCH_BYTES
@@ -22,9 +23,9 @@ from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     answer,
     hand_over,
-    packed_marks,
+    packed_lease_keys,
     remove_request,
-    unpacked_marks,
+    unpacked_lease_keys,
 )
 from fdbqueue.service.storage.reader import Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
@@ -76,15 +77,15 @@ class Help:
         taken = {*ending}
         asked = 0
         for request in requests:
-            marks = unpacked_marks(request.marks)
-            if marks is None:
+            keys = unpacked_lease_keys(request.lease_keys)
+            if keys is None:
                 continue
-            asked += request.wanted + len(marks)
+            asked += request.wanted + len(keys)
             if self._helped and asked > ROUND_ITEMS:
                 break
             ends = None
-            if marks:
-                ends = self._leases.ends(marks)
+            if keys:
+                ends = self._leases.ends(keys)
                 if ends.places & taken:
                     continue
                 taken |= ends.places
@@ -96,13 +97,20 @@ class Help:
         return [one.ends for one in self._helped if one.ends is not None]
 
     def serve(
-        self, head: Head, budget: TransactionBudget, *, more_due: bool, retried: bool
+        self,
+        head: Head,
+        budget: TransactionBudget,
+        allowance: Allowance | None,
+        *,
+        more_due: bool,
+        retried: bool,
     ) -> None:
         """Take items for the requests, as many as fit.
 
         Args:
             head: The rows, behind those that this process takes.
             budget: What the transaction has taken.
+            allowance: What the queue's limits allow it to take; None if it has none.
             more_due: Whether more items have expired than it requeues.
             retried: Whether attempts may be in rows of their own.
         """
@@ -115,16 +123,25 @@ class Help:
             if ends is not None and not budget.reserve_ends(ends.sent_bytes):
                 break  # the next round serves it
             # The items of a handoff are written as a copy, and may be leased when it is collected.
+            count, leases = request.wanted, request.lease_us > 0
+            if allowance is not None:
+                ending = 0 if ends is None else len(ends.places)
+                count = allowance.grant(count, leases=leases, ends=ending)
             rows = head.take(
-                request.wanted,
+                count,
                 leased=True,
                 kept=not request.lease_us,
                 facts_bytes=len(request.worker),
             )
             head.finish()
             size += sum([len(row.value) for row in rows])
-            is_cut = budget.is_full or more_due
-            if not self._serve(request, ends, rows, is_cut, retried) or size >= BATCH_BYTES:
+            is_held = len(rows) == count < request.wanted  # then there is no more for it
+            is_cut = (budget.is_full or more_due) and not is_held
+            took = self.took
+            goes_on = self._serve(request, ends, rows, is_cut, retried)
+            if allowance is not None:
+                allowance.note(self.took - took, leases=leases)
+            if not goes_on or size >= BATCH_BYTES:
                 break
 
     def _serve(
@@ -180,19 +197,19 @@ class Help:
         )
         if ends is not None:
             ends.apply(self._tr, self._count_change)
-        marks = packed_marks([(lease.row.place, lease.secret) for lease in held])
-        answer(self._tr, self._tables, request._replace(marks=marks))
+        keys = packed_lease_keys([(lease.row.place, lease.secret) for lease in held])
+        answer(self._tr, self._tables, request._replace(lease_keys=keys))
 
     def _refuse(self, request: HelpRequest) -> None:
         """Let the owner of a request find out by itself why it cannot be served."""
         self.wrote = True
         if request.lease_us:
-            answer(self._tr, self._tables, request._replace(refused=True, marks=b""))
+            answer(self._tr, self._tables, request._replace(refused=True, lease_keys=b""))
         else:
             remove_request(self._tr, self._tables, request.name)
 
 
 def _is_long(request: HelpRequest, rows: Sequence[Row]) -> bool:
-    """Tell whether the row of a request has no room for the places and marks of the leases."""
+    """Tell whether the row of a request has no room for the keys of the leases."""
     size = sum([len(row.place) + NAME_BYTES for row in rows]) if request.lease_us else 0
     return size > MAX_MARKS_BYTES

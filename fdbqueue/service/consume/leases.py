@@ -34,7 +34,7 @@ from fdbqueue.service.limits import (
     SENT_BY_SET,
 )
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.handoffs import Mark
+from fdbqueue.service.storage.handoffs import LeaseKey
 from fdbqueue.service.storage.hidden import SECRET_BYTES, Hidden
 from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES
 from fdbqueue.service.storage.reader import Loaded
@@ -59,7 +59,7 @@ class Token(NamedTuple):
     """What names a lease: the item's place, the lease's secret; and both as text."""
 
     place: bytes
-    mark: bytes
+    secret: bytes
     text: str
 
 
@@ -86,12 +86,12 @@ class Leases:
         worker: bytes,
     ) -> list[Hidden]:
         """Lease items that were taken, from now on; the caller clears their rows."""
-        until = now_us() + lasting_us
-        size = SECRET_BYTES
+        began = now_us()
+        until, size = began + lasting_us, SECRET_BYTES
         secrets = os.urandom(size * len(loaded))
         return [
             self.store.lease(
-                tr, count_change, one, until, secrets[i * size : (i + 1) * size], worker
+                tr, count_change, one, until, secrets[i * size : (i + 1) * size], worker, began
             )
             for i, one in enumerate(loaded)
         ]
@@ -109,41 +109,41 @@ class Leases:
         leases = self.lease(tr, count_change, loaded, lasting_us, worker)
         return [_leased(one.item, lease) for one, lease in zip(loaded, leases, strict=True)]
 
-    def items_of(self, tr: Transaction, marks: Sequence[Mark]) -> dict[Mark, Item | CorruptItem]:
+    def items_of(
+        self, tr: Transaction, keys: Sequence[LeaseKey]
+    ) -> dict[LeaseKey, Item | CorruptItem]:
         """Return the items of leases, but for those that are not held any more.
 
         Those that this process cannot decode, although another has, are requeued as they were, and
         stand there as errors.
         """
-        reads = [self.store.begin_read(tr, State.LEASED, place) for place, _ in marks]
+        reads = [self.store.begin_read(tr, State.LEASED, place) for place, _ in keys]
         held = {
-            (place, mark): lease
-            for (place, mark), read in zip(marks, reads, strict=True)
-            if _is_held(lease := self.store.parse(State.LEASED, place, read), mark)
+            (place, secret): lease
+            for (place, secret), read in zip(keys, reads, strict=True)
+            if _is_held(lease := self.store.parse(State.LEASED, place, read), secret)
         }
         rows = [lease.row for lease in held.values()]
         loaded = self.store.reader.load(tr, rows, retried=False)
         corrupt = [
-            mark
-            for one, mark in zip(loaded, held, strict=True)
-            if isinstance(one.item, CorruptItem)
+            key for one, key in zip(loaded, held, strict=True) if isinstance(one.item, CorruptItem)
         ]
         if corrupt:
-            self.requeue_marked(tr, corrupt)
+            self.requeue_keys(tr, corrupt)
         return {
-            mark: _leased(one.item, lease) if isinstance(one.item, Item) else one.item
-            for one, (mark, lease) in zip(loaded, held.items(), strict=True)
+            key: _leased(one.item, lease) if isinstance(one.item, Item) else one.item
+            for one, (key, lease) in zip(loaded, held.items(), strict=True)
         }
 
-    def any_held(self, tr: Transaction, marks: Sequence[Mark]) -> bool:
+    def any_held(self, tr: Transaction, keys: Sequence[LeaseKey]) -> bool:
         """Tell whether one of the leases is held."""
-        found = self.store.facts(tr, State.LEASED, [place for place, _ in marks])
-        pairs = zip(found, marks, strict=True)
-        return any(_is_held(lease, mark) for lease, (_, mark) in pairs)
+        found = self.store.facts(tr, State.LEASED, [place for place, _ in keys])
+        pairs = zip(found, keys, strict=True)
+        return any(_is_held(lease, secret) for lease, (_, secret) in pairs)
 
-    def ends(self, marks: Iterable[Mark]) -> LeaseEnds:
-        """Return the ends of leases, given the place and the mark of each."""
-        return LeaseEnds(self, [Token(place, mark, "") for place, mark in marks])
+    def ends(self, keys: Iterable[LeaseKey]) -> LeaseEnds:
+        """Return the ends of leases, given the place and the secret of each."""
+        return LeaseEnds(self, [Token(place, secret, "") for place, secret in keys])
 
     def ack(self, tr: Transaction, tokens: Sequence[str]) -> list[str]:
         """Remove leased items for good, and return the tokens of leases that were lost.
@@ -160,7 +160,7 @@ class Leases:
         tried = sum([lease.attempts > 0 for lease in found if lease])
         self.check_size([token.place for token in parsed], tried)
         for token, hidden in zip(parsed, found, strict=True):
-            if not _is_held(hidden, token.mark):
+            if not _is_held(hidden, token.secret):
                 lost.append(token.text)
             elif token.place not in ended:
                 ended.add(token.place)
@@ -176,6 +176,8 @@ class Leases:
         Raises:
             BatchTooLarge: They do not fit.
         """
+        if len(places) < 2:
+            return
         most = max(1, (limit_bytes - self._failures_bytes(tried)) // self._longest_ack(places))
         if len(places) > most:
             raise BatchTooLarge(queue=self.store.queue, leases=len(places), most=most)
@@ -216,7 +218,7 @@ class Leases:
             LeaseLost: It is not held any more.
         """
         hidden = self.store.parse(State.LEASED, token.place, read)
-        if not _is_held(hidden, token.mark):
+        if not _is_held(hidden, token.secret):
             raise LeaseLost(queue=self.store.queue, lease=token.text)
         return hidden
 
@@ -268,27 +270,30 @@ class Leases:
         count_change.wakes += 1  # waiting poppers may have to look sooner
         return extended
 
+    def put_back(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+        """Requeue a leased item as it was."""
+        self.store.reveal(tr, count_change, held)
+        self.store.take_key_again(tr, held.row.place)
+        row = self.store.requeued_row(tr, held, held.attempts)
+        self.store.requeue_hidden(tr, count_change, held, row)
+
     def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
         """Return the item of a lease."""
         (item,) = self.store.shown(tr, [held])
-        return replace(item, lease=token.text, until=moment(held.until))
+        return replace(item, lease=token.text, until=moment(held.until), leased_at=None)
 
     def requeue(self, tr: Transaction, tokens: Sequence[str]) -> None:
         """Requeue leased items as they were; those whose lease was lost are skipped."""
-        self.requeue_marked(tr, [self.parse(token)[:2] for token in tokens])
+        self.requeue_keys(tr, [self.parse(token)[:2] for token in tokens])
 
-    def requeue_marked(self, tr: Transaction, marks: Sequence[Mark]) -> None:
-        """Do as :meth:`requeue` does, given the place and the mark of each lease."""
+    def requeue_keys(self, tr: Transaction, keys: Sequence[LeaseKey]) -> None:
+        """Do as :meth:`requeue` does, given the place and the secret of each lease."""
         count_change = self.store.count_change()
-        read = [self.store.begin_read(tr, State.LEASED, place) for place, _ in marks]
-        for (place, mark), rows in zip(marks, read, strict=True):
+        read = [self.store.begin_read(tr, State.LEASED, place) for place, _ in keys]
+        for (place, secret), rows in zip(keys, read, strict=True):
             hidden = self.store.parse(State.LEASED, place, rows)
-            if not _is_held(hidden, mark):
-                continue
-            self.store.reveal(tr, count_change, hidden)
-            self.store.take_key_again(tr, place)
-            row = self.store.requeued_row(tr, hidden, hidden.attempts)
-            self.store.requeue_hidden(tr, count_change, hidden, row)
+            if _is_held(hidden, secret):
+                self.put_back(tr, count_change, hidden)
         count_change.write(tr)
 
     def parse(self, token: str) -> Token:
@@ -297,9 +302,9 @@ class Leases:
         Raises:
             InvalidInput: It is not the token of a lease.
         """
-        item_id, _, mark = token.rpartition(".")
+        item_id, _, text = token.rpartition(".")
         try:
-            secret = base64.b64decode(mark + "=" * (-len(mark) % 4), b"-_", validate=True)
+            secret = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         except ValueError as error:
             raise InvalidInput(lease=token, reason="it is not the token of a lease") from error
         return Token(self.store.keys.place_named(item_id), secret, token)
@@ -320,11 +325,11 @@ class LeaseEnds:
         self._leases = leases
         self._beside = beside
         self.is_shareable = beside is None
-        self._tokens = {(token.place, token.mark): token for token in tokens}
+        self._tokens = {(token.place, token.secret): token for token in tokens}
         self._reads: list[Any] = []
         self._held: list[Hidden] = []
         self.places = frozenset(place for place, _ in self._tokens)
-        self.marks = tuple(self._tokens)
+        self.lease_keys = tuple(self._tokens)
 
     def begin_reads(self, tr: Transaction) -> None:
         """Begin to read the leases."""
@@ -400,9 +405,9 @@ def token_of(lease: Item | str) -> str:
     return token
 
 
-def _is_held(lease: Hidden | None, mark: bytes) -> TypeGuard[Hidden]:
-    """Tell whether what was read at a place is the lease with a mark."""
-    return lease is not None and lease.secret == mark
+def _is_held(lease: Hidden | None, secret: bytes) -> TypeGuard[Hidden]:
+    """Tell whether what was read at a place is the lease with a secret."""
+    return lease is not None and lease.secret == secret
 
 
 def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
@@ -423,5 +428,5 @@ def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
     )
 
 
-def _text(mark: bytes) -> str:
-    return base64.b64encode(mark, b"-_").rstrip(b"=").decode()
+def _text(secret: bytes) -> str:
+    return base64.b64encode(secret, b"-_").rstrip(b"=").decode()

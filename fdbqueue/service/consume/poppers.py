@@ -57,6 +57,7 @@ class EndPoppers:
         self._database = database
         self._taker = taker
         self._end: End = end
+        self._has_reservations = getattr(database, "has_reservations", False)
         self._staging = Staging(database, taker, end, handoff_timeout_seconds, self._take)
         self.combiner = Combiner(self)
         self.forget()
@@ -66,7 +67,7 @@ class EndPoppers:
         self.combiner.forget()
         self._staging.forget()
         self._extra = 0  # how many items to read for late requests and other processes
-        self._staged_until = 0.0
+        self._staged_until = self._reserved_until = 0.0
 
     # The combiner's work
 
@@ -137,13 +138,15 @@ class EndPoppers:
                 round.
 
         Returns:
-            Its result; None after two conflicts in a row with poppers of other processes, or
-            after one of a round with a help request.
+            Its result; None after one conflict of a round with a help request, or two in a row with
+            poppers of other processes, unless the engine has reservations.
         """
         seen: list[int] = []  # how many items had ever been taken when each round began
         conflicts = 0
 
         def serve(tr: Transaction) -> RoundResult:
+            if time.monotonic() < self._reserved_until:
+                self._reserve(tr)
             is_strict = own is None and conflicts < _CONFLICTS
             order = Order.STRICT if is_strict else Order.AS_SEEN
             one = Round(self._taker, tr, self._end, early, order, self._extra)
@@ -154,18 +157,14 @@ class EndPoppers:
             return result
 
         while True:
-            if conflicts > _CONFLICTS:
-                pause_before_retry(conflicts - _CONFLICTS)
             try:
                 result = run(database, serve, wrote=_WROTE, retries_conflicts=False)
                 break
             except Conflict:
                 if own is not None:
                     return None
-                conflicts += 1
-                others_take = len(set(seen[-2:])) > 1
-                if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
-                    self._staged_until = time.monotonic() + _STAGED_SECONDS
+                conflicts = self._count(conflicts + 1, others_take=len(set(seen[-2:])) > 1)
+                if self._staged_until > time.monotonic():
                     return None
         if result.wrote:
             self._staging.served = None
@@ -173,6 +172,27 @@ class EndPoppers:
             expiry.log(self._taker.store.queue, result.expired)
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
+
+    def _count(self, conflicts: int, *, others_take: bool) -> int:
+        """Decide what follows a conflict: a reservation, help from other processes, or a pause.
+
+        Returns:
+            How many conflicts in a row pushes may have caused.
+        """
+        until = time.monotonic() + _STAGED_SECONDS
+        if self._has_reservations:
+            self._reserved_until = until
+            return 0 if others_take else conflicts
+        if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
+            self._staged_until = until
+        elif conflicts > _CONFLICTS:
+            pause_before_retry(conflicts - _CONFLICTS)
+        return conflicts
+
+    def _reserve(self, tr: Any) -> None:
+        """Reserve the engine's file, as long as others do: then rounds need no help."""
+        if tr.reserve():
+            self._reserved_until = time.monotonic() + _STAGED_SECONDS
 
 
 class ProcessGroup:
@@ -189,6 +209,7 @@ class ProcessGroup:
         poppers: What takes items at each end, and its combiner.
         writes: Combines pushes, acks, nacks and extends.
         watch: Wakes threads and tasks that wait for items.
+        lease_watch: Wakes those that wait to lease some; the same, unless leases are limited.
     """
 
     def __init__(
@@ -198,7 +219,10 @@ class ProcessGroup:
             end: EndPoppers(database, taker, end, handoff_timeout_seconds) for end in ENDS
         }
         self.writes = SharedWrites(database, taker.store, stamped=stamped)
-        self.watch = ItemWatch(database, taker.store)
+        limits = taker.limits
+        self.watch = self.lease_watch = ItemWatch(database, taker.store, limits)
+        if limits is not None and limits.max_leased is not None:
+            self.lease_watch = ItemWatch(database, taker.store, limits, to_lease=True)
         forget_at_fork(self)
 
     def forget(self) -> None:
@@ -207,6 +231,7 @@ class ProcessGroup:
             poppers.forget()
         self.writes.combiner.forget()
         self.watch.forget()
+        self.lease_watch.forget()
 
 
 class _Forgetful(Protocol):

@@ -17,16 +17,22 @@ from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
 from fdbqueue.service.consume.help import Help
 from fdbqueue.service.consume.leases import LeaseEnds, Leases
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
-from fdbqueue.service.idempotency import Call, SavedResponses
+from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import CountChange, taken_at
-from fdbqueue.service.storage.handoffs import HelpRequest, Mark, packed_marks, remove_request
+from fdbqueue.service.storage.handoffs import (
+    HelpRequest,
+    LeaseKey,
+    packed_lease_keys,
+    remove_request,
+)
 from fdbqueue.service.storage.reader import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
 
@@ -76,7 +82,7 @@ class TakeRequest(SharedOperation):
         end: End,
         count: int,
         effect: Effect,
-        call: Call | None = None,
+        call: KeyedCall | None = None,
         *,
         requeue: Requeue,
         lease_us: int = 0,
@@ -99,14 +105,14 @@ class TakeRequest(SharedOperation):
         return 0 if self.acknowledges is None else self.acknowledges.sent_bytes
 
     @property
-    def ends(self) -> tuple[Mark, ...]:
+    def ends(self) -> tuple[LeaseKey, ...]:
         """The leases that end with it."""
-        return () if self.acknowledges is None else self.acknowledges.marks
+        return () if self.acknowledges is None else self.acknowledges.lease_keys
 
     @property
     def shared_lease_us(self) -> int:
         """For how long another process may lease items for it; 0 if it must not."""
-        fits = self.count <= _MAX_LEASES and len(packed_marks(self.ends)) <= MAX_NAMES_BYTES
+        fits = self.count <= _MAX_LEASES and len(packed_lease_keys(self.ends)) <= MAX_NAMES_BYTES
         return self.lease_us if fits and self.call is None else 0
 
     def note_acknowledged(self) -> None:
@@ -170,13 +176,13 @@ def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     ending: set[bytes] = set()
     size = count = sent = 0
     for one in alike:
-        marks = one.ends
-        size += len(packed_marks(marks))
+        keys = one.ends
+        size += len(packed_lease_keys(keys))
         count += one.count
         sent += one.ends_bytes
         if found and (size > MAX_NAMES_BYTES or count > _MAX_LEASES or sent > MAX_ENDS_BYTES):
             break
-        places = {place for place, _ in marks}
+        places = {place for place, _ in keys}
         if not ending & places:  # else its lease ends for another thread first
             ending |= places
             found.append(one)
@@ -192,6 +198,7 @@ class Taker:
         leases: Its leases.
         relaxed: Whether any of the first items will do.
         max_attempts: How many failed leases make an item dead; None for no limit.
+        limits: What limits how many items are leased and taken; None if nothing does.
     """
 
     def __init__(
@@ -202,11 +209,13 @@ class Taker:
         *,
         relaxed: bool,
         max_attempts: int | None,
+        limits: Limits | None = None,
     ) -> None:
         self.store = store
         self.responses = responses
         self.leases = leases
         self.max_attempts = max_attempts
+        self.limits = limits
         self.relaxed = relaxed
 
     def take(self, tr: Transaction, request: TakeRequest) -> list[Item]:
@@ -396,6 +405,10 @@ class Round:
         self._reads = taker.begin_reads(tr, prompt)
         wanted = sum([one.count for one in prompt])
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
+        self._allowance = None
+        if taker.limits is not None:
+            self._allowance = taker.limits.begin(tr, store.tables, self._now)
+            limit = int(min(limit, taker.limits.most))
         self._head = Head(tr, store.keys, store.reader, end, limit, self._budget, self._order)
 
     def serve(
@@ -443,7 +456,13 @@ class Round:
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
             if is_sound:
-                given.serve(head, self._budget, more_due=self._more_due, retried=self._retried)
+                given.serve(
+                    head,
+                    self._budget,
+                    self._allowance,
+                    more_due=self._more_due,
+                    retried=self._retried,
+                )
             result.asked = given.asked
             result.wrote = result.wrote or given.wrote
             self._took += given.took
@@ -452,7 +471,16 @@ class Round:
                 self._store.requeue_rows(self._tr, self._count_change, [row])
         self._count_change.take(self._end, self._took)
         self._count_change.write(self._tr)
+        if self._allowance is not None:
+            self._allowance.write(self._took)
         return result
+
+    def held_until(self, *, to_lease: bool) -> int | None:
+        """Return from when the queue's limits may let it give again, once the round has served.
+
+        None if none keeps everything back: from all, or from those who lease.
+        """
+        return None if self._allowance is None else self._allowance.held_until(to_lease=to_lease)
 
     def _ending(self) -> list[LeaseEnds]:
         """Return the leases that the early requests end."""
@@ -506,19 +534,28 @@ class Round:
         return batch, len(frozenset(early).intersection(batch))
 
     def _serve_batch(self, head: Head, batch: list[TakeRequest], early: int) -> bool:
-        """Take items for the threads of this process; tell whether no row was corrupt."""
+        """Take items for the threads of this process; tell whether no row was corrupt.
+
+        A request that a limit keeps from taking anything (``held``) is told so if it is early.
+        """
         # Those that end more leases than fit beside what was requeued wait for the next round.
         batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
         early = min(early, len(batch))
-        wanted = [
-            head.take(
-                one.count,
-                leased=one.lease_us > 0,
-                kept=one.call is not None,
-                facts_bytes=len(one.worker),
+        allowance, wanted, held = self._allowance, [], set()
+        if allowance is not None:
+            allowance.settle(self._count_change.leased)
+        for one in batch:
+            count, leases = one.count, one.lease_us > 0
+            if allowance is not None:
+                count = allowance.grant(count, leases=leases, ends=len(one.ends))
+                if not count:
+                    held.add(one)
+            rows = head.take(
+                count, leased=leases, kept=one.call is not None, facts_bytes=len(one.worker)
             )
-            for one in batch
-        ]
+            if allowance is not None:
+                allowance.note(len(rows), leases=leases)
+            wanted.append(rows)
         head.finish()
         ends_leases = self._reads and any(one.acknowledges is not None for one in batch)
         wrote = self._result.wrote or any(wanted) or bool(ends_leases)
@@ -527,7 +564,7 @@ class Round:
         portions = [
             (one, rows)
             for index, (one, rows) in enumerate(zip(batch, wanted, strict=True))
-            if rows or (told_empty and (index < early or wrote))
+            if rows or (index < early if one in held else told_empty and (index < early or wrote))
         ]
         results, is_corrupt = self._taker.deliver(
             self._tr, self._count_change, portions, retried=self._retried

@@ -67,10 +67,11 @@ from fdbqueue.service.consume.poppers import forget_at_fork
 from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.state import begin_state, parse_state
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
-from fdbqueue.service.idempotency import Call, is_replayed
+from fdbqueue.service.idempotency import KeyedCall, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.tables import Kind
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run
 
 T = TypeVar("T")
@@ -89,12 +90,14 @@ class Consumers(NamedTuple):
 
     Attributes:
         consumers: What takes from each.
-        watches: The watch of each.
+        watches: The watch of each, for pops.
+        lease_watches: The same for leases.
         stale_at: When to ask for them again, by :func:`time.monotonic`.
     """
 
     consumers: tuple[Consumer, ...]
     watches: tuple[ItemWatch, ...]
+    lease_watches: tuple[ItemWatch, ...]
     stale_at: float
 
 
@@ -187,9 +190,10 @@ class SeveralTake:
         turns: Turns,
         end: End,
         request: Callable[[Consumer], TakeRequest],
-        call: Call | None = None,
+        call: KeyedCall | None = None,
     ) -> None:
         self._verb = verb
+        self._leases = verb == "lease"
         self._name = name
         self._database = database
         self._queues = queues
@@ -301,7 +305,9 @@ class SeveralTake:
             if self._call is not None or self._turns.begins(own):
                 return self._in_one_transaction(saves=saves)
         consumers = self._turns.in_turn(self._consumers(None))
-        look = functools.partial(first_with_items, consumers=consumers, end=self._end)
+        look = functools.partial(
+            first_with_items, consumers=consumers, end=self._end, to_lease=self._leases
+        )
         found = run(self._database, look, read_only=True)
         return [] if found is None else found
 
@@ -402,7 +408,8 @@ class SeveralTake:
     def _consumers(self, tr: Transaction | None) -> Sequence[Consumer]:
         """Return the queues in the order that was given; the next wait is for these."""
         found = self._queues(tr)
-        self._item_wait.watches, self._item_wait.look_at = found.watches, found.stale_at
+        watches = found.lease_watches if self._leases else found.watches
+        self._item_wait.watches, self._item_wait.look_at = watches, found.stale_at
         self._reported = found.consumers[0].name if found.consumers else self._name
         return found.consumers
 
@@ -423,7 +430,7 @@ class SeveralTake:
         instrumentation.report(Operation(self._verb, self._reported, seconds, count, error))
 
 
-def recall(tr: Transaction, consumers: Sequence[Consumer], call: Call) -> list[Item] | None:
+def recall(tr: Transaction, consumers: Sequence[Consumer], call: KeyedCall) -> list[Item] | None:
     """Return the response that one of the queues has saved for a call, None if none has.
 
     The transaction depends on all of them.
@@ -439,30 +446,36 @@ def recall(tr: Transaction, consumers: Sequence[Consumer], call: Call) -> list[I
     return None
 
 
-def first_with_items(tr: Transaction, consumers: Sequence[Consumer], end: End) -> Consumer | None:
-    """Return the first queue that may have items to take, None if none has."""
+def first_with_items(
+    tr: Transaction, consumers: Sequence[Consumer], end: End, *, to_lease: bool
+) -> Consumer | None:
+    """Return the first queue that may have items to pop, or to lease, None if none has."""
     for start in range(0, len(consumers), _READ_AT_ONCE):
         part = consumers[start : start + _READ_AT_ONCE]
-        looks = [(one, _begin_look(tr, one.taker, end)) for one in part]
+        looks = [(one, _begin_look(tr, one.taker, end, to_lease=to_lease)) for one in part]
         for one, look in looks:
             if look():
                 return one
     return None
 
 
-def _begin_look(tr: Transaction, taker: Taker, end: End) -> Callable[[], bool]:
+def _begin_look(tr: Transaction, taker: Taker, end: End, *, to_lease: bool) -> Callable[[], bool]:
     """Begin to read whether there may be items to take; call the returned function for it.
 
     There may be if something has expired, too. The transaction depends on nothing.
     """
     now, store = now_us(), taker.store
     state = begin_state(store, tr, now)
+    allowance = None if taker.limits is None else taker.limits.begin(tr, store.tables, now)
     head = store.reader.rows(tr.snapshot, *store.keys.bounds(), 1, end)
 
     def look() -> bool:
         is_empty = not any(True for _ in head)
         found = parse_state(store, tr, now, state, relaxed=taker.relaxed)
         has_items = not is_empty or bool(found.dues or found.expired)
+        if allowance is not None and has_items:
+            ended = sum([due.kind is Kind.LEASE for due in found.dues])
+            has_items = not allowance.settle(-ended).is_held(to_lease=to_lease)
         return has_items and not found.is_paused
 
     return look

@@ -52,12 +52,12 @@ from fdbqueue.service.storage.handoffs import (
     Handoff,
     HelpRequest,
     begin_handoff,
-    packed_marks,
+    packed_lease_keys,
     parse_handoff,
     read_request,
     remove_pieces,
     remove_request,
-    unpacked_marks,
+    unpacked_lease_keys,
     write_request,
 )
 from fdbqueue.service.storage.reader import End
@@ -128,7 +128,7 @@ class Staging:
         ends_leases = False
         try:
             batch, request = self._ask(combined, name, batch)
-            ends_leases = bool(request.marks)
+            ends_leases = bool(request.lease_keys)
             return not batch or self._follow_up(combined, request, batch)
         except BaseException as error:
             self._withdraw(name)
@@ -168,14 +168,14 @@ class Staging:
             rest = batch if reads_nothing else taker.remaining(batch, reads, concluded)
             if lease_us and any(one.ends for one in rest):
                 rest = combined.take_up(rest)
-            ends = [mark for one in rest for mark in one.ends] if lease_us else []
+            ends = [key for one in rest for key in one.ends] if lease_us else []
             request = HelpRequest(
                 name,
                 self._end,
                 sum([one.count for one in rest]),
                 self._timeout_us,
                 lease_us=lease_us,
-                marks=packed_marks(ends),
+                lease_keys=packed_lease_keys(ends),
                 worker=batch[0].worker if lease_us else b"",
             )
             if rest:
@@ -189,7 +189,7 @@ class Staging:
         self._was_refused = False
         if rest:
             self.served = None
-        combined.finish(responses.results, is_over=not request.marks)
+        combined.finish(responses.results, is_over=not request.lease_keys)
         return rest, request
 
     def _follow_up(
@@ -210,7 +210,7 @@ class Staging:
                     self.served = request.name
                 self._helped_seconds += _WEIGHT * (wait.seconds - self._helped_seconds)
                 return look.is_helped
-            if not request.marks:
+            if not request.lease_keys:
                 combined.let_go()
             place = functools.partial(self._place, request)
             if wait.is_over(look, place) and self._take_over(combined, request, batch):
@@ -250,7 +250,7 @@ class Staging:
         """Deliver the items of a handoff to the requests of this process, and remove it.
 
         Items of a request whose thread has gone, or whose call was made meanwhile, go to the
-        next request; the rest is requeued.
+        next request; the rest is requeued. So are those that may not be leased now.
         """
         taker = self._taker
         count_change = taker.store.count_change()
@@ -260,13 +260,25 @@ class Staging:
         concluded = taker.concluded(reads)
         portions: list[Portion] = []
         start = 0
+        allowance = None
+        if taker.limits is not None:  # who helped has spent the tokens
+            unpriced = taker.limits._replace(rate=None)
+            allowance = unpriced.begin(tr, self._tables, now_us()).settle()
         for one in taker.remaining(batch, reads, concluded):
-            portions.append((one, handoff.rows[start : start + one.count]))
+            rows, leases = handoff.rows[start : start + one.count], one.lease_us > 0
             start += one.count
+            count = len(rows)
+            if allowance is not None:
+                count = allowance.grant(count, leases=leases, ends=len(one.ends))
+                allowance.note(count, leases=leases)
+                taker.store.requeue_rows(tr, count_change, rows[count:])
+            if rows or handoff.empty:
+                portions.append((one, rows[:count]))
         taker.store.requeue_rows(tr, count_change, handoff.rows[start:])
-        portions = [(one, rows) for one, rows in portions if rows or handoff.empty]
         results, _ = taker.deliver(tr, count_change, portions, retried=handoff.retried)
         count_change.write(tr)
+        if allowance is not None:
+            allowance.write(took=0)
         return RoundResult([*concluded.items(), *results], wrote=True, is_helped=True)
 
     def _place(self, request: HelpRequest) -> int:
@@ -289,14 +301,14 @@ class Staging:
         An item that this process cannot decode is requeued. It is the error of its request, if that
         has no other item and has ended no lease.
         """
-        leases = unpacked_marks(served.marks) or []
+        leases = unpacked_lease_keys(served.lease_keys) or []
         items = self._taker.leases.items_of(tr, leases)
         result = RoundResult(is_helped=True)
         start = 0
         for one in batch:
-            marks = leases[start : start + one.count]
+            keys = leases[start : start + one.count]
             start += one.count
-            found = [items[mark] for mark in marks if mark in items]
+            found = [items[key] for key in keys if key in items]
             held = [item for item in found if isinstance(item, Item)]
             errors = [item for item in found if isinstance(item, CorruptItem)]
             result.wrote = result.wrote or bool(errors)
@@ -304,7 +316,7 @@ class Staging:
                 result.results.append((one, held))
             elif errors:
                 result.results.append((one, copy.copy(errors[0])))
-            elif marks:  # all were lost before they were seen: it asks again
+            elif keys:  # all were lost before they were seen: it asks again
                 one.note_acknowledged()
         return result
 
@@ -316,8 +328,8 @@ class Staging:
         What was handed over was requeued, and they ask again. But if none of the leases that were
         to end is held, they may have ended: then the outcome is unknown for those who hold them.
         """
-        marks = unpacked_marks(request.marks)
-        if not marks or self._taker.leases.any_held(tr, marks):
+        keys = unpacked_lease_keys(request.lease_keys)
+        if not keys or self._taker.leases.any_held(tr, keys):
             return []
         results: list[Result] = []
         for one in batch:
@@ -333,7 +345,7 @@ class Staging:
         """Take items for all help requests, as no process does; tell whether that worked."""
         result = self._take_round(self._database, batch, combined, request)
         if result is None:  # it conflicted
-            if not request.marks:
+            if not request.lease_keys:
                 combined.let_go()
             return False
         if result.is_helped:
@@ -371,7 +383,7 @@ class Staging:
         store.requeue_rows(tr, count_change, [] if handoff is None else handoff.rows)
         count_change.write(tr)
         if found is not None and found.is_handed:
-            self._taker.leases.requeue_marked(tr, unpacked_marks(found.marks) or [])
+            self._taker.leases.requeue_keys(tr, unpacked_lease_keys(found.lease_keys) or [])
 
 
 def _is_own(one: TakeRequest) -> bool:

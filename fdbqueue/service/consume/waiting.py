@@ -10,7 +10,9 @@ again. It holds the mutex of one watch at a time, so waiters of several queues c
 other.
 
 There is one watch for each queue and process, on the count of ready items; when the last waiter
-leaves, it is cancelled. While the queue is paused, the watch is on the key that says so. Waiters
+leaves, it is cancelled. While the queue is paused, the watch is on the key that says so. While a
+limit keeps its items back (:mod:`allowance`), it is on the count of leases, or there is a moment to
+look again; who waits to lease has another watch than who waits to pop then. Waiters
 also wake when the next lease, delay or handoff expires. Foreign writers (the recipes) do not change
 the count: their items are noticed within five seconds.
 
@@ -41,12 +43,13 @@ import operator
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.locks import RLock
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.allowance import Allowance, Limits
 from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.storage.handoffs import read_request
 from fdbqueue.service.storage.store import ItemStore
@@ -58,6 +61,9 @@ T = TypeVar("T")
 #: Foreign pushes, and changes that a watch misses, are noticed after this time.
 LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
+#: When a limit gives again, one waiter looks, and wakes others as if it had been woken. These look
+#: so much later by themselves, if it has left.
+_PACED_SECONDS = 0.05
 #: How many waiters one wakes whose call ends, so that many items soon wake many.
 _WOKEN_AT_ONCE = 2
 #: The most help requests that are read to find out when a handoff expires.
@@ -70,12 +76,22 @@ _ARMED_AT_ONCE = 25
 _GENERATION = operator.attrgetter("generation")
 
 
+class Look(NamedTuple):
+    """What a look at a queue has found, for :meth:`ItemWatch.arm`."""
+
+    watch: Any
+    seconds: float = math.inf
+    is_paced: bool = False
+
+
 class ItemWatch:
     """Wake the threads and tasks of this process that wait for items of one queue.
 
     Args:
         database: Anything with ``create_transaction()``.
         store: The queue's items.
+        limits: What may keep items back; None if nothing does.
+        to_lease: Whether they wait to lease items.
 
     Attributes:
         database: As given.
@@ -84,9 +100,18 @@ class ItemWatch:
         look_at: When a waiter is to look at the queue even if nothing wakes it.
     """
 
-    def __init__(self, database: Database, store: ItemStore) -> None:
+    def __init__(
+        self,
+        database: Database,
+        store: ItemStore,
+        limits: Limits | None = None,
+        *,
+        to_lease: bool = False,
+    ) -> None:
         self.database = database
         self._store = store
+        self._limits = limits
+        self._to_lease = to_lease
         self.forget()
 
     def forget(self) -> None:
@@ -100,6 +125,8 @@ class ItemWatch:
         #: Until when to rely on the thread that is setting the watch; 0 when none is.
         self._arming_until = 0.0
         self.look_at = 0.0
+        #: Whether that is when a limit gives again: then one waiter is to look first.
+        self._is_paced = False
 
     @property
     def waiting(self) -> int:
@@ -136,26 +163,43 @@ class ItemWatch:
                     self._wake(_WOKEN_AT_ONCE)
 
     def is_watched(self) -> bool:
-        """Tell whether the watch is set, or a thread is setting it."""
-        return self._watch is not None or time.monotonic() < self._arming_until
+        """Tell whether the watch is set, or a thread is setting it.
+
+        Not if it is time to look: who does so sets it again.
+        """
+        now = time.monotonic()
+        return (self._watch is not None and now < self.look_at) or now < self._arming_until
+
+    def next_look(self, wake: Callable[[], None]) -> float:
+        """Return when a waiter is to look, even if nothing wakes it."""
+        if not self._is_paced:
+            return self.look_at
+        with self._mutex:
+            is_first = next(iter(self._wakes), None) is wake
+        return self.look_at if is_first else self.look_at + _PACED_SECONDS
 
     def claim(self) -> bool:
         """Tell whether the calling thread is to set the watch, by :meth:`arm`."""
         with self._mutex:
             if self.is_watched():
                 return False
+            late, self._watch = self._watch, None
             self._arming_until = self.look_at = time.monotonic() + LOOK_SECONDS
-            return True
+        if late is not None:
+            late.cancel()
+        return True
 
-    def arm(self, watch: Any, seconds: float) -> None:
+    def arm(self, watch: Any, seconds: float, *, is_paced: bool = False) -> None:
         """Set the watch that :meth:`begin_look` returned; wake a waiter if that is None.
 
         Args:
             watch: The watch, or None.
             seconds: After how many seconds to look again.
+            is_paced: Whether a limit gives again then.
         """
         self.look_at = min(self.look_at, time.monotonic() + max(seconds, 0.0))
         with self._mutex:
+            self._is_paced = is_paced
             self._arming_until = 0.0
             self._watch = watch
             if watch is None:
@@ -164,26 +208,40 @@ class ItemWatch:
         if watch is not None:
             watch.on_ready(functools.partial(self._fire, watch))
 
-    def begin_look(self, tr: Transaction) -> Callable[[], tuple[Any, float]]:
+    def begin_look(self, tr: Transaction) -> Callable[[], Look]:
         """Begin to read whether there is an item; call the returned function for the result.
 
-        It returns a watch, None when there is an item, and the seconds until something expires.
+        The watch is None if there is an item; the seconds are those until something expires.
         """
         tables = self._store.tables
         paused = tr.snapshot[tables.paused]
         head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
         first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
         requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
-        return lambda: self._end_look(tr, paused, head, first, requests)
+        allowance = None if self._limits is None else self._limits.begin(tr, tables, now_us())
+        return lambda: self._end_look(tr, paused, head, first, requests, allowance)
 
     def _end_look(
-        self, tr: Transaction, paused: Any, head: Any, first: Any, requests: Any
-    ) -> tuple[Any, float]:
+        self,
+        tr: Transaction,
+        paused: Any,
+        head: Any,
+        first: Any,
+        requests: Any,
+        allowance: Allowance | None,
+    ) -> Look:
         tables = self._store.tables
         if paused.present():
-            return tr.watch(tables.paused), math.inf
+            return Look(tr.watch(tables.paused))
         if any(True for _ in head):
-            return None, math.inf
+            if allowance is None:
+                return Look(None)
+            until = allowance.settle().held_until(to_lease=self._to_lease)
+            if until is None:
+                return Look(None)
+            counts = self._to_lease and allowance.is_fully_leased  # else there is nothing to see
+            key = tables.hidden if counts else tables.paused
+            return Look(tr.watch(key), (until - now_us()) / 1_000_000, is_paced=True)
         entries = [tables.parse_due(row.key) for row in first]
         now = now_us()
         left = [entry.moment - now for entry in entries if entry is not None]
@@ -192,7 +250,7 @@ class ItemWatch:
             version = tr.get_read_version().wait()
             handed = [one for one in found if one is not None and one.is_handed]
             left += [one.left(version) for one in handed if not one.lease_us]
-        return tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000
+        return Look(tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000)
 
     def _fire(self, watch: Any, _: Any) -> None:
         """Wake a waiter when the watch reports a change; called in any thread."""
@@ -344,7 +402,7 @@ class ItemWait:
             end = self._end(deadline)
             while self._is_asleep(wake):
                 woken.clear()
-                remaining = self._next_look(end) - time.monotonic()
+                remaining = self._next_look(end, wake) - time.monotonic()
                 if remaining <= 0:
                     return
                 timer = asyncio.get_running_loop().call_later(remaining, woken.set)
@@ -369,7 +427,7 @@ class ItemWait:
                 if not self._is_asleep(wake):
                     return True
                 now = time.monotonic()
-                remaining = self._next_look(end) - now
+                remaining = self._next_look(end, wake) - now
                 if remaining <= 0:
                     return True
                 if now >= check_at:
@@ -393,8 +451,8 @@ class ItemWait:
         """Return when this wait ends at the latest; without a watch nothing else would end it."""
         return min(deadline, self.look_at, time.monotonic() + LOOK_SECONDS)
 
-    def _next_look(self, end: float) -> float:
-        return min([end, *[watch.look_at for watch in self.watches]])
+    def _next_look(self, end: float, wake: Callable[[], None]) -> float:
+        return min([end, *[watch.next_look(wake) for watch in self.watches]])
 
 
 def deadline_after(queue: str, wait: float | None) -> float:
@@ -423,19 +481,20 @@ def arm(watches: Sequence[ItemWatch], database: Database | None) -> None:
     for start in range(0, len(watches), _ARMED_AT_ONCE):
         part = watches[start : start + _ARMED_AT_ONCE]
         claimed = [watch for watch in part if watch.claim()]
-        found: dict[ItemWatch, tuple[Any, float]] = {}
+        found: dict[ItemWatch, Look] = {}
         try:
             if claimed:
                 look = functools.partial(_look, watches=claimed)
                 found = run(database or claimed[0].database, look, read_only=True)
         finally:
             for watch in claimed:
-                watch.arm(*found.get(watch, (None, 0.0)))
-        if any(future is None for future, _ in found.values()):
+                look_found = found.get(watch, Look(None, 0.0))
+                watch.arm(look_found.watch, look_found.seconds, is_paced=look_found.is_paced)
+        if any(one.watch is None for one in found.values()):
             return
 
 
-def _look(tr: Transaction, watches: Sequence[ItemWatch]) -> dict[ItemWatch, tuple[Any, float]]:
+def _look(tr: Transaction, watches: Sequence[ItemWatch]) -> dict[ItemWatch, Look]:
     looks = [(watch, watch.begin_look(tr)) for watch in watches]
     return {watch: look() for watch, look in looks}
 

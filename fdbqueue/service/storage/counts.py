@@ -146,6 +146,11 @@ class CountChange:
         """Count items that enter a hidden state; a negative number leaves it."""
         self._hidden += count * _ONE_HIDDEN[state]
 
+    @property
+    def leased(self) -> int:
+        """How many more items are leased; below zero if more leases end than begin."""
+        return (self._hidden + (1 << _FIELD - 1) & _MASK) - (1 << _FIELD - 1)
+
     def die(self, group: bytes, count: int) -> None:
         """Count items that enter a group of dead letters; a negative number leaves it."""
         if self._deaths is None:
@@ -293,6 +298,11 @@ HIGHEST = _MASK
 def high_of(value: Any) -> int:
     """Return the highest count or index ever hidden, from the stored value; -1 for none."""
     return int.from_bytes(bytes(value), "little") if value.present() else -1
+
+
+def leased_in(data: bytes) -> int:
+    """Return how many items are leased, from the stored count of the hidden ones."""
+    return _fields(data, 1)[0]
 
 
 def taken_at(end: End, taken: int) -> int:

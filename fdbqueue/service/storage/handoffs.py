@@ -2,7 +2,7 @@
 
 A help request is one row: which end, how many items, and how long it is valid. The next process
 that takes items moves that many ready items, with their places and values, into a handoff under
-the request's name, and marks the row as handed over. The requesting process collects the
+the request's name, and flags the row as handed over. The requesting process collects the
 handoff in a transaction of its own, which removes both.
 
 A help request for leases also says how long they last, the name of the worker if it gave one, and
@@ -41,19 +41,19 @@ _STAMP_BYTES = 10
 #: Flags, which end, how many items, and for how many versions it is valid.
 _FACTS = struct.Struct(">BBIQ")
 #: For leases: how long they last, whether the queue is empty, whether help was refused. The
-#: places and marks of leases follow: those that end, or once it is handed over, the new ones.
+#: places and secrets of leases follow: those that end, or once it is handed over, the new ones.
 _LEASE_FACTS = struct.Struct(">Q??")
-#: The flags: it is handed over; the name of the worker stands before the places and marks. An
+#: The flags: it is handed over; the name of the worker stands before the lease keys. An
 #: earlier version, which knows no names, leaves a row with that flag alone.
 _HANDED, _NAMED = 1, 2
 _NAME_LENGTH = struct.Struct(">H")
-#: The lengths of a place and of a mark.
-_MARK_LENGTHS = struct.Struct(">HB")
-#: The most bytes of the places and marks in one row; FoundationDB allows values of 100,000 bytes.
+#: The lengths of a place and of a secret.
+_KEY_LENGTHS = struct.Struct(">HB")
+#: The most bytes of the lease keys in one row; FoundationDB allows values of 100,000 bytes.
 MAX_MARKS_BYTES = 90_000
 
-#: The place and the mark of a lease.
-Mark = tuple[bytes, bytes]
+#: What a lease is known by: its place and its secret.
+LeaseKey = tuple[bytes, bytes]
 
 
 class HelpRequest(NamedTuple):
@@ -67,8 +67,8 @@ class HelpRequest(NamedTuple):
         version: The version that wrote the row; 0 before that.
         is_handed: Whether another process has served it.
         lease_us: How long the items are to be leased, in microseconds; 0 for a handoff.
-        marks: For leases, :func:`packed_marks`: of those that are to end in the transaction that
-            serves it; once it is handed over, of the new ones in the order of their items.
+        lease_keys: For leases, :func:`packed_lease_keys`: of those that are to end where it is
+            served; once it is handed over, of the new ones in the order of their items.
         empty: Whether the queue held no more at that moment.
         refused: Whether nothing was done, because a lease that was to end is not held any more,
             or an item cannot be decoded; the asking process finds that out by itself.
@@ -82,7 +82,7 @@ class HelpRequest(NamedTuple):
     version: int = 0
     is_handed: bool = False
     lease_us: int = 0
-    marks: bytes = b""
+    lease_keys: bytes = b""
     empty: bool = False
     refused: bool = False
     worker: bytes = b""
@@ -118,7 +118,7 @@ def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> N
         facts += _LEASE_FACTS.pack(request.lease_us, request.empty, request.refused)
         if request.worker:
             facts += _NAME_LENGTH.pack(len(request.worker)) + request.worker
-        facts += request.marks
+        facts += request.lease_keys
     row = bytes(_STAMP_BYTES) + facts + bytes(4)
     tr.set_versionstamped_value(tables.request(request.name), row)
 
@@ -139,13 +139,13 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
     if len(value) < at + _LEASE_FACTS.size:
         return None
     lease_us, empty, refused = _LEASE_FACTS.unpack_from(value, at)
-    marks, worker = value[at + _LEASE_FACTS.size :], b""
+    keys, worker = value[at + _LEASE_FACTS.size :], b""
     if flags & _NAMED:
-        if len(marks) < _NAME_LENGTH.size:
+        if len(keys) < _NAME_LENGTH.size:
             return None
-        stop = _NAME_LENGTH.size + _NAME_LENGTH.unpack_from(marks)[0]
-        worker, marks = marks[_NAME_LENGTH.size : stop], marks[stop:]
-    return HelpRequest(*facts, lease_us, marks, empty, refused, worker)
+        stop = _NAME_LENGTH.size + _NAME_LENGTH.unpack_from(keys)[0]
+        worker, keys = keys[_NAME_LENGTH.size : stop], keys[stop:]
+    return HelpRequest(*facts, lease_us, keys, empty, refused, worker)
 
 
 def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
@@ -199,24 +199,24 @@ def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Ha
             yield name, handoff
 
 
-def packed_marks(marks: Iterable[Mark]) -> bytes:
+def packed_lease_keys(keys: Iterable[LeaseKey]) -> bytes:
     """Return leases as the row of a request names them."""
     return b"".join(
-        [_MARK_LENGTHS.pack(len(place), len(mark)) + place + mark for place, mark in marks]
+        [_KEY_LENGTHS.pack(len(place), len(secret)) + place + secret for place, secret in keys]
     )
 
 
-def unpacked_marks(data: bytes) -> list[Mark] | None:
+def unpacked_lease_keys(data: bytes) -> list[LeaseKey] | None:
     """Return the leases that a row names, None when it has another format."""
-    found: list[Mark] = []
+    found: list[LeaseKey] = []
     at = 0
     while at < len(data):
-        if at + _MARK_LENGTHS.size > len(data):
+        if at + _KEY_LENGTHS.size > len(data):
             return None
-        place_size, mark_size = _MARK_LENGTHS.unpack_from(data, at)
-        start = at + _MARK_LENGTHS.size
+        place_size, secret_size = _KEY_LENGTHS.unpack_from(data, at)
+        start = at + _KEY_LENGTHS.size
         middle = start + place_size
-        at = middle + mark_size
+        at = middle + secret_size
         found.append((data[start:middle], data[middle:at]))
     return found if at == len(data) else None
 

@@ -28,9 +28,10 @@ from fdbqueue.service.storage.tables import FAILURES_KEPT, State, TableKeys
 
 #: How users call the states.
 STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
-#: ``until``, ``attempts``, and ``pushed_at`` or -1. Behind them a lease has its secret and the name
-#: of its worker, and a dead letter its reason.
+#: ``until``, ``attempts``, and ``pushed_at`` or -1. Behind them a lease has its secret, the name of
+#: its worker, a byte 0, which no name has, and when it began; and a dead letter its reason.
 _FACTS = struct.Struct(">QIq")
+_BEGAN = struct.Struct(">cQ")
 #: The length of the secret of a lease.
 SECRET_BYTES = 8
 #: The attempt, when it failed, and the length of the worker's name; the name and the reason
@@ -54,6 +55,7 @@ class Hidden(NamedTuple):
         secret: What only the holder of a lease knows, as part of its token.
         reason: Why it is dead, in UTF-8.
         worker: The name of the worker that holds the lease, in UTF-8; empty if it gave none.
+        began: When the lease began, in microseconds; None if that was not stored.
     """
 
     state: State
@@ -64,6 +66,7 @@ class Hidden(NamedTuple):
     secret: bytes = b""
     worker: bytes = b""
     reason: bytes = b""
+    began: int | None = None
 
 
 def packed_facts(hidden: Hidden) -> bytes:
@@ -71,18 +74,20 @@ def packed_facts(hidden: Hidden) -> bytes:
     pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
     facts = _FACTS.pack(hidden.until, hidden.attempts, pushed_at)
     if hidden.state is State.LEASED:
-        return facts + hidden.secret + hidden.worker
+        began = b"" if hidden.began is None else _BEGAN.pack(b"\0", hidden.began)
+        return facts + hidden.secret + hidden.worker + began
     return facts + hidden.reason
 
 
 def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
     """Return the hidden item of a row and of its :func:`packed_facts`."""
     until, attempts, pushed_at = _FACTS.unpack_from(facts)
-    rest, secret, worker = facts[_FACTS.size :], b"", b""
-    if state is State.LEASED:
-        secret, worker, rest = rest[:SECRET_BYTES], rest[SECRET_BYTES:], b""
-    known_push = None if pushed_at < 0 else pushed_at
-    return Hidden(state, row, until, attempts, known_push, secret, worker, rest)
+    rest, known_push = facts[_FACTS.size :], None if pushed_at < 0 else pushed_at
+    if state is not State.LEASED:
+        return Hidden(state, row, until, attempts, known_push, reason=rest)
+    secret, (worker, _, began) = rest[:SECRET_BYTES], rest[SECRET_BYTES:].partition(b"\0")
+    since = int.from_bytes(began, "big") if began else None
+    return Hidden(state, row, until, attempts, known_push, secret, worker, began=since)
 
 
 def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
@@ -97,6 +102,7 @@ def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item
         died_at=moment(hidden.until) if dead else None,
         worker=hidden.worker.decode(errors="replace") or None,
         failures=failures,
+        leased_at=None if hidden.began is None else moment(hidden.began),
     )
 
 

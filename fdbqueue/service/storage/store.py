@@ -116,12 +116,15 @@ class ItemStore:
         until: int,
         secret: bytes,
         worker: bytes = b"",
+        began: int | None = None,
     ) -> Hidden:
         """Write a taken item to the table of leases; the caller clears its row."""
         assert isinstance(loaded.item, Item)
         self._leave(tr, count_change, loaded)
         attempts = loaded.item.attempts
-        lease = Hidden(State.LEASED, loaded.row, until, attempts, loaded.pushed_at, secret, worker)
+        lease = Hidden(
+            State.LEASED, loaded.row, until, attempts, loaded.pushed_at, secret, worker, b"", began
+        )
         self.hide(tr, count_change, lease, position=loaded.position)
         return lease
 

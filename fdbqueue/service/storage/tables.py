@@ -11,6 +11,8 @@ reaches. Then follows a byte for each table:
     03  REQUEST   name                          a help request, open or handed over
     04  DUE       moment, kind, place or name   what expires at that moment
     05  HIDDEN                                  how many are leased, delayed, dead
+    05 01  TOKENS                               tokens of the rate, in millionths, and when counted
+    05 02  LEASING                              nothing: those that lease under a limit meet here
     06  LEVEL     tuple(priority)               items ready of that priority
     07  MINUTE    minute                        pushes and pops of that minute
     08  AGE       moment, place                 ready items by when they were pushed
@@ -103,6 +105,8 @@ class TableKeys:
         self.paused = tables + b"\x02\x01"
         self.format = tables + b"\x02\x02"
         self.hidden = tables + b"\x05"
+        self.tokens = tables + b"\x05\x01"
+        self.leasing = tables + b"\x05\x02"
         self.recounted = tables + b"\x0e"
         self.high = tables + b"\x0f"
         self._requests = tables + b"\x03"

@@ -14,7 +14,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fdb.tuple
 
@@ -23,6 +23,7 @@ from fdbqueue.exceptions import PushTaken
 from fdbqueue.service import tuples
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.entries import Entry
+from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.tables import JobKeys
 from fdbqueue.service.transactions import run
@@ -47,6 +48,29 @@ class SourceMark(NamedTuple):
     lines: int
     digest: bytes
     pushed: int
+
+
+def entry_of(queue: Queue, value: Any, priority: Any) -> Entry:
+    """Check and encode a value for :meth:`Load.push_all`.
+
+    Raises:
+        InvalidInput: The queue does not take it.
+    """
+    return queue.parts.pusher.encoder.entry(value, priority)
+
+
+def moved_entry_of(queue: Queue, item: Item, priority: Any) -> Entry:
+    """Check and encode an item of another queue, with its time and its attempts.
+
+    Args:
+        queue: The queue it goes to.
+        item: The item. A delayed one stays hidden until its time; others become ready.
+        priority: Its priority in this queue; None for its own.
+
+    Raises:
+        InvalidInput: The queue cannot hold it.
+    """
+    return queue.parts.pusher.encoder.of_moved(item, priority)
 
 
 class Load:

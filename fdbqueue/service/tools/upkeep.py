@@ -133,6 +133,10 @@ class Examiner:
         census.is_exact = self._runner.read(None, self._fingerprint) == before
         return census
 
+    def format_here(self) -> str:
+        """Return the settings that this process has for the queue, in words."""
+        return str(self._store.format)
+
     def stored_format(self) -> str | None:
         """Return the settings that the queue is written under, in words; None if it has none yet.
 

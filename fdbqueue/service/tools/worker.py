@@ -25,6 +25,7 @@ thread waits by functions in C that hold no lock, because an exception may come 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import inspect
 import logging
 import math
@@ -85,8 +86,11 @@ class Source(Protocol):
     def bury_corrupt(self, error: CorruptItem) -> bool:
         """Move the item that an error names to the dead letters; tell whether it was there."""
 
-    def wait_for_items(self, seconds: float) -> bool:
+    def wait_for_items(self, seconds: float, *, to_lease: bool = ...) -> bool:
         """Wait until there may be an item to take; tell whether so."""
+
+    def held_until(self, *, to_lease: bool = ...) -> datetime.datetime | None:
+        """Return until when limits keep back items that are ready; None for none or no limits."""
 
 
 class _Collect:
@@ -191,6 +195,7 @@ class Worker:
     def run(self) -> None:
         """Work until the queue is empty, or the limit is reached.
 
+        A queue whose ``max_leased`` or ``rate`` keeps items back is not empty: it waits for these.
         After an interrupt or an error, running items are finished first. A second interrupt
         abandons them: their leases expire.
 
@@ -280,21 +285,29 @@ class Worker:
             self._wait_for_items()
             return True
         with self._changed:
-            if not self._running and self._ended() == ended:
-                return False
+            is_idle = not self._running and self._ended() == ended
+        if is_idle:
+            return self._waits_for_limit()
         with self._let_in():  # what runs may push items, or be requeued at once
             self._wait(lambda: self._ended() > ended or not self._goes_on())
+        return True
+
+    def _waits_for_limit(self) -> bool:
+        """Wait if a limit may keep back items; tell whether one may."""
+        if not self._aside(lambda: self._queue.held_until(to_lease=True) is not None):
+            return False
+        self._wait_for_items(once=True)  # the queue may be empty by then
         return True
 
     def _ended(self) -> int:
         return self.handled + self.failed + self.lost
 
-    def _wait_for_items(self) -> None:
+    def _wait_for_items(self, *, once: bool = False) -> None:
         may_be = False
         while not may_be and self._goes_on():
             self._on_beat()
             with self._let_in():
-                may_be = self._queue.wait_for_items(_WAIT_SECONDS)
+                may_be = self._queue.wait_for_items(_WAIT_SECONDS, to_lease=True) or once
 
     def _is_at_work(self) -> bool:
         """Tell whether items run, or are being leased."""
@@ -481,8 +494,9 @@ class Worker:
         try:
             # Their own acks tell which lease was lost, and the thread aside meets a corrupt item.
             # If they are more than one transaction can end, each is acknowledged by itself.
-            with contextlib.suppress(BatchTooLarge, CorruptItem, LeaseLost):
-                return self._leased(count, done)
+            return self._leased(count, done)
+        except (BatchTooLarge, CorruptItem, LeaseLost):
+            return None
         except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
         return None
@@ -502,8 +516,10 @@ class Worker:
             setattr(self, outcome, getattr(self, outcome) + 1)
             self._running.pop(item.lease, None)
             self._wake()
-            with contextlib.suppress(BaseException):  # a failing report must not stop the work
+            try:  # noqa: SIM105  # suppress() is three calls for each item
                 self._on_end(item, error)
+            except BaseException:  # noqa: BLE001, S110  # a failing report must not stop the work
+                pass
 
     def _ack_or_nack(
         self, item: Item, error: BaseException | None
@@ -564,6 +580,8 @@ def _check_done(result: Any) -> None:
     Raises:
         TypeError: The result is an awaitable or a generator.
     """
+    if result is None:
+        return
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if hasattr(result, "close"):
             result.close()

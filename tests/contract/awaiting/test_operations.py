@@ -34,6 +34,7 @@ WITHOUT_TWIN = {
     "bury_corrupt",
     "by_priority",
     "clear",
+    "held_until",
     "history",
     "lease_batch",
     "move_many",
@@ -71,7 +72,7 @@ def test_every_operation_can_be_awaited(name):
     """It takes what the other takes, but no transaction and nothing to be called meanwhile."""
     method, twin = getattr(Queue, name), getattr(Queue, f"a{name}")
     left_out = ("priority",) if name == "push" else ()
-    others = ("tr", "waits_while", "on_removed", "on_redriven")
+    others = ("tr", "waits_while", "on_removed", "on_redriven", "beside")
     assert parameters(twin, *left_out) == parameters(method, *left_out, *others)
     assert twin.__doc__.splitlines()[0].endswith((".", "``"))
     assert inspect.iscoroutinefunction(twin) or name in {"iterate", "leased"}
@@ -128,6 +129,10 @@ def test_leasing(fifo, in_loop):
         await fifo.anack(last, delay=3_600)
         assert await fifo.acounts() == Counts(ready=3, leased=0, delayed=1, dead=0)
         assert (await fifo.apop()).attempts == 1
+        returned = await fifo.alease(seconds=30)
+        await fifo.arequeue(returned)
+        assert await fifo.ahas_item(returned.id)
+        assert (await fifo.apeek()).attempts == 0
         both = await fifo.alease_many(2, seconds=30)
         for _ in range(2):
             assert await fifo.aextend_many(both, 60, once="extend") == 2

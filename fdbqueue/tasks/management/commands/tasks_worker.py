@@ -176,7 +176,6 @@ examples:
                 worker=_name(chosen.worker_id, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
-                shield=interrupts.shielded,
                 on_end=self._report,
                 on_stop=self._note_waiting,
                 on_beat=heartbeat.beat,
@@ -197,16 +196,20 @@ examples:
             if not interrupts.is_terminated:
                 raise
         finally:
+            retried = f"{worker.retried:,} to run again, " if worker.retried else ""
             self.console.note(
-                f"{worker.succeeded:,} succeeded, {worker.failed:,} failed, "
-                f"{worker.lost:,} lost their lease."
+                f"{worker.succeeded:,} succeeded, {worker.failed - worker.retried:,} failed, "
+                f"{retried}{worker.lost:,} lost their lease."
             )
 
     def _report(self, end: AttemptEnd | None) -> None:
         if end is not None and end.failure is not None:
-            again = "" if end.retry_seconds is None else f"; again in {end.retry_seconds:,.0f} s"
-            text = f"{end.call.task} {end.call.id} failed: {end.failure.exception}{again}."
-            self.console.note(clipped(text))
+            name = f"{end.call.task} {end.call.id}"
+            text = f"{name} failed"
+            if end.retry_seconds is not None:
+                attempts = len(end.attempts.workers)
+                text = f"{name}, attempt {attempts}, failed; again in {end.retry_seconds:,.0f} s"
+            self.console.note(clipped(f"{text}: {end.failure.exception}: {end.message}"))
 
     def _note_waiting(self, running: int) -> None:
         waited = counted(running, "task")

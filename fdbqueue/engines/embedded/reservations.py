@@ -1,0 +1,374 @@
+"""Reservations: after a conflict an attempt reserves the file before it reads.
+
+Commits are optimistic: whoever read what another commit has changed meanwhile conflicts. If many
+processes change the same keys, nearly every attempt is for nothing. So an attempt that follows
+a conflict reserves the file first, opens its snapshot then, and has the reservation until its
+commit has ended. One attempt of all processes has it at a time: those that reserve do not conflict
+with each other. A commit without one (a push, an ack, a first attempt) goes between, unless an
+attempt has conflicted although it had the reservation: then its next one is *strict*, and all
+commits of others wait until its note is over. So a long transaction is done beside many short ones.
+
+**Nothing depends on it.** Every commit compares what was read with what was written since. If two
+attempts believe that they have the reservation, or one has lost it, they conflict at the worst. So
+it is no lock but a note in memory that the processes share (at the beginning of the lock file
+``turn``), and the note itself says until when it holds:
+
+1. *Wait in line.* The threads of a process line up; the first of them waits for the process. It has
+   a place in the shared memory: which process, since when it waits, by when it looks again. A place
+   from which nobody looked in time does not count. It sleeps until it is rung, or the time to look.
+2. *Reserve.* The first in line writes the note when the last one is over: which process, which
+   attempt, until 20 ms from now. It reads the note again; if another was written just then, it
+   waits on. If the first in line has not reserved for 5 ms, whoever looks may.
+3. *Read.* A caller who reads and thinks for longer than the 20 ms has lost the reservation. If it
+   comes to commit, the next attempt of its process has twice the time that this one took, but
+   not more than 0.64 s: otherwise who takes thousands of items would never be done before others.
+4. *Commit.* Before it, a note that still holds is written again, for a quarter of a second. The
+   commit itself goes as every commit (:mod:`fdbqueue.engines.embedded.commits`).
+5. *Release.* The note ends now, and the first in line is rung. But a process that goes on at once
+   keeps the file for a *slice* of 8 ms: if its attempt came within 0.4 ms of its last commit, the
+   note says that the process has the file for 0.4 ms more. Its next attempt takes it without
+   waiting, and its other commits hold it as in 4. So processes that take one item after the other
+   take turns by the slice: within one, SQLite's pages and the history need not be read
+   again. After its slice a process is the last in line.
+
+Who has waited for a second goes on without a reservation. So does who has a deadline that has
+passed, and who would wait for a transaction of its own thread (which may be a signal handler's).
+What is left behind by
+
+- *an exception at any place, a transaction that is dropped, a kill, a stop*: a note that ends by
+  itself, after 20 ms (0.64 s, see 3), or 250 ms in a commit, and a place that does not count any
+  more. Nobody waits for longer. But SQLite's own lock, which a commit has between BEGIN and COMMIT,
+  and the locks of the writer's turn around it, cannot be taken from a process that is stopped: then
+  the commits of others wait until it goes on or is killed, with reservations and without.
+- *a stopped process that goes on*: it does not find its note, and writes none. It commits unless it
+  conflicts;
+- *a fork*: nothing. The parent closes its memory before it; the child is another process;
+- *a wall clock that is set*: nothing, because the monotonic one is asked. A note that would hold
+  for longer than any may (another time namespace, a machine that was started again) is void;
+- *a full disk*: without room for the memory, which is written when it is first needed, there are no
+  reservations, and retries pause as they do after other errors;
+- *lock files that are deleted*: who has the old ones does not see who has the new ones. They
+  conflict, and retry.
+
+A transaction that has written nothing cannot conflict, so it never reserves; one that reserves and
+then only reads releases with its commit or reset, or when it is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+
+#: The process, its attempt (0 between two), until when, when the process's slice began, if strict.
+_NOTE = struct.Struct("=QQQQQ")
+#: The process, since when it waits, until when it looks again.
+_PLACE = struct.Struct("=QQQ")
+_PLACES_AT, _PLACES = 64, 128
+_PLACES_END = _PLACES_AT + _PLACES * _PLACE.size
+_NOBODY = bytes(_PLACES * _PLACE.size)
+_SIZE = 4096
+
+_MS = 1_000_000  # in nanoseconds, as all times here
+#: For how long a note holds: while the caller reads and thinks, at first and at the most, and while
+#: it commits.
+_THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
+#: For how long a process may go on, and within which time its next attempt must come.
+_SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
+#: Whoever looks may reserve if the first in line has not for so long.
+_UNCLAIMED = 5 * _MS
+#: How often to look: the first in line, and those behind it, by how many are before them.
+_LOOK, _LOOK_BEHIND, _LOOK_LAST = 1 * _MS, 20 * _MS, 50 * _MS
+#: A place counts for so long after it was to be looked from.
+_LATE = 20 * _MS
+_PATIENCE = 1_000 * _MS
+#: Linux has addresses of sockets that leave no file behind; elsewhere who waits looks often.
+_HAS_BELLS = sys.platform.startswith("linux")
+#: How long the first in line sleeps when the slice before is about to be over.
+_SOON = 6 * _MS // 100
+
+
+class Reservation:
+    """The reservation of one attempt.
+
+    Attributes:
+        number: Which attempt of its process it is.
+        given_at: When it was given.
+        thread: The thread that waited for it.
+        is_contended: Whether other processes reserve the file, too.
+    """
+
+    __slots__ = ("given_at", "is_contended", "number", "thread")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.given_at = 0
+        self.thread = threading.get_ident()
+        self.is_contended = False
+
+
+class Reservations:
+    """The reservations of one file, as one process takes part in them."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+        self._memory: mmap.mmap | None = None
+        self._bell: socket.socket | None = None
+        self._numbers = itertools.count(1)
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        #: Whether this process has ever waited for a reservation.
+        self.is_used = False
+        #: Which process this is; 0 is none.
+        self._process = int.from_bytes(os.urandom(8), "big") | 1
+        #: The attempts of this process that wait, the first in line first.
+        self._line: dict[Reservation, None] = {}
+        #: The one that was given last.
+        self._given: Reservation | None = None
+        #: Whether the last attempt that had a reservation has conflicted all the same.
+        self.is_strict = False
+        #: For how long a caller may read and think, if that is more than usual.
+        self._think = 0
+        #: When the last attempt or commit ended, if there ever was a reservation.
+        self._used_at = 0
+        #: Whether the last two attempts followed each other closely.
+        self._goes_on = False
+
+    def open(self, path: str) -> None:
+        """Share the memory of a lock file from now on; it is opened when it is needed."""
+        self.close()
+        self._start_empty()
+        self._path = path
+
+    def close(self) -> None:
+        """Forget everything; who waits goes on without a reservation."""
+        self._path = None
+        memory, self._memory = self._memory, None
+        bell, self._bell = self._bell, None
+        if memory is not None:
+            memory.close()
+        if bell is not None:
+            bell.close()
+
+    def shared_memory(self) -> mmap.mmap | None:
+        """Return the memory that the processes share; None if it cannot be had."""
+        path = self._path
+        if self._memory is None and path is not None:
+            with contextlib.suppress(OSError):
+                file = os.open(path, os.O_RDWR)
+                try:
+                    if os.fstat(file).st_size < _SIZE:
+                        os.pwrite(file, bytes(_SIZE), 0)  # else a write to memory may find no room
+                    self._memory = mmap.mmap(file, _SIZE)
+                finally:
+                    os.close(file)
+        return self._memory
+
+    def reserve(self, deadline: float | None) -> Reservation | None:
+        """Wait for a reservation; None if the attempt is to go on without one.
+
+        Args:
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
+        """
+        memory = self.shared_memory()
+        if memory is None:
+            return None
+        own = Reservation(next(self._numbers))
+        since = time.monotonic_ns()
+        self._goes_on = since - self._used_at < _GRACE
+        give_up_at = since + _PATIENCE
+        if deadline is not None:
+            give_up_at = min(give_up_at, int(deadline * 1e9))
+        place = 0
+        self.is_used = True
+        try:
+            self._line[own] = None
+            while True:
+                now = time.monotonic_ns()
+                found = self._look(memory, own, since, now) if self._is_first(own) else 1
+                if found is True:
+                    return own
+                if found is None or now >= give_up_at:
+                    return None
+                if not self._is_first(own):
+                    time.sleep(_LOOK / 1e9)
+                    continue
+                pause = min(_LOOK_BEHIND * found or _LOOK, _LOOK_LAST)
+                place = self._take_place(memory, place, since, now + pause)
+                if not found and self._is_due(memory, now):
+                    pause = _SOON
+                self._sleep(pause)
+        except ValueError:  # it was closed meanwhile
+            return None
+        finally:
+            self._line.pop(own, None)
+            if place:
+                self._leave(memory, place)
+
+    def _look(self, memory: mmap.mmap, own: Reservation, since: int, now: int) -> int | bool | None:
+        """Reserve the file if that is free: return True, None to give up, or how many are ahead."""
+        process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
+        is_over = not now < until < now + max(_LONGEST_THINK, _COMMIT) + _MS
+        waiting = memory[_PLACES_AT:_PLACES_END]
+        ahead = 0
+        if waiting != _NOBODY:
+            others = self._others(waiting, now)
+            own.is_contended = own.is_contended or bool(others)
+            ahead = sum([other < since for other, _ in others])
+        if process == self._process:
+            if not (is_over or number):  # within the slice of this process
+                return self._note(memory, own, now, began) or ahead
+            if not is_over and self._is_of_this_thread(number):
+                return None
+        else:
+            own.is_contended = own.is_contended or until > now - _PATIENCE
+        if is_over and (not ahead or now - until > _UNCLAIMED):
+            return self._note(memory, own, now, now) or ahead
+        return ahead
+
+    def _is_first(self, own: Reservation) -> bool:
+        """Tell whether no other thread of this process waits for longer."""
+        return next(iter(self._line.copy()), None) is own  # others may join and leave meanwhile
+
+    def _is_due(self, memory: mmap.mmap, now: int) -> bool:
+        """Tell whether a slice is about to be over: then to sleep for long would be too late."""
+        _, _, _, began, _ = _NOTE.unpack_from(memory, 0)
+        return _SLICE - _LOOK < now - began < _SLICE + _LOOK
+
+    def _is_of_this_thread(self, number: int) -> bool:
+        given = self._given
+        if given is None or given.number != number:
+            return False
+        return given.thread == threading.get_ident()
+
+    def _note(self, memory: mmap.mmap, own: Reservation, now: int, began: int) -> bool:
+        """Write the note, and tell whether no other was written just then."""
+        self._given, own.given_at = own, now
+        until = now + max(_THINK, self._think)
+        _NOTE.pack_into(memory, 0, self._process, own.number, until, began, self.is_strict)
+        return _NOTE.unpack_from(memory, 0)[:2] == (self._process, own.number)
+
+    def _others(self, waiting: bytes, now: int) -> list[tuple[int, int]]:
+        """Return since when other processes wait that look in time, and which these are."""
+        return [
+            (since, process)
+            for process, since, looks_at in _PLACE.iter_unpack(waiting)
+            if process and process != self._process and looks_at > now
+        ]
+
+    def _take_place(self, memory: mmap.mmap, place: int, since: int, looks_at: int) -> int:
+        """Stay at a place of the file's line, or take one that nobody has; return which."""
+        if not place or _PLACE.unpack_from(memory, place)[0] != self._process:
+            start = random.randrange(_PLACES)
+            for number in range(start, start + _PLACES):
+                place = _PLACES_AT + number % _PLACES * _PLACE.size
+                process, _, looked_at = _PLACE.unpack_from(memory, place)
+                if not process or looked_at + _PATIENCE < looks_at:
+                    break
+        _PLACE.pack_into(memory, place, self._process, since, looks_at + _LATE)
+        return place
+
+    def _leave(self, memory: mmap.mmap, place: int) -> None:
+        with contextlib.suppress(ValueError):  # it was closed
+            if _PLACE.unpack_from(memory, place)[0] == self._process:
+                _PLACE.pack_into(memory, place, 0, 0, 0)
+
+    def _sleep(self, pause: int) -> None:
+        """Sleep for so long, or until another process rings."""
+        bell = None if pause < _LOOK else self._own_bell()  # a bell's time has whole milliseconds
+        if bell is None:
+            time.sleep(min(pause, _LOOK) / 1e9)
+            return
+        with contextlib.suppress(OSError):  # it is time, or it was closed
+            bell.settimeout(pause / 1e9)
+            bell.recv(1)
+
+    def _own_bell(self) -> socket.socket | None:
+        """Return the socket by which this process is rung; None if it can have none."""
+        if self._bell is None and _HAS_BELLS:
+            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                bell.bind(_address(self._process))
+                self._bell = bell
+            except OSError:  # another thread has bound it just now
+                bell.close()
+        return self._bell
+
+    def _ring(self, memory: mmap.mmap, now: int) -> None:
+        """Wake the first in line."""
+        waiting = memory[_PLACES_AT:_PLACES_END]
+        bell = None if waiting == _NOBODY else self._own_bell()
+        if bell is None:
+            return
+        for _, process in sorted(self._others(waiting, now)):
+            with contextlib.suppress(OSError):  # it has ended, or is rung already
+                bell.sendto(b"!", socket.MSG_DONTWAIT, _address(process))
+                return
+
+    def let_pass(self, deadline: float | None) -> None:
+        """Wait with a commit while another attempt has a strict reservation.
+
+        Args:
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
+        """
+        memory = self._memory or self.shared_memory()
+        with contextlib.suppress(ValueError):
+            while memory is not None:
+                process, number, until, _, strict = _NOTE.unpack_from(memory, 0)
+                if not (strict and number):
+                    return
+                now = time.monotonic_ns()
+                if not now < until < now + max(_LONGEST_THINK, _COMMIT) + _MS:
+                    return
+                if process == self._process and self._is_of_this_thread(number):
+                    return
+                if deadline is not None and now > deadline * 1e9:
+                    return
+                time.sleep(_LOOK / 1e9)
+
+    def hold(self, number: int) -> None:
+        """Hold the reservation of an attempt for its commit, unless it is lost.
+
+        Args:
+            number: The attempt's; 0 is a commit without one, which holds the process's slice.
+        """
+        memory = self._memory
+        if memory is None:
+            return
+        with contextlib.suppress(ValueError):
+            process, held, until, began, strict = _NOTE.unpack_from(memory, 0)
+            now = time.monotonic_ns()
+            given = self._given
+            if (process, held) == (self._process, number) and now < until:
+                _NOTE.pack_into(memory, 0, process, number, now + _COMMIT, began, strict)
+                self._think = self._think * 15 // 16
+            elif given is not None and given.number == number:
+                self._think = min(2 * (now - given.given_at), _LONGEST_THINK)
+
+    def release(self, number: int) -> None:
+        """End the reservation of an attempt, unless it is lost."""
+        memory = self._memory
+        if memory is None:
+            return
+        with contextlib.suppress(ValueError):
+            process, held, until, began, _ = _NOTE.unpack_from(memory, 0)
+            now = time.monotonic_ns()
+            if (process, held) == (self._process, number) and now < until:
+                stays = self._goes_on and now - began < _SLICE
+                _NOTE.pack_into(memory, 0, process, 0, now + _GRACE if stays else now, began, 0)
+                if not stays:
+                    self._ring(memory, now)
+            self._used_at = time.monotonic_ns()  # after whoever was rung ran in its place
+
+
+def _address(process: int) -> bytes:
+    """Return the address of a process's bell: it has no file, and goes with the process."""
+    return b"\0fdbqueue-%016x" % process

@@ -1,0 +1,233 @@
+"""Limits of a queue: how many of its items are leased at a time, how many are taken in a time.
+
+A queue may have two limits (:mod:`fdbqueue.service.options`): ``max_leased``, the most items that
+are leased at a time, and ``rate`` with its ``burst``, the most that pops and leases take in a time.
+Both belong to the queue: what they depend on is stored in it, read by the transaction that takes,
+and verified by its commit. So it does not matter which process, which thread or which way an item
+is taken, nor who took it for whom. A queue without limits has none of this: no read, no call.
+
+``max_leased`` is compared with the count of leased items (``HIDDEN``), which atomic adds keep.
+
+- *Who leases* reads the count by a snapshot read, leases at most what is missing, and adds a read
+  conflict and a write conflict on one key, ``LEASING``, where nothing is stored. So of two
+  transactions that lease, at whatever ends, one sees what the other has leased, or runs again.
+- *Whoever else changes the count* only ends leases: acks, nacks, removals, expiry. They do not know
+  of the limit, never conflict with it, and make the count that was read too high at worst.
+- *In one transaction*, the leases that expire in it, and those that a lease acknowledges, count
+  as ended. Leases end in it even if nothing can be leased.
+- *A handoff* holds items that are not leased yet. Who collects it for leases (those under an
+  idempotency key) reads the count as above, and requeues what may not be leased.
+- Batches (``lease_batch``) count as ready, and pops lease nothing: neither is limited by it.
+- *A lower limit* than what is leased lets nothing be leased until enough leases have ended.
+
+``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with the number left, in
+millionths, and the moment at which they were counted. No row is a full bucket, of ``burst`` tokens.
+
+- *Who takes* items, by pops, leases, batches, moves, or for another process, reads the row, adds
+  the tokens of the time since, up to ``burst``, takes at most as many items, and writes the
+  row. It depends on the row, so of two transactions that take, one sees the other's row. If there
+  is no whole token, nothing is taken, and the row stays as it is.
+- *Clocks* are those of the clients. One that is behind the row's moment adds no tokens, takes none
+  away, and leaves the moment. One that is ahead gets a burst at most, and then others get nothing
+  new until theirs have come to that moment. If that is more than a minute away, the row was written
+  by a wrong clock: its tokens count from now on.
+- *Tokens are spent* by the commit that takes. If its thread has gone and the items are requeued, if
+  leases are given up or expire, if an item is taken again: they are not given back. ``clear()``
+  removes the row with all else, so the bucket is full again.
+
+A caller at a limit is told that there is nothing, if it was in line when the round read: a late
+one waits for the next round, because a lease may have ended before it came. A helping process
+serves a help request with what the limits allow, and says that there is no more.
+
+*Waiting* (:mod:`waiting`): at ``max_leased`` the watch is on the count, which every end of a lease
+changes, so these need not do anything for it. At the rate there is nothing to watch: the waiter
+looks when there is a token. Waiters for leases have another watch than those for pops.
+
+What is left behind by a crash, an unknown commit, an interrupt or a fork is what these leave of the
+commit itself: the row and the leases are part of it, and nothing is kept in memory. The leases of a
+killed process count until they expire. If foreign writers have made the count of leases wrong, the
+limit is wrong by as much, until ``recount``. Processes with different limits each keep their own:
+they see what all have leased and taken, so together they go as far as the highest.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.options import QueueOptions, Rate, parse_rate
+from fdbqueue.service.storage.counts import leased_in
+from fdbqueue.service.storage.tables import Kind, TableKeys
+
+#: The parts of a token that are counted.
+_TOKEN = 1_000_000
+#: The tokens left, and the moment at which they were counted.
+_ROW = struct.Struct(">QQ")
+#: A row that was counted so much later than now was written by a wrong clock.
+_TRUSTED_US = 60_000_000
+#: When to look again if the count says that items are leased, and none is: it is wrong.
+_SOON_US = 5_000_000
+#: How many of the next moments are looked at for the end of a lease; delays end among them.
+_NEXT_MOMENTS = 100
+
+
+class Limits(NamedTuple):
+    """The limits of a queue.
+
+    Attributes:
+        max_leased: At most this many items are leased; None for no limit.
+        rate: How many items are taken in a time; None for no limit.
+        burst: With a rate, how many may be taken at once.
+    """
+
+    max_leased: int | None
+    rate: Rate | None
+    burst: int
+
+    @classmethod
+    def of(cls, options: QueueOptions) -> Limits | None:
+        """Return the limits among a queue's options, None if it has none."""
+        rate = parse_rate(options.rate)
+        if options.max_leased is None and rate is None:
+            return None
+        return cls(options.max_leased, rate, options.burst or 0)
+
+    @property
+    def most(self) -> float:
+        """The most items that one transaction can take."""
+        return float("inf") if self.rate is None else self.burst
+
+    def begin(self, tr: Transaction, tables: TableKeys, now: int) -> Allowance:
+        """Begin to read what a transaction may still take of a queue."""
+        return Allowance(self, tr, tables, now)
+
+
+class Allowance:
+    """What one transaction may still take of a queue that has limits.
+
+    Its reads begin when it is made; :meth:`settle` waits for them, before anything else is called.
+
+    Args:
+        limits: The queue's limits.
+        tr: The transaction; by itself it depends on nothing.
+        tables: The keys of the queue's tables.
+        now: The moment, in microseconds.
+    """
+
+    def __init__(self, limits: Limits, tr: Transaction, tables: TableKeys, now: int) -> None:
+        self._limits = limits
+        self._tr = tr
+        self._tables = tables
+        self._now = now
+        snapshot = tr.snapshot
+        self._hidden = None if limits.max_leased is None else snapshot[tables.hidden]
+        self._stored = None if limits.rate is None else snapshot[tables.tokens]
+        self._tokens = self._counted_at = 0  # as they are stored from now on, but for what is taken
+        self._left = self._room = float("inf")
+        self._leases = False
+
+    def settle(self, leased: int = 0) -> Allowance:
+        """Wait for what was read.
+
+        Args:
+            leased: How many more leases there are by what the transaction has not written yet;
+                below zero for those that have ended.
+        """
+        if self._limits.max_leased is not None:
+            self._room = self._limits.max_leased - leased - leased_in(_bytes(self._hidden))
+        rate, full = self._limits.rate, self._limits.burst * _TOKEN
+        if rate is not None:
+            found = _counted(_bytes(self._stored), full, rate, self._now)
+            self._tokens, self._counted_at = found
+            self._left = self._tokens // _TOKEN
+        return self
+
+    def grant(self, count: int, *, leases: bool, ends: int = 0) -> int:
+        """Return how many items may be taken for a request, of those that it wants.
+
+        Args:
+            count: How many it wants.
+            leases: Whether they will be leased.
+            ends: How many leases end with the request, whatever is taken for it.
+        """
+        self._room += ends
+        allowed = min(count, self._left, self._room) if leases else min(count, self._left)
+        return max(0, int(allowed))
+
+    def note(self, count: int, *, leases: bool) -> None:
+        """Note how many items are taken for a request, before the next is asked about."""
+        self._left -= count
+        if leases:
+            self._room -= count
+            self._leases = self._leases or count > 0
+
+    def write(self, took: int) -> None:
+        """Spend the tokens of the items that were taken, and depend on what decided it."""
+        if self._leases and self._limits.max_leased is not None:
+            self._tr.add_read_conflict_key(self._tables.leasing)
+            self._tr.add_write_conflict_key(self._tables.leasing)
+        if took and self._limits.rate is not None:
+            self._tr.add_read_conflict_key(self._tables.tokens)
+            left = max(0, self._tokens - took * _TOKEN)
+            self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
+
+    # When it may be more
+
+    def is_held(self, *, to_lease: bool) -> bool:
+        """Tell whether a limit keeps everything back: from all, or from those who lease."""
+        return self._left < 1 or (to_lease and self.is_fully_leased)
+
+    @property
+    def is_fully_leased(self) -> bool:
+        """Whether no more items may be leased."""
+        return self._room < 1
+
+    @property
+    def next_token(self) -> int:
+        """The moment at which there is a token, 0 if there is one."""
+        rate = self._limits.rate
+        if rate is None or self._left >= 1:
+            return 0
+        missing = (_TOKEN - self._tokens % _TOKEN) * rate.period_us
+        return self._counted_at - -missing // (rate.items * _TOKEN)
+
+    def held_until(self, *, to_lease: bool) -> int | None:
+        """Return the moment from when it may give again, None if it may now.
+
+        At ``max_leased`` that is when the next lease expires; it may end before. Reads that.
+        """
+        if not self.is_held(to_lease=to_lease):
+            return None
+        if to_lease and self.is_fully_leased:
+            return max(self.next_token, self._next_end())
+        return self.next_token
+
+    def _next_end(self) -> int:
+        """Return when the next lease expires, or an earlier moment; soon if there is none."""
+        begin, stop = self._tables.due_bounds()
+        moment = self._now + _SOON_US
+        for row in self._tr.snapshot.get_range(begin, stop, limit=_NEXT_MOMENTS):
+            due = self._tables.parse_due(row.key)
+            if due is not None:
+                moment = due.moment
+                if due.kind is Kind.LEASE:
+                    break
+        return moment
+
+
+def _counted(row: bytes, full: int, rate: Rate, now: int) -> tuple[int, int]:
+    """Return the tokens at a moment, in millionths, and the moment that is stored with them."""
+    if len(row) != _ROW.size:
+        return full, now
+    tokens, counted_at = _ROW.unpack(row)
+    if counted_at > now + _TRUSTED_US:
+        counted_at = now
+    elif counted_at < now:
+        tokens += (now - counted_at) * rate.items * _TOKEN // rate.period_us
+        counted_at = now
+    return min(tokens, full), counted_at
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes(value) if value.present() else b""

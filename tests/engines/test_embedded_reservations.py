@@ -1,0 +1,424 @@
+"""Reservations of the embedded engine: who retries waits before it reads, and for nobody long."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded import reservations
+from fdbqueue.engines.embedded.reservations import Reservations
+from tests.engines.children import run, wait_until
+from tests.engines.interrupts import Preemption
+
+#: A holder that is gone or stands still may cost this much, on a busy machine too.
+_WITHIN_SECONDS = 1.0
+
+_RETRY = """
+from fdbqueue.engines.embedded import reservations
+
+def retried():
+    "Return a transaction that has conflicted, and reads again."
+    transaction = database.create_transaction()
+    transaction[b"mine"]
+    database[b"mine"] = b"another's"
+    transaction[b"mine"] = b"lost"
+    try:
+        transaction.commit().wait()
+    except embedded.FDBError as error:
+        transaction.on_error(error).wait()
+    return transaction
+
+def increment(transaction):
+    value = transaction[b"count"]
+    transaction[b"count"] = b"%d" % (int(value) + 1 if value.present() else 1)
+"""
+
+_STAND = (
+    _RETRY
+    + """
+transaction = retried()
+increment(transaction)
+say("reserved")
+if sys.argv[2] == "think":
+    sys.stdin.readline()
+elif sys.argv[2] == "stop":
+    os.kill(os.getpid(), signal.SIGSTOP)
+elif sys.argv[2] == "stop in the commit":
+    wait = database.committer.wait
+    def stop(request):
+        say("holding")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        wait(request)
+    database.committer.wait = stop
+else:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    transaction.commit().wait()
+    say("committed")
+except embedded.FDBError as error:
+    say(error.code)
+"""
+)
+
+_LINE_UP = (
+    _RETRY
+    + """
+reservations._THINK = reservations._COMMIT = 30_000_000_000
+reservations._LATE = reservations._UNCLAIMED = 30_000_000_000
+reservations._PATIENCE = 60_000_000_000
+transaction = retried()
+say("ready")
+sys.stdin.readline()
+value = transaction[b"log"]
+transaction[b"log"] = (bytes(value) if value.present() else b"") + sys.argv[2].encode()
+transaction.commit().wait()
+say("done")
+"""
+)
+
+_INCREMENT = (
+    _RETRY
+    + """
+say("ready")
+sys.stdin.readline()
+for _ in range(int(sys.argv[2])):
+    run(database, increment)
+say("done")
+"""
+)
+
+_FORK = (
+    _RETRY
+    + """
+reservations._THINK = 30_000_000_000
+reservations._COMMIT = 31_000_000_000
+transaction = retried()
+increment(transaction)
+before = database._store.turn.reservations._process
+pid = os.fork()
+if not pid:
+    database[b"child"] = b""
+    after = database._store.turn.reservations._process
+    database._store.turn.reservations.release(1)  # the parent's, which it cannot end
+    os._exit(0 if after != before else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+transaction.commit().wait()
+run(database, increment)
+say("ended")
+"""
+)
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Let a reservation hold for half a minute, so that nothing here depends on the machine."""
+    monkeypatch.setattr(reservations, "_THINK", 30_000_000_000)
+    monkeypatch.setattr(reservations, "_COMMIT", 30_000_000_000)
+    monkeypatch.setattr(reservations, "_PATIENCE", 60_000_000_000)
+
+
+def _retried(database, key=b"own"):
+    """Return a transaction that has conflicted, before it reads again."""
+    transaction = database.create_transaction()
+    assert transaction[key] is not None
+    database[key] = b"another's"
+    transaction[key] = b"lost"
+    with pytest.raises(embedded.FDBError) as raised:
+        transaction.commit().wait()
+    assert raised.value.code == 1020
+    transaction.on_error(raised.value).wait()
+    return transaction
+
+
+def _increment(transaction):
+    value = transaction[b"count"]
+    transaction[b"count"] = b"%d" % (int(value) + 1 if value.present() else 1)
+
+
+def _note(database):
+    """Return the process and the attempt that have the file reserved; zeros if none has."""
+    memory = database._store.turn.reservations.shared_memory()
+    process, number, until, _, _ = reservations._NOTE.unpack_from(memory, 0)
+    return (process, number) if until > time.monotonic_ns() else (0, 0)
+
+
+def _places(database):
+    """Return since when each process waits that has a place in line."""
+    memory = database._store.turn.reservations.shared_memory()
+    places = memory[reservations._PLACES_AT : reservations._PLACES_END]
+    return [since for process, since, _ in reservations._PLACE.iter_unpack(places) if process]
+
+
+@pytest.mark.parametrize("how", ["stop", "stop in the commit", "think", "die"])
+def test_who_stands_still_blocks_nobody(database, start, how):
+    """A process that has the file reserved and goes no further costs others less than a second."""
+    child = start(_STAND, how)
+    child.expect("reserved")
+    if how == "stop in the commit":
+        child.expect("holding")
+    began = time.monotonic()
+    _retried(database)[b"count"]
+    for _ in range(20):
+        run(database, _increment)
+    assert time.monotonic() - began < _WITHIN_SECONDS
+    assert int(database[b"count"]) == 20
+    if how == "die":
+        return
+    child.go_on()
+    if how == "think":
+        child.tell()
+    child.expect("1020")  # the check of the commit finds what was written meanwhile
+    assert int(database[b"count"]) == 20
+
+
+def test_one_that_thinks_for_four_seconds_commits_if_nothing_changed(database):
+    """A reservation that is lost by thinking is no error."""
+    transaction = _retried(database)
+    _increment(transaction)
+    time.sleep(4)
+    transaction.commit().wait()
+    assert database[b"count"] == b"1"
+
+
+def test_who_reserves_reads_what_the_one_before_has_written(patient, database, start):
+    """An attempt that waits reads after the commit of the one that has the reservation."""
+    transaction = _retried(database)
+    transaction[b"log"]
+    child = start(_LINE_UP, "b")
+    child.expect("ready")
+    child.tell()
+    wait_until(lambda: _places(database))
+    transaction[b"log"] = b"a"
+    transaction.commit().wait()
+    child.expect("done")
+    assert database[b"log"] == b"ab"
+
+
+def test_first_come_first_served(patient, database, start):
+    """Processes that wait reserve the file in the order in which they came."""
+    transaction = _retried(database)
+    transaction[b"log"]
+    children = [start(_LINE_UP, name) for name in "abcd"]
+    for child in children:
+        child.expect("ready")
+    for waiting, child in enumerate(children, 1):
+        child.tell()
+        wait_until(lambda waiting=waiting: len(_places(database)) == waiting)
+    transaction.commit().wait()
+    for child in children:
+        child.expect("done")
+    assert database[b"log"] == b"abcd"
+
+
+def test_a_commit_that_has_not_conflicted_waits_for_nobody(patient, database, start):
+    """Pushes, and attempts that are the first, go between."""
+    child = start(
+        "from fdbqueue.engines.embedded import reservations\n"
+        "reservations._THINK = reservations._COMMIT = 30_000_000_000\n" + _STAND,
+        "think",
+    )
+    child.expect("reserved")
+    began = time.monotonic()
+    database[b"other"] = b""
+    run(database, lambda tr: tr.set(b"third", bytes(tr[b"other"])))
+    assert time.monotonic() - began < _WITHIN_SECONDS
+    assert _note(database) != (0, 0)
+
+
+def test_threads_share_one_place_in_line(patient, database, start):
+    """Of the threads of a process that wait, one waits for the process; all have their turn."""
+    child = start(
+        "from fdbqueue.engines.embedded import reservations\n"
+        "reservations._THINK = reservations._COMMIT = 30_000_000_000\n" + _STAND,
+        "think",
+    )
+    child.expect("reserved")
+    transactions = [_retried(database, b"own %d" % number) for number in range(3)]
+    ended = []
+
+    def work(transaction):
+        _increment(transaction)
+        transaction.commit().wait()
+        ended.append(transaction)
+
+    threads = [threading.Thread(target=work, args=(one,), daemon=True) for one in transactions]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(database._store.turn.reservations._line) == 3)
+    wait_until(lambda: _places(database))
+    assert len(_places(database)) == 1
+    assert not ended
+    child.tell()
+    child.expect("committed")
+    for thread in threads:
+        thread.join(30)
+    assert len(ended) == 3
+    assert database[b"count"] == b"4"
+    assert not _places(database)
+
+
+def test_a_thread_does_not_wait_for_itself(patient, database):
+    """Of two transactions of one thread the second goes on without a reservation."""
+    first, second = _retried(database, b"first"), _retried(database, b"second")
+    _increment(first)
+    began = time.monotonic()
+    second[b"unrelated"]
+    assert time.monotonic() - began < _WITHIN_SECONDS
+    first.commit().wait()
+
+
+@pytest.mark.parametrize("end", ["commit", "reset", "cancel", "drop"])
+def test_whoever_only_reads_releases(patient, database, end):
+    """A reservation ends with its transaction, also if that has written nothing."""
+    transaction = _retried(database)
+    transaction[b"count"]
+    assert _note(database) != (0, 0)
+    if end == "commit":
+        transaction.commit().wait()
+    elif end == "drop":
+        del transaction
+        gc.collect()
+    else:
+        getattr(transaction, end)()
+    assert _note(database)[1] == 0
+
+
+def test_a_deadline_ends_the_wait(patient, database, start):
+    """A transaction with a time limit does not wait beyond it."""
+    child = start(
+        "from fdbqueue.engines.embedded import reservations\n"
+        "reservations._THINK = reservations._COMMIT = 30_000_000_000\n" + _STAND,
+        "think",
+    )
+    child.expect("reserved")
+    transaction = _retried(database)
+    transaction.options.set_timeout(1)
+    began = time.monotonic()
+    with pytest.raises(embedded.FDBError) as raised:
+        transaction[b"count"].wait()
+    assert raised.value.code == 1031
+    assert time.monotonic() - began < _WITHIN_SECONDS
+
+
+def test_a_note_of_another_clock_is_void(database):
+    """What another machine, or a clock that jumped, has left in the file holds up nobody."""
+    memory = database._store.turn.reservations
+    database[b"a"] = b""
+    shared = memory.shared_memory()
+    for until in (2**64 - 1, time.monotonic_ns() + 3_600 * 10**9, 0):
+        reservations._NOTE.pack_into(shared, 0, 1, 1, until, until, 1)
+        places = os.urandom(reservations._PLACES_END - reservations._PLACES_AT)
+        shared[reservations._PLACES_AT : reservations._PLACES_END] = places
+        began = time.monotonic()
+        run_by = _retried(database)
+        _increment(run_by)
+        run_by.commit().wait()
+        assert time.monotonic() - began < _WITHIN_SECONDS
+
+
+def test_a_full_disk_leaves_the_retries_as_they_were():
+    """Without room for the shared memory nobody reserves, and nobody waits."""
+    without = Reservations()
+    without.open("/dev/full")
+    assert without.shared_memory() is None
+    assert without.reserve(None) is None
+    without.hold(1)
+    without.release(1)
+
+
+def test_a_fork_has_no_reservation_of_its_parent(database, start):
+    """The child is another process: it neither has the parent's reservation nor ends it."""
+    child = start(_FORK)
+    child.expect("ended")
+    assert database[b"count"] == b"2"
+
+
+def test_processes_that_increment_lose_nothing(database, start):
+    """Many processes that change one key end at the exact sum, and none is left behind."""
+    children = [start(_INCREMENT, 40) for _ in range(8)]
+    for child in children:
+        child.expect("ready")
+    for child in children:
+        child.tell()
+    victim = start(_STAND, "stop")
+    victim.expect("reserved")
+    for child in children:
+        child.expect("done")
+    assert database[b"count"] == b"320"
+    os.kill(victim.pid, signal.SIGKILL)
+
+
+_CONTEND = """
+def touch(transaction):
+    transaction[b"key 0000"] = b"%d" % (int(transaction[b"key 0000"]) + 1)
+
+say("ready")
+sys.stdin.readline()
+stop = threading.Event()
+
+def work():
+    while not stop.is_set():
+        run(database, touch)
+
+thread = threading.Thread(target=work)
+thread.start()
+sys.stdin.readline()
+stop.set()
+thread.join()
+"""
+
+
+def test_a_long_transaction_is_done_beside_many_short_ones(database, start, put):
+    """One that always loses the race, and never finds the others in conflict, is let pass."""
+    put({b"key %04d" % number: b"0" for number in range(1_000)})
+    child = start(_CONTEND)
+    child.expect("ready")
+    child.tell()
+    attempts = []
+
+    def rewrite(transaction):
+        attempts.append(transaction)
+        for key, value in transaction[b"key ":b"key!"]:
+            transaction[key] = value
+        time.sleep(0.05)  # longer than a reservation holds at first
+
+    wait_until(lambda: int(database[b"key 0000"]) > 3)
+    for _ in range(3):
+        run(database, rewrite)
+    assert len(attempts) <= 15
+    child.tell()
+    child.end()
+
+
+def test_an_exception_at_any_place(database):
+    """Wherever a handler raises, the next one reserves within a second."""
+    place, total = 0, 0
+    while True:
+        place += 1
+        transaction = _retried(database)
+
+        def work(transaction=transaction):
+            _increment(transaction)
+            transaction.commit().wait()
+
+        preemption = Preemption(place, within="reservations.py")
+        preemption.run(work)
+        del transaction
+        began = time.monotonic()
+        run(database, _increment)
+        again = _retried(database)
+        _increment(again)
+        again.commit().wait()
+        assert time.monotonic() - began < _WITHIN_SECONDS
+        assert not database._store.turn.reservations._line
+        total = int(database[b"count"])
+        if not preemption.was_interrupted:
+            break
+    assert place > 20
+    assert total >= 2 * place
