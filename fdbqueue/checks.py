@@ -59,7 +59,7 @@ def check_embedded_path(**_: Any) -> list[CheckMessage]:
     """
     if not _is_embedded() or any(conf.problems()):
         return []
-    path = Path(_setting()["OPTIONS"]["path"])
+    path = Path(conf.read_setting()["OPTIONS"]["path"])
     found: list[CheckMessage] = []
     if not path.is_absolute():
         hint = (
@@ -148,14 +148,8 @@ def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
     ]
 
 
-def _setting() -> Mapping[str, Any]:
-    """Return the setting; an empty one if it is not a dictionary, which E001 reports."""
-    setting = getattr(settings, conf.SETTING, {})
-    return setting if isinstance(setting, Mapping) else {}
-
-
 def _is_embedded() -> bool:
-    return _setting().get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED
+    return conf.read_setting().get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED
 
 
 def _is_our_backend(path: Any) -> bool:

@@ -151,7 +151,7 @@ class ApiOptions:
     timeout_seconds: float = 5
 
 
-class Problem(NamedTuple):
+class SettingProblem(NamedTuple):
     """Something wrong with the setting, under the permanent id of its system check."""
 
     id: str
@@ -215,14 +215,13 @@ def add_queues(setting: str, specs: Callable[[], Iterable[QueueSpec]]) -> None:
 
 def own_names() -> list[str]:
     """Return the names and patterns of queues that the setting itself has."""
-    setting = _setting()
-    queues = setting.get("QUEUES") if isinstance(setting, Mapping) else None
+    queues = read_setting().get("QUEUES")
     return list(queues) if isinstance(queues, Mapping) else []
 
 
 def prefix() -> tuple[Any, ...]:
     """Return the tuple that all keys of the setting start with."""
-    return tuple(_setting().get("PREFIX", _PREFIX))
+    return tuple(_as_given().get("PREFIX", _PREFIX))
 
 
 def database() -> Any:
@@ -249,7 +248,7 @@ def open_database() -> Any:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    return _open(_checked(_setting()))
+    return _open(_checked(_as_given()))
 
 
 def _open(setting: Any) -> Any:
@@ -263,7 +262,13 @@ def _checked(setting: Any) -> Any:
     return setting
 
 
-def _setting() -> Any:
+def read_setting() -> Mapping[str, Any]:
+    """Return the setting; an empty one if it is not a dictionary, which E001 reports."""
+    setting = _as_given()
+    return setting if isinstance(setting, Mapping) else _NOTHING
+
+
+def _as_given() -> Any:
     return getattr(settings, SETTING, _NOTHING)
 
 
@@ -281,8 +286,8 @@ def _make_catalog(setting: Any) -> Catalog:
     return Catalog(database, tuple(setting.get("PREFIX", _PREFIX)), specs)
 
 
-_api = SettingCache(_setting, _make_api)
-_catalog = SettingCache(_setting, _make_catalog)
+_api = SettingCache(_as_given, _make_api)
+_catalog = SettingCache(_as_given, _make_catalog)
 
 
 def _forget(*, setting: str, **_: Any) -> None:
@@ -302,7 +307,7 @@ def _forget(*, setting: str, **_: Any) -> None:
 def _is_kept(database: Database) -> bool:
     """Tell whether the setting as it is now has the same database, or one around it."""
     try:
-        new = _open(_setting())
+        new = _open(_as_given())
     except Exception:  # noqa: BLE001  # the setting or its engine is wrong: its use raises the error
         return False
     return _innermost(new) is _innermost(database)
@@ -317,18 +322,20 @@ def _innermost(database: Database) -> Any:
 setting_changed.connect(_forget)
 
 
-def problems(setting: Any = None) -> Iterator[Problem]:
+def problems(setting: Any = None) -> Iterator[SettingProblem]:
     """Yield what is wrong with the setting, without connecting to anything.
 
     Args:
         setting: The value to look at; None for the project's own.
     """
-    setting = _setting() if setting is None else setting
+    setting = _as_given() if setting is None else setting
     if not isinstance(setting, Mapping):
-        yield Problem("fdbqueue.E001", f"{SETTING} is not a dictionary.", "See docs/settings.md.")
+        yield SettingProblem(
+            "fdbqueue.E001", f"{SETTING} is not a dictionary.", "See docs/settings.md."
+        )
         return
     for key in sorted(setting.keys() - _KEYS, key=str):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E002",
             f"{SETTING} has an unknown key, {key!r}.",
             f"{did_you_mean(key, _KEYS)}The keys are {', '.join(sorted(_KEYS))}.",
@@ -341,21 +348,21 @@ def problems(setting: Any = None) -> Iterator[Problem]:
             found.extend(_queue_problems(name, options))
     else:
         hint = "Map names to options."
-        found.append(Problem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
+        found.append(SettingProblem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
     yield from found or _overlaps(setting, queues)
     yield from _api_problems(setting.get("API", {}))
 
 
-def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
+def _engine_problems(setting: Mapping[str, Any]) -> Iterator[SettingProblem]:
     path, options = setting.get("ENGINE", EMBEDDED), setting.get("OPTIONS", {})
     try:
         engine = importlib.import_module(path)
     except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
         message = f"ENGINE {path!r} cannot be imported: {message_of(error)}"
-        yield Problem("fdbqueue.E003", message, _import_hint(path, error))
+        yield SettingProblem("fdbqueue.E003", message, _import_hint(path, error))
         return
     if not callable(getattr(engine, "open", None)):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E003",
             f"ENGINE {path!r} has no function open().",
             f"Use {' or '.join(map(repr, ENGINES))}.",
@@ -367,7 +374,7 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
         known = [ENGINES[path]] if path in ENGINES else ENGINES.values()
         hint = ", ".join(f"{engine} takes {example}" for engine, example in known)
         message = f"The engine refuses OPTIONS: {message_of(error)}"
-        yield Problem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
+        yield SettingProblem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
 
 
 def _import_hint(path: Any, error: Exception) -> str:
@@ -388,18 +395,18 @@ def _meant_options(engine: Any, options: Any) -> str:
     return "".join(did_you_mean(key, names) for key in sorted(wrong, key=str))
 
 
-def _prefix_problems(prefix: Any) -> Iterator[Problem]:
+def _prefix_problems(prefix: Any) -> Iterator[SettingProblem]:
     if not _is_tuple(prefix):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E006",
             f"PREFIX {prefix!r} is not a tuple that FoundationDB can encode.",
             "Use a tuple of strings, for instance ('fdbqueue',).",
         )
 
 
-def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
+def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
     if not isinstance(name, str) or not (NAME.fullmatch(name) or PATTERN.fullmatch(name)):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E007",
             f"{name!r} is not the name of a queue.",
             "A name is 1 to 100 letters, digits, '_', '-' and '.', the first a letter or "
@@ -407,7 +414,7 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
         )
     kind = options.get("kind") if isinstance(options, Mapping) else None
     if not isinstance(kind, str) or kind not in KINDS:
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E008",
             f"Queue {name!r} has no valid kind.",
             f"Give it {' or '.join(str({'kind': each}) for each in KINDS)}.",
@@ -419,27 +426,29 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
         hint = f"{meant}The options of a {kind} queue are kind, subspace, {valid}."
         if key in RENAMED:
             hint = f"It is called {valid} now."
-        yield Problem("fdbqueue.E009", f"Queue {name!r} has an unknown option, {key!r}.", hint)
+        yield SettingProblem(
+            "fdbqueue.E009", f"Queue {name!r} has an unknown option, {key!r}.", hint
+        )
     for option, allowed in ALLOWED.items():
         if option in given and given[option] not in allowed:
-            yield Problem(
+            yield SettingProblem(
                 "fdbqueue.E010" if isinstance(allowed, Choice) else "fdbqueue.E013",
                 f"Queue {name!r} has the {option} {given[option]!r}.",
                 f"It must be {allowed}.",
             )
     if lacks_rate(given) and given["burst"] in ALLOWED["burst"]:
         message = f"Queue {name!r} has the burst {given['burst']!r} and no rate."
-        yield Problem("fdbqueue.E013", message, f"There is {BURST_NEEDS_RATE}.")
+        yield SettingProblem("fdbqueue.E013", message, f"There is {BURST_NEEDS_RATE}.")
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E011",
             f"Queue {name!r} cannot be in the subspace {subspace!r}.",
             "Use a tuple that is not empty, and no pattern as the name.",
         )
 
 
-def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[Problem]:
+def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[SettingProblem]:
     prefix = tuple(setting.get("PREFIX", _PREFIX))
     places = [
         (fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX"),
@@ -452,24 +461,24 @@ def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator
     places.sort()
     for (first, one), (second, other) in itertools.pairwise(places):
         if second.startswith(first):
-            yield Problem(
+            yield SettingProblem(
                 "fdbqueue.E012",
                 f"The subspaces of {one} and {other} overlap.",
                 "Give each queue a subspace of its own, none the beginning of another.",
             )
 
 
-def _api_problems(options: Any) -> Iterator[Problem]:
+def _api_problems(options: Any) -> Iterator[SettingProblem]:
     if not isinstance(options, Mapping):
-        yield Problem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
+        yield SettingProblem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
         return
     for key in sorted(options.keys() - _API_KEYS, key=str):
         hint = f"{did_you_mean(key, _API_KEYS)}The keys are {', '.join(sorted(_API_KEYS))}."
-        yield Problem("fdbqueue.E014", f"API has an unknown key, {key!r}.", hint)
+        yield SettingProblem("fdbqueue.E014", f"API has an unknown key, {key!r}.", hint)
     for key, numbers in _API_RANGES.items():
         if key in options and options[key] not in numbers:
             message = f"API has the {key} {options[key]!r}."
-            yield Problem("fdbqueue.E015", message, f"It must be {numbers}.")
+            yield SettingProblem("fdbqueue.E015", message, f"It must be {numbers}.")
     path = options.get("AUTHORIZER")
     if path is None:
         return
@@ -482,7 +491,7 @@ def _api_problems(options: Any) -> Iterator[Problem]:
             return
         reason = "cannot be called."
     hint = "Name a function of a user, a permission and a queue's name."
-    yield Problem("fdbqueue.E016", f"AUTHORIZER {path!r} {reason}", hint)
+    yield SettingProblem("fdbqueue.E016", f"AUTHORIZER {path!r} {reason}", hint)
 
 
 def _is_tuple(value: Any) -> bool:

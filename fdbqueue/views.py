@@ -19,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import View
 
 from fdbqueue import access, deadlines
+from fdbqueue.columns.text import clip
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
 from fdbqueue.pages import item_page, queue_list, queue_page
 from fdbqueue.pages.forms import (
@@ -26,14 +27,12 @@ from fdbqueue.pages.forms import (
     FindForm,
     ItemForm,
     PageForm,
-    QueuesForm,
     is_live_part,
     refresh_of,
 )
 from fdbqueue.pages.problems import Problem, bad_address, method_refused, problem_of
 from fdbqueue.pages.readings import Reading, reading_of
 from fdbqueue.pages.sites import PlainSite
-from fdbqueue.pages.text import clip
 from fdbqueue.pages.values import Preview
 from fdbqueue.service import Catalog, Queue, long_values_unparsed
 
@@ -181,7 +180,7 @@ class QueueListView(PageView):
     def get(self, request: HttpRequest) -> TemplateResponse:
         """Show the queues that the parameters ask for, or point out bad parameters."""
         may_view = self._checked()
-        form = QueuesForm(request.GET)
+        form = queue_list.QueuesForm(request.GET)
         shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form)}
         if not form.is_valid():
             return self.page(_("Queues"), status=400, **shown)

@@ -37,7 +37,8 @@ Modules
     base: the class of all commands. arguments: the arguments that several of them have.
     console: what a command prints and asks, and its progress. signals: Ctrl-C, deferred.
     exit_codes: how errors end a command.
-    formats: JSON, texts and tables; the status of a queue in each.
+    formats: lines of JSON, tables, and facts as lines. What is said of a queue, an item or a
+    task, and how its texts are made safe for a terminal, is in :mod:`fdbqueue.columns`.
     item_lines: items as lines of JSON, of a table, and of the file that ``queue_drain`` writes.
     ndjson: the input of ``queue_push``.
     drain: the work of ``queue_drain`` and ``queue_move``.

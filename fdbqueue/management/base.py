@@ -11,9 +11,8 @@ import os
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from django.conf import settings
 from django.core.management.base import (
     BaseCommand,
     CommandError,
@@ -22,6 +21,7 @@ from django.core.management.base import (
 )
 
 from fdbqueue import conf
+from fdbqueue.columns.text import clipped, counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.management import arguments
@@ -35,8 +35,9 @@ from fdbqueue.management.exit_codes import (
     error_text,
     explain_errors,
     failure,
+    usage_error,
 )
-from fdbqueue.management.formats import counted, item_count, visible
+from fdbqueue.management.formats import item_count
 from fdbqueue.service import Catalog, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
@@ -77,6 +78,8 @@ class QueueCommand(BaseCommand):
         if self.has_engine_timeout:
             arguments.add_engine_timeout(parser)
         parser.usage = _usage(parser)
+        if not self._is_process:  # a program gets the exit code that a terminal gets
+            parser.error = _refuse  # type: ignore[method-assign]  # Django names the class itself
         return parser
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -146,8 +149,11 @@ class QueueCommand(BaseCommand):
         """Return the queue with a name.
 
         Raises:
-            CommandError: There is none; the message names those there are.
+            CommandError: There is none, and the message names those there are; or it is a pattern.
         """
+        if "*" in name:
+            text = clipped(repr(name))
+            raise usage_error(f"{text} is a pattern: give the name of a queue.")
         try:
             return self.catalog.queue(name)
         except QueueNotFound as error:
@@ -234,7 +240,7 @@ class QueueCommand(BaseCommand):
                     change(item_id)
                 except ItemNotFound:
                     missing.append(item_id)
-                    self.console.note(f"Item {visible(item_id)} was not found.")
+                    self.console.note(f"Item {printable(item_id)} was not found.")
                 else:
                     finish_step(1)
         number = len(unique) - len(missing)
@@ -252,6 +258,10 @@ class QueueCommand(BaseCommand):
         return getattr(self, "_called_from_command_line", False)
 
 
+def _refuse(message: str) -> NoReturn:
+    raise usage_error(f"Error: {message}")
+
+
 def _usage(parser: CommandParser) -> str:
     """Return the usage in one line: ``--help`` lists the options anyway."""
     actions = parser._actions  # noqa: SLF001  # argparse has no other way to them
@@ -262,7 +272,7 @@ def _usage(parser: CommandParser) -> str:
 
 def _known_names() -> str:
     """Return a hint; from the setting, because millions of names may fit its patterns."""
-    names = list(getattr(settings, conf.SETTING, {}).get("QUEUES", {}))
+    names = conf.own_names()
     if not names:
         return f"{conf.SETTING}['QUEUES'] is empty."
     more = f" and {len(names) - _NAMES_IN_HINT} more" if len(names) > _NAMES_IN_HINT else ""

@@ -21,6 +21,7 @@ from typing import Any
 from django.core.management.base import OutputWrapper
 from django.core.management.color import Style, no_style
 
+from fdbqueue.columns.queues import paused_since
 from fdbqueue.management import formats
 from fdbqueue.management.exit_codes import (
     INTERRUPTED,
@@ -231,7 +232,7 @@ class Console:
         found = [(queue, pause) for queue in queues if (pause := queue.paused()) is not None]
         for queue, pause in found:
             text = (
-                f"The queue {queue.name!r} is {formats.paused_since(pause)}\n"
+                f"The queue {queue.name!r} is {paused_since(pause)}\n"
                 "Nothing is taken from it until it is resumed: manage.py queue_resume "
                 f"{queue.name}"
             )

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
+from fdbqueue.columns.text import clipped, printable
 from fdbqueue.exceptions import InvalidInput, LeaseLost, text_of_error
 from fdbqueue.management.console import Console, Progress
 from fdbqueue.management.exit_codes import (
@@ -31,8 +32,8 @@ from fdbqueue.management.exit_codes import (
     failure,
     usage_error,
 )
-from fdbqueue.management.formats import clipped, item_count, visible
-from fdbqueue.management.item_lines import FileExists, ItemsFile, item_line
+from fdbqueue.management.formats import item_count
+from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, item_line
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
 from fdbqueue.service import (
     BATCH_ITEMS,
@@ -198,7 +199,11 @@ def _settle(queue: Queue, file: ItemsFile) -> int:
         file.cut(0)
         return 0
     file.cut_torn_line()
-    return queue.settle_batch(file.owner, file.last_ids(ranked=queue.priority_type is not None))
+    last_ids = file.last_ids(ranked=queue.priority_type is not None)
+    try:
+        return queue.settle_batch(file.owner, last_ids)
+    except InvalidInput as error:  # an id in the file is none of this queue
+        raise NotADrain(file=file.path) from error
 
 
 def _drain(
@@ -241,7 +246,7 @@ def _drain(
 
 
 def _text(queue: Queue, batch: Batch) -> str:
-    return "\n".join(item_line(queue.codec, item) for item in batch)
+    return "\n".join(item_line(queue, item) for item in batch)
 
 
 def check_target(queue: Queue, target: Queue, priority: Any) -> None:
@@ -255,14 +260,14 @@ def check_target(queue: Queue, target: Queue, priority: Any) -> None:
     except InvalidInput as error:
         reason = error.context["reason"]
         message = f"{queue.name!r} cannot be moved to {target.name!r}: {reason}."
-        raise usage_error(visible(message)) from error
+        raise usage_error(printable(message)) from error
 
 
 def move(queue: Queue, target: Queue, given: argparse.Namespace, console: Console) -> None:
     """Move items to another queue, and print how many."""
 
     def explain(error: BaseException) -> str:
-        text = visible(error_text(error))
+        text = printable(error_text(error))
         return f"{text}. Moved {item_count(progress.done)} to {target.name!r}."
 
     with defer_interrupts() as interrupts, _progress(queue, given, console) as progress:
@@ -452,5 +457,5 @@ def _check_buried(source: Queue | SeveralQueues, buried: list[str], done: int) -
         more = " and more" if len(buried) > _SHOWN_IDS else ""
         raise failure(
             f"{item_count(len(buried))} of {source.name!r} cannot be decoded and went to its dead "
-            f"letters: {visible(shown)}{more}. {item_count(done, 'other')} done."
+            f"letters: {printable(shown)}{more}. {item_count(done, 'other')} done."
         )

@@ -90,6 +90,8 @@ def exit_code(error: BaseException) -> int | None:
         return exit_code(error.__cause__) or FAILED
     if _timed_out(error):
         return UNAVAILABLE
+    if _is_bad_id(error):
+        return USAGE
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
             return code
@@ -147,9 +149,14 @@ def error_text(error: BaseException) -> str:
         return _CORRUPT.format_map(error.context)
     if isinstance(error, FormatMismatch):
         return _MISMATCH.format_map(error.context)
-    if isinstance(error, InvalidInput) and error.context.keys() == {"id", "reason"}:
+    if isinstance(error, InvalidInput) and _is_bad_id(error):
         return _BAD_ID.format_map(error.context)
     return str(error) or "Interrupted"
+
+
+def _is_bad_id(error: BaseException) -> bool:
+    """Tell whether an argument is not an id of an item in its queue."""
+    return isinstance(error, InvalidInput) and error.context.keys() == {"id", "reason"}
 
 
 def _timed_out(error: BaseException) -> bool:

@@ -1,7 +1,7 @@
-"""How the commands show things: lines of JSON for programs, texts and tables for people.
+"""How the commands show things: lines of JSON for programs, lines and tables for people.
 
-What is in a queue is not trusted: values, reasons and names of workers may hold control characters,
-and a terminal obeys these. Texts show them as escapes; lines of JSON are plain ASCII, and have all.
+What is said of a queue, an item or a task is in :mod:`fdbqueue.columns`, where texts are made safe
+for a terminal, too; here is how that is laid out. Lines of JSON are plain ASCII, and have all.
 
 A :class:`Table` fits the terminal it is printed at. If there is no terminal, it has the width that
 its cells need. At a terminal its columns share the width: names are shortened in the middle, other
@@ -12,7 +12,6 @@ the row, each on lines of its own.
 from __future__ import annotations
 
 import base64
-import datetime
 import itertools
 import json
 import textwrap
@@ -20,12 +19,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fdbqueue.service import Ends, Pause, Undecodable
+from fdbqueue import columns
+from fdbqueue.columns.text import clipped, counted
+from fdbqueue.service import Undecodable
 
 _PREVIEW_CHARACTERS = 60
-_MESSAGE_CHARACTERS = 300
-_REASON_CHARACTERS = 40
-_AGES = (("d", 86_400), ("h", 3_600), ("m", 60))
 _GAP = "  "
 _ELLIPSIS = "\u2026"
 #: A text is not shortened to less than this, however narrow the terminal is.
@@ -60,60 +58,6 @@ def preview(value: Any) -> str:
     return clipped(value_text(value), _PREVIEW_CHARACTERS)
 
 
-def clipped(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
-    """Return the beginning of a text, safe for a terminal."""
-    shown = visible(text[: most + 1])
-    return shown if len(shown) <= most else shown[: most - 3] + "..."
-
-
-def visible(text: str) -> str:
-    r"""Return a text with each character that is not printable as an escape, like ``\x1b``."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
-
-
-def timestamp(moment: datetime.datetime | None) -> str | None:
-    """Return a UTC time as the REST API writes it, with microseconds."""
-    if moment is None:
-        return None
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def short_time(moment: datetime.datetime | None) -> str:
-    """Return a UTC time for a table, to the second; a dash for None."""
-    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
-
-
-def seconds_since(moment: datetime.datetime) -> float:
-    """Return how long ago a moment was; less than 0 for one to come."""
-    return (datetime.datetime.now(datetime.timezone.utc) - moment).total_seconds()
-
-
-def age_of(moment: datetime.datetime | None) -> str:
-    """Return how long ago a moment was, in its largest unit; a dash for None."""
-    return "-" if moment is None else age(seconds_since(moment))
-
-
-def age(seconds: float) -> str:
-    """Return a time span in its largest unit, as ``"3d"`` or ``"0s"``."""
-    for unit, length in _AGES:
-        if seconds >= length:
-            return f"{int(seconds // length)}{unit}"
-    return f"{max(0, int(seconds))}s"
-
-
-def or_dash(value: object) -> str:
-    """Return the text of a value, a dash for None."""
-    return "-" if value is None else str(value)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words, such as ``"1 receipt"`` or ``"1,707 receipts"``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def item_count(number: int, state: str = "") -> str:
     """Return a number of items in words, such as ``"1,707 dead items"``."""
     return counted(number, f"{state} item".lstrip())
@@ -128,7 +72,7 @@ def _foreign(value: Any) -> str:
 _encode = json.JSONEncoder(default=_foreign).encode
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of a table.
 
     Attributes:
@@ -183,7 +127,7 @@ class Table:
         look: How it is printed.
     """
 
-    def __init__(self, columns: Sequence[Column], look: Look) -> None:
+    def __init__(self, columns: Sequence[TextColumn], look: Look) -> None:
         self._columns = columns
         self._look = look
         self._natural = [len(column.heading) for column in columns]
@@ -258,7 +202,7 @@ class Table:
         parts = map(self._cell, self._columns, cells, self._widths)
         return _GAP.join(parts).rstrip()
 
-    def _cell(self, column: Column, cell: str, width: int) -> str:
+    def _cell(self, column: TextColumn, cell: str, width: int) -> str:
         """Return a cell as wide as its column."""
         shown = cell
         if width_of(cell) > width:
@@ -332,39 +276,41 @@ def _grown(least: Sequence[int], natural: Sequence[int], most: int) -> list[int]
     return widths
 
 
-#: The column of tables of queues.
-STATUS = Column("STATUS", fold="wrap")
+# What is said of queues, items and tasks
+
+_STYLES = {"bad": "ERROR", "warning": "WARNING"}
 
 
-def status_record(ends: Ends, pause: Pause | None) -> dict[str, Any]:
-    """Return the fields of a line of JSON that say what keeps pops from the items."""
-    return {"blocked": ends.undecodable, "paused": pause_record(pause)}
+def table_of(
+    described: Sequence[columns.Column[columns.Row]], look: Look
+) -> Callable[[Iterable[columns.Row]], list[str]]:
+    """Return a function from rows to the lines of a table, as :meth:`Table.lines` has them.
+
+    Args:
+        described: The columns.
+        look: How it is printed.
+    """
+    table = Table([_text_column(column) for column in described], look)
+
+    def cells(row: columns.Row) -> list[str]:
+        return [
+            Painted.of(column.cell_text(row), _STYLES.get(column.alarm(column.value(row))))
+            for column in described
+        ]
+
+    return lambda rows: table.lines(map(cells, rows))
 
 
-def status_cell(ends: Ends, pause: Pause | None) -> str:
-    """Return the cell for :data:`STATUS`; a dash if nothing keeps pops from the items."""
-    words = []
-    if ends.mismatch is not None:
-        words.append(f"written under {ends.mismatch.context['written']}")
-    elif len(ends.undecodable) > 1:
-        words.append("blocked at both ends")
-    elif ends.undecodable:
-        words.append(f"blocked at {ends.undecodable[0]}")
-    style = "ERROR" if words else "WARNING" if pause else None
-    if pause is not None:
-        reason = f": {clipped(pause.reason, _REASON_CHARACTERS)}" if pause.reason else ""
-        words.append(f"paused {age_of(pause.since)}{reason}")
-    return Painted.of(", ".join(words) or "-", style)
+def _text_column(column: columns.Column[Any]) -> TextColumn:
+    kind = "number" if column.kind.is_number else "name" if column.is_name else "text"
+    return TextColumn(column.label or column.capitals, kind, column.fold)
 
 
-def pause_record(pause: Pause | None) -> dict[str, Any] | None:
-    """Return the object for a line of JSON, None for a queue that is not paused."""
-    if pause is None:
-        return None
-    return {"since": timestamp(pause.since), "reason": pause.reason}
-
-
-def paused_since(pause: Pause) -> str:
-    """Return a sentence's end: since when a queue is paused, to the second, and why."""
-    when = f"paused since {short_time(pause.since)} UTC"
-    return f"{when}: {clipped(pause.reason)}" if pause.reason else when
+def facts(found: Sequence[tuple[str, str]]) -> list[str]:
+    """Return headings and texts as aligned lines; a text may have several."""
+    width = max(len(heading) for heading, _ in found)
+    lines = []
+    for heading, text in found:
+        for number, line in enumerate(text.split("\n")):
+            lines.append(f"{'' if number else heading:<{width}}{_GAP}{line}".rstrip())
+    return lines

@@ -4,7 +4,9 @@ The one format of the lines of ``queue_drain``, ``queue_pop --json``, ``queue_pe
 ``queue_show --json``, as ``docs/commands.md`` describes it:
 
 - Every line has :data:`FIELDS`, in this order.
-- A line about an item in any state has :data:`DETAILS` behind them.
+- A line about an item in any state has behind them what ``DETAILS`` of
+  :mod:`fdbqueue.columns.items` says. A push ignores that, but for the state and the time of a
+  delayed item.
 - The line of an item that could not be decoded has ``undecodable`` and ``raw``, and cannot be
   read back.
 
@@ -22,7 +24,6 @@ the queue, because they may still be there.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import fcntl
 import hashlib
@@ -33,54 +34,26 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+from fdbqueue.columns import Kind, record
+from fdbqueue.columns.items import DETAILS, TABLE, ItemColumn, ItemRow, shown
+from fdbqueue.columns.text import clipped, printable, timestamp
 from fdbqueue.exceptions import FdbQueueError, InvalidInput
 from fdbqueue.management import formats
-from fdbqueue.management.formats import Column, Look, Painted, Table
+from fdbqueue.management.formats import Look
 from fdbqueue.service import (
     ITEM_STATES,
     MAX_ITEMS,
     OWNER_BYTES,
-    Codec,
-    Failure,
     Item,
+    Queue,
     Undecodable,
     strict_json,
 )
 
 #: What every line of JSON has, in this order.
 FIELDS = ("id", "priority", "value", "pushed_at", "attempts")
-#: What the lines about items in any state have behind these. They are ignored by a push, but for
-#: the state and the time of a delayed item.
-DETAILS: dict[str, Callable[[Item], Any]] = {
-    "state": lambda item: item.state,
-    "until": lambda item: formats.timestamp(item.until),
-    "reason": lambda item: item.reason,
-    "died_at": lambda item: formats.timestamp(item.died_at),
-    "worker": lambda item: item.worker,
-    "failures": lambda item: list(map(_failure, item.failures)),
-    "size": lambda item: item.size_bytes,
-}
-
 _NAMES = frozenset(FIELDS)
-_KNOWN = _NAMES | DETAILS.keys() | {"lease"}
-#: The columns of a table of items, with their cells; the value follows behind them.
-_COLUMNS: tuple[tuple[Column, Callable[[Item], str]], ...] = (
-    (Column("ID"), lambda item: item.id),
-    (Column("PRIORITY", "number"), lambda item: formats.or_dash(item.priority)),
-    (Column("AGE", "number"), lambda item: formats.age_of(item.pushed_at)),
-    (Column("ATTEMPTS", "number"), lambda item: f"{item.attempts:,}"),
-)
-_ENDS = (Column("ENDS", "number"), lambda item: _time_left(item.until))
-#: One more of a table of items in a state.
-_STATE_COLUMNS: dict[str, tuple[Column, Callable[[Item], str]]] = {
-    "leased": _ENDS,
-    "delayed": _ENDS,
-    "dead": (
-        Column("REASON", fold="cut"),
-        lambda item: formats.clipped(item.reason or "-", _REASON_CHARACTERS),
-    ),
-}
-_REASON_CHARACTERS = 200
+_KNOWN = _NAMES | {column.name for column in DETAILS} | {"lease"}
 #: How much of a value a table shows if there is no terminal.
 _VALUE_CHARACTERS = 60
 #: The lengths of ``2026-11-21T03:12:44.251094Z`` and ``2026-11-21T03:12:44Z``.
@@ -94,56 +67,53 @@ _DECODER = strict_json()
 
 
 def formatter(
-    codec: Codec, look: Look, *, as_json: bool, whole_values: bool = False, state: str = "ready"
+    queue: Queue, look: Look, *, as_json: bool, whole_values: bool = False, state: str = "ready"
 ) -> Callable[[list[Item]], list[str]]:
     """Return a function from items to lines.
 
     Args:
-        codec: The codec of their queue.
+        queue: Their queue.
         look: How a table is printed.
         as_json: Whether the lines are JSON, one for each item, not a table.
         whole_values: Whether a table shows values whole, because they are nowhere else.
         state: The state they are all in; for others than ``"ready"`` the lines have details.
     """
     if as_json:
-        return lambda items: [item_line(codec, item, detailed=state != "ready") for item in items]
+        return lambda items: [item_line(queue, item, detailed=state != "ready") for item in items]
     most = None if whole_values else look.width or _VALUE_CHARACTERS
-    value = Column("VALUE", fold="whole" if whole_values else "cut")
-    columns = [
-        *_COLUMNS,
-        *([_STATE_COLUMNS[state]] if state in _STATE_COLUMNS else []),
-        (value, lambda item: _value_cell(item.value, most)),
-    ]
-    table = Table([column for column, _ in columns], look)
-    return lambda items: table.lines([cell(item) for _, cell in columns] for item in items)
+    value = ItemColumn(
+        name="value",
+        heading="Value",
+        value=lambda row: row,  # null is a value, too
+        kind=Kind(cell=lambda row: _value_text(row.item.value, most)),
+        fold="whole" if whole_values else "cut",
+        alarm=lambda row: "bad" if isinstance(row.item.value, Undecodable) else "",
+    )
+    lines = formats.table_of([*shown(TABLE, queue, state), value], look)
+    return lambda items: lines(ItemRow(item, queue) for item in items)
 
 
-def item_line(codec: Codec, item: Item, *, detailed: bool = False) -> str:
-    """Return an item as one line of JSON, for its queue's codec to read it back.
+def item_line(queue: Queue, item: Item, *, detailed: bool = False) -> str:
+    """Return an item as one line of JSON, for its queue to read it back.
 
     Args:
-        codec: The codec.
+        queue: The queue.
         item: The item.
         detailed: Whether the line says more than what is kept when it is read back.
     """
-    value = item.value
-    record = {
+    value, pushed_at = item.value, item.pushed_at
+    found = {
         "id": item.id,
         "priority": item.priority,
-        "value": None if isinstance(value, Undecodable) else codec.to_json(value),
-        "pushed_at": formats.timestamp(item.pushed_at),
+        "value": None if isinstance(value, Undecodable) else queue.codec.to_json(value),
+        "pushed_at": pushed_at and timestamp(pushed_at),
         "attempts": item.attempts,
     }
     if detailed:
-        record |= {name: detail(item) for name, detail in DETAILS.items()}
+        found |= record(DETAILS, ItemRow(item, queue))
     if isinstance(value, Undecodable):
-        record |= {"undecodable": value.reason, "raw": value.raw}
-    return formats.json_line(record)
-
-
-def _failure(failure: Failure) -> dict[str, Any]:
-    at = formats.timestamp(failure.at)
-    return {**dataclasses.asdict(failure), "at": at}
+        found |= {"undecodable": value.reason, "raw": value.raw}
+    return formats.json_line(found)
 
 
 def parse(text: str | bytes) -> Any:
@@ -213,19 +183,10 @@ def _check_fields(record: Any) -> None:
             raise InvalidInput(reason=f"its field {formats.preview(name)} is not one of an item's")
 
 
-def _value_cell(value: Any, most: int | None) -> str:
+def _value_text(value: Any, most: int | None) -> str:
     """Return the beginning of a value, or all of it, safe for a terminal."""
     text = formats.value_text(value)
-    shown = formats.visible(text) if most is None else formats.clipped(text, most)
-    return Painted.of(shown, "ERROR" if isinstance(value, Undecodable) else None)
-
-
-def _time_left(until: datetime.datetime | None) -> str:
-    """Return in how long a lease or a delay ends, or that it has expired."""
-    if until is None:
-        return "-"
-    seconds = -formats.seconds_since(until)
-    return f"in {formats.age(seconds)}" if seconds > 0 else "expired"
+    return printable(text) if most is None else clipped(text, most)
 
 
 def _time(record: dict[str, Any], field: str) -> datetime.datetime | None:

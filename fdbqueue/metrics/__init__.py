@@ -16,7 +16,8 @@ Where to add something
         One metric in ``operations.OperationMetrics``: made in ``__init__``, counted in
         ``operation`` or ``engine_error``.
     A size
-        Read it in ``sizes._read``, add it up in ``_Sizes._add``, and yield its family in
+        Read it in ``fdbqueue/columns/queues.py``, if that does not read it yet, and name the read
+        in ``sizes._read``; add it up in ``_Sizes._add``, and yield its family in
         ``_Sizes.metrics``.
 
     Then name it in docs/monitoring.md; a test compares.

@@ -16,22 +16,22 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fdbqueue import access, deadlines
+from fdbqueue.columns.queues import (
+    QueueRow,
+    begin_counts,
+    begin_ends,
+    begin_oldest,
+    begin_pauses,
+    fill,
+)
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.metrics.operations import label_of
 from fdbqueue.service import (
     ENDS,
     Catalog,
-    Counts,
-    Ends,
-    Pause,
-    Queue,
-    counts_of,
-    ends_of,
     error_code,
     microseconds,
     now_us,
-    oldest_of,
-    pauses_of,
     run,
 )
 
@@ -84,25 +84,22 @@ class _Sizes:
     def read(self, catalog: Catalog) -> None:
         """Read the sizes, in transactions of some queues each."""
         names, self._is_complete = access.monitored_names(catalog)
-        rest = map(catalog.queue, names)
+        rest = (QueueRow(catalog.queue(name)) for name in names)
         while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
-            read = functools.partial(_read, queues=some)
-            found = run(catalog.database, read, read_only=True)
-            for queue, count, moment, ends, pause in zip(some, *found, strict=True):
-                label = label_of(queue.name)
-                self._add(label, count, moment, ends)
-                self._paused[label] += pause is not None
+            run(catalog.database, functools.partial(_read, rows=some), read_only=True)
+            for row in some:
+                self._add(label_of(row.queue.name), row)
 
-    def _add(self, label: str, counts: Counts, oldest: _Moment, ends: Ends) -> None:
+    def _add(self, label: str, row: QueueRow) -> None:
         self._queues[label] += 1
-        self._undecodable[label].update(ends.undecodable)
-        if not ends.is_empty:
+        self._paused[label] += row.pause is not None
+        self._undecodable[label].update(row.ends.undecodable)
+        if not row.ends.is_empty:
             self._has_items.add(label)
-        for state, count in dataclasses.asdict(counts).items():
-            self._items[label][state] += count
+        self._items[label].update(dataclasses.asdict(row.counts))
         known = self._oldest.get(label)
-        if oldest is not None:
-            self._oldest[label] = oldest if known is None else min(known, oldest)
+        if row.oldest is not None:
+            self._oldest[label] = row.oldest if known is None else min(known, row.oldest)
 
     def metrics(self) -> Iterator[Metric]:
         """Yield the metrics, one family after the other."""
@@ -163,8 +160,6 @@ def _engine_up(is_so: bool) -> Metric:
     )
 
 
-def _read(
-    tr: Any, queues: Sequence[Queue]
-) -> tuple[list[Counts], list[_Moment], list[Ends], list[Pause | None]]:
-    pauses = pauses_of(tr, queues)
-    return counts_of(tr, queues), oldest_of(tr, queues), ends_of(tr, queues), pauses
+def _read(tr: Any, rows: Sequence[QueueRow]) -> None:
+    begin = (begin_counts, begin_oldest, begin_ends, begin_pauses)
+    fill(tr, [(one, rows) for one in begin])

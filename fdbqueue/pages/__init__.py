@@ -6,14 +6,14 @@ How a request goes
     and checks the query parameters with a form (``forms.py``). Then the module of the page reads
     all it needs in one transaction, and its ``context()`` returns what the template shows:
 
-    =================  ==============  ===================  ===============
-    page               module          what it says is in   template
-    =================  ==============  ===================  ===============
-    list of queues     ``queue_list``  ``queue_columns``    ``queues.html``
-    a queue            ``queue_page``  ``queue_columns``    ``queue.html``
-    its items          ``item_list``   ``item_columns``     ``items.html``
-    an item            ``item_page``   ``item_columns``     ``item.html``
-    =================  ==============  ===================  ===============
+    =================  ==============  ==================================  ===============
+    page               module          what it says is in                  template
+    =================  ==============  ==================================  ===============
+    list of queues     ``queue_list``  ``fdbqueue.columns.queues``         ``queues.html``
+    a queue            ``queue_page``  ``fdbqueue.columns.queues``         ``queue.html``
+    its items          ``item_list``   ``fdbqueue.columns.items``          ``items.html``
+    an item            ``item_page``   ``fdbqueue.columns.items``          ``item.html``
+    =================  ==============  ==================================  ===============
 
     What the items of a queue are to readers says its reading (``readings.py``), which an app may
     have for some queues: other columns, tabs and filters, and a page for each task. That of tasks
@@ -24,23 +24,18 @@ How a request goes
     part of a page every few seconds (``forms.Refresh``).
 
 What values look like
-    ``text.py`` writes texts, numbers, sizes, times, durations and keys so that they are safe to
-    show; ``values.py`` shows the value of an item, and says how much of it: as a preview, as text,
-    as a tree that folds, or as a dump. ``search.py`` tells which items a search finds, and
-    highlights what it has found. ``charts.py`` computes the coordinates of the charts.
+    ``fdbqueue.columns.text`` writes texts, numbers, sizes, times, durations and keys so that they
+    are safe to show; ``values.py`` shows the value of an item, and says how much of it: as a
+    preview, as text, as a tree that folds, or as a dump. ``search.py`` tells which items a search
+    finds, and highlights what it has found. ``charts.py`` computes the coordinates of the charts.
 
 Where to add something
-    A column of the list of queues
-        One entry in ``queue_columns.COLUMNS``: its heading, its value, how that is written if not
-        as it is, the template of the cell if it is not plain text, and the ``reads`` it needs, into
-        a field of ``QueueRow``; ``fill`` does them for both pages. In ``FIGURES`` it is also a tile
-        on the page of a queue. The template stays as it is; the tuple ``COLUMNS`` of
-        ``tests/pages/test_queues.py`` gets the column, too.
-    A reason why a queue needs attention
-        One entry in ``queue_columns.CONCERNS``.
-    A column of the items, or a fact of one item
-        One entry in ``item_columns.COLUMNS``, or in ``FACTS``: the same, and ``is_shown``, for
-        which queues and states it is there. Those of tasks are in ``fdbqueue/tasks/pages/``.
+    A column of queues or items, a figure, a fact, a reason why a queue needs attention
+        One entry in ``fdbqueue.columns``, whose page says where; the commands show it, too. A
+        column of the list needs the ``reads`` of what it shows, into a field of ``QueueRow``. The
+        templates stay as they are; the tuple ``COLUMNS`` of ``tests/pages/test_queues.py`` gets
+        the column, too. What only a page can show, as a link or a chart, is in ``queue_list.py``
+        and ``item_columns.py``. Columns of lists of tasks are in ``fdbqueue/tasks/pages/``.
     How much of a value, or how, a page shows
         ``values.py``, which has the limits at its top.
     A setting of a queue

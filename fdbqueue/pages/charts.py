@@ -22,7 +22,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from fdbqueue.pages.text import grouped, mean, number
+from fdbqueue.columns.text import grouped, mean, number
 from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, Depth, Minute, Priority
 
 #: The width of a plot in its own units, of which the drawing makes as many pixels as fit.

@@ -18,9 +18,8 @@ from django.http import HttpRequest, QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.pages.columns import STATES
-from fdbqueue.pages.queue_columns import BY_NAME, SORTABLE
-from fdbqueue.pages.text import clip
+from fdbqueue.columns import STATES
+from fdbqueue.columns.text import clip
 from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, PriorityQueue, Queue
 
 #: Tells the script that a response is the live part; a login page does not have it.
@@ -36,23 +35,12 @@ _MOST_UNKNOWN = 5
 _FIRST, _LAST = 1, 10**15
 
 #: Django's own message repeats the parameter, which may be anything.
-_CHOICE_ERRORS = {"invalid_choice": _("This is not one of the choices.")}
-
-#: The orders of the list that its form offers; its headers have the others.
-_ORDERS = (
-    ("name", _("Name")),
-    ("-trouble", _("Trouble first")),
-    ("-ready", _("Most ready")),
-    ("-dead", _("Most dead")),
-    ("-total", _("Most items")),
-    ("-oldest", _("Longest wait")),
-    ("-pushes", _("Most pushes")),
-)
+CHOICE_ERRORS = {"invalid_choice": _("This is not one of the choices.")}
 
 
 def _hidden(choices: Any) -> forms.ChoiceField:
     return forms.ChoiceField(
-        choices=choices, widget=forms.HiddenInput, error_messages=_CHOICE_ERRORS
+        choices=choices, widget=forms.HiddenInput, error_messages=CHOICE_ERRORS
     )
 
 
@@ -192,49 +180,6 @@ def refresh_of(request: HttpRequest, form: PageForm) -> Refresh:
     return Refresh(chosen, request.get_full_path(), tuple(intervals), timezone.now())
 
 
-class QueuesForm(PageForm):
-    """Which queues to list, and in which order."""
-
-    q = search_field(_("Name contains"), max_length=100)
-    sort = forms.ChoiceField(
-        label=_("Order"),
-        choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
-        error_messages=_CHOICE_ERRORS,
-    )
-    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
-
-    defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
-    shown = ("q", "sort")
-    hidden = ("refresh",)
-
-    def __init__(self, parameters: QueryDict) -> None:
-        super().__init__(parameters)
-        orders: dict[str, Any] = dict(_ORDERS)
-        chosen = self.data["sort"]
-        if chosen not in orders and chosen.removeprefix("-") in SORTABLE:  # by a header
-            orders[chosen] = BY_NAME[chosen.removeprefix("-")].heading
-        self.fields["sort"].widget = forms.Select(choices=list(orders.items()))
-
-    @property
-    def column(self) -> str:
-        """The name of the column to sort by."""
-        column: str = self.cleaned_data["sort"]
-        return column.removeprefix("-")
-
-    @property
-    def is_descending(self) -> bool:
-        """Whether the largest come first."""
-        return bool(self.cleaned_data["sort"].startswith("-"))
-
-    def sorted_by(self, column: str) -> str:
-        """Return the query string that sorts by a column; in reverse if it is sorted by it now."""
-        is_number = BY_NAME[column].is_number  # the largest number first
-        descending = not self.is_descending if self.column == column else is_number
-        after = self.cleaned_data["after"] or None
-        return self.address(sort=f"-{column}" if descending else column, after=after)
-
-
 class ItemsForm(PageForm):
     """Which items of a queue to show, and the period of the charts."""
 
@@ -242,7 +187,7 @@ class ItemsForm(PageForm):
     end = forms.ChoiceField(
         label=_("Order"),
         choices=[("min", _("Oldest first")), ("max", _("Newest first"))],
-        error_messages=_CHOICE_ERRORS,
+        error_messages=CHOICE_ERRORS,
     )
     q = search_field(_("Value contains"), max_length=_MAX_TEXT, strip=False)
     reason = search_field(_("Reason contains"), max_length=_MAX_TEXT, strip=False)

@@ -16,13 +16,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from fdbqueue import deadlines
-from fdbqueue.pages.columns import cells
+from fdbqueue.columns import cells
+from fdbqueue.columns.items import ItemRow, shown
+from fdbqueue.columns.queues import QueueRow
+from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import ItemsForm
-from fdbqueue.pages.item_columns import ItemRow, shown
-from fdbqueue.pages.queue_columns import QueueRow
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import grouped
 from fdbqueue.service import Item, Queue, Scan, scan
 
 #: A search ends when half of the page's time is over, and at the latest when it has looked at this
@@ -116,8 +116,8 @@ def context(
         ItemRow(
             listed.item,
             queue,
-            listed.position,
-            addresses,
+            position=listed.position,
+            addresses=addresses,
             notes=listed.notes,
             wanted=form.cleaned_data["q"],
         )

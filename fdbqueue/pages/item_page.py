@@ -6,6 +6,7 @@ stored. A search leads here with its text, whose hits in the value are highlight
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,9 +15,9 @@ from django.utils.functional import Promise
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.pages.columns import facts
+from fdbqueue.columns import facts
+from fdbqueue.columns.items import ItemRow, read_row, shown
 from fdbqueue.pages.forms import ItemForm
-from fdbqueue.pages.item_columns import ItemRow, shown
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.search import Highlighter
 from fdbqueue.pages.sites import Addresses
@@ -34,16 +35,13 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ItemDetails:
-    """An item, its keys, and the ids of its neighbours in the same state.
+    """An item, and the ids of its neighbours in the same state.
 
-    ``key`` is the one it is stored under; ``stored`` are the bytes there, if they were asked for;
-    ``unique_while`` says how long it has its unique key.
+    ``stored`` are the bytes under its key, if they were asked for.
     """
 
-    item: Item
-    key: bytes
+    row: ItemRow
     stored: bytes | None
-    unique_while: str | None
     previous: str | None
     following: str | None
 
@@ -58,17 +56,14 @@ def item_details(queue: Queue, item_id: str, form: ItemForm) -> ItemDetails:
     wants_bytes = form.cleaned_data["show"] == "bytes"
 
     def read(tr: Any) -> ItemDetails:
-        item = queue.get(item_id, tr=tr)
-        key = queue.overview.key_of(item)
+        row = read_row(queue, item_id, tr)
         previous, following = (
-            queue.page(end=end, after=item_id, limit=1, state=item.state, tr=tr).items
+            queue.page(end=end, after=item_id, limit=1, state=row.item.state, tr=tr).items
             for end in ("max", "min")
         )
         return ItemDetails(
-            item,
-            key,
-            bytes(tr[key]) if wants_bytes else None,
-            queue.overview.unique_while(tr, item),
+            row,
+            bytes(tr[row.key]) if wants_bytes else None,
             previous[0].id if previous else None,
             following[0].id if following else None,
         )
@@ -80,8 +75,7 @@ def context(
     queue: Queue, details: ItemDetails, form: ItemForm, addresses: Addresses, reading: Reading
 ) -> dict[str, Any]:
     """Return what the template shows of an item."""
-    item = details.item
-    row = ItemRow(item, queue, 0, addresses, details.key, details.unique_while)
+    row, item = dataclasses.replace(details.row, addresses=addresses), details.row.item
     columns = shown(reading.facts, queue, item.state)
     return {
         "facts": facts([column for column in columns if not column.is_place], row),
@@ -119,7 +113,7 @@ def _choices(queue: Queue, item: Item, form: ItemForm) -> list[Choice]:
 
 def _value(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
     """Return the value as the reader has chosen to see it, and how many hits it has."""
-    item, chosen = details.item, form.cleaned_data["show"]
+    item, chosen = details.row.item, form.cleaned_data["show"]
     highlighter = Highlighter(form.cleaned_data["q"])
     markup = _tree(item.value, highlighter) if chosen == "value" and _is_json(queue, item) else None
     most = WHOLE_CHARACTERS if chosen == "text" else TEXT_CHARACTERS

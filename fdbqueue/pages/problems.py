@@ -15,6 +15,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import access, conf
+from fdbqueue.columns.text import visible
 from fdbqueue.exceptions import (
     ConfigurationError,
     EngineError,
@@ -23,7 +24,6 @@ from fdbqueue.exceptions import (
     QueueNotFound,
     message_of,
 )
-from fdbqueue.pages.text import visible
 from fdbqueue.service import error_code
 
 _MAX_CAUSE = 500

@@ -1,41 +1,176 @@
-"""The list of queues: which are shown, in which order, and what is read for them."""
+"""The list of queues: which are shown, in which order, and what is read for them.
+
+What it says of each is in :mod:`fdbqueue.columns.queues`; what only a page can show, a link and a
+line, is here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django import forms
+from django.http import QueryDict
 from django.utils.functional import Promise
-from django.utils.html import conditional_escape
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.access import visible
-from fdbqueue.pages.columns import Tile, cells
-from fdbqueue.pages.forms import QueuesForm
-from fdbqueue.pages.queue_columns import (
-    BY_NAME,
-    COLUMNS,
+from fdbqueue.columns import COUNT, Kind, Tile, cells, link
+from fdbqueue.columns.queues import (
+    BLOCKED,
+    CONCERN_READS,
+    CONCERNS,
     COUNTS,
+    KIND,
+    MISMATCHED,
+    NAME,
+    OLDEST,
     RATE_MINUTES,
     RATES,
     TOTAL,
-    TROUBLE,
-    BeginRead,
+    Concern,
     QueueColumn,
     QueueRow,
-    attention,
     begin_counts,
+    begin_history,
     fill,
+    reads_of,
 )
+from fdbqueue.columns.text import age, clip, grouped
+from fdbqueue.pages.charts import sparkline
+from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import grouped
-from fdbqueue.service import Catalog, run
+from fdbqueue.service import Catalog, Depth, depths, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
 LOOKED_AT = 1_000
 QUEUES_PER_PAGE = 100
+#: It names this many queues for each concern at most.
+NAMED = 5
+
+
+# What a row shows
+
+
+def _name(row: QueueRow) -> SafeString:
+    """Return the link to a queue, and badges if it is blocked or paused."""
+    shown = link(f"queue-{row.queue.name}", row.address, row.queue.name)
+    badges = [
+        ("fdbqueue-mark fdbqueue-bad", concern.meaning, concern.label)
+        for concern in (MISMATCHED, BLOCKED)
+        if concern.applies(row)
+    ]
+    if row.pause is not None:
+        reason, is_clipped = clip(row.pause.reason)
+        why = f"{age(row.pause.since)}: {reason}{'…' if is_clipped else ''}" if reason else ""
+        badges.append(("fdbqueue-mark", why or age(row.pause.since), _("Paused")))
+    shown_badges = format_html_join("", ' <span class="{}" title="{}">{}</span>', badges)
+    return format_html("{}{}", shown, shown_badges) if badges else shown
+
+
+def _depths(row: QueueRow) -> list[Depth] | None:
+    """Return how a queue's depth went, None if it was empty for the whole hour."""
+    found = depths(row.counts, row.minutes)
+    return found if any(depth.items for depth in found) else None
+
+
+def trouble(row: QueueRow) -> int | None:
+    """Return how much attention a queue needs, None for none: the worst concern counts most."""
+    ranks = [1 << rank for rank, one in enumerate(reversed(CONCERNS)) if one.applies(row)]
+    return sum(ranks) or None
+
+
+COLUMNS = (
+    replace(
+        NAME, value=lambda row: row, kind=Kind(written=_name), sort_key=attrgetter("queue.name")
+    ),
+    KIND,
+    *COUNTS.values(),
+    TOTAL,
+    OLDEST,
+    *RATES,
+    QueueColumn(
+        name="depth",
+        heading=_("Depth, last hour"),
+        value=_depths,
+        kind=Kind(written=sparkline, template="sparkline.html"),
+        css=lambda _value: "fdbqueue-depth",
+        is_sortable=False,
+        reads=(begin_counts, begin_history),
+    ),
+)
+#: An order that no column has: the queues that need attention first.
+TROUBLE = QueueColumn(
+    name="trouble",
+    heading=_("Trouble"),
+    value=trouble,
+    kind=COUNT,
+    reads=CONCERN_READS,
+)
+BY_NAME = {column.name: column for column in (*COLUMNS, TROUBLE)}
+#: The names of what the list can be sorted by.
+SORTABLE = tuple(name for name, column in BY_NAME.items() if column.is_sortable)
+#: The orders of the list that its form offers; its headers have the others.
+_ORDERS = (
+    ("name", _("Name")),
+    ("-trouble", _("Trouble first")),
+    ("-ready", _("Most ready")),
+    ("-dead", _("Most dead")),
+    ("-total", _("Most items")),
+    ("-oldest", _("Longest wait")),
+    ("-pushes", _("Most pushes")),
+)
+
+
+class QueuesForm(PageForm):
+    """Which queues to list, and in which order."""
+
+    q = search_field(_("Name contains"), max_length=100)
+    sort = forms.ChoiceField(
+        label=_("Order"),
+        choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
+        error_messages=CHOICE_ERRORS,
+    )
+    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
+
+    defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
+    shown = ("q", "sort")
+    hidden = ("refresh",)
+
+    def __init__(self, parameters: QueryDict) -> None:
+        super().__init__(parameters)
+        orders: dict[str, Any] = dict(_ORDERS)
+        chosen = self.data["sort"]
+        if chosen not in orders and chosen.removeprefix("-") in SORTABLE:  # by a header
+            orders[chosen] = BY_NAME[chosen.removeprefix("-")].heading
+        self.fields["sort"].widget = forms.Select(choices=list(orders.items()))
+
+    @property
+    def column(self) -> str:
+        """The name of the column to sort by."""
+        column: str = self.cleaned_data["sort"]
+        return column.removeprefix("-")
+
+    @property
+    def is_descending(self) -> bool:
+        """Whether the largest come first."""
+        return bool(self.cleaned_data["sort"].startswith("-"))
+
+    def sorted_by(self, column: str) -> str:
+        """Return the query string that sorts by a column; in reverse if it is sorted by it now."""
+        is_number = BY_NAME[column].kind.is_number  # the largest number first
+        descending = not self.is_descending if self.column == column else is_number
+        after = self.cleaned_data["after"] or None
+        return self.address(sort=f"-{column}" if descending else column, after=after)
+
+
+# What is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +192,6 @@ class QueueList:
     following: str | None
 
 
-class Header(NamedTuple):
-    """The header of a column: the address that sorts by it, and the order it is in now."""
-
-    column: QueueColumn
-    address: str
-    order: str
-
-
 def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) -> QueueList:
     """Read one page of the list, all in one transaction.
 
@@ -83,7 +210,9 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
         shown = order.sorted(rows, is_descending=form.is_descending)[
             first : first + QUEUES_PER_PAGE
         ]
-        fill(tr, _reads(rows, shown, sort_reads))
+        # what is left to read: counts of all queues, the rest of those shown
+        left = [begin for begin in reads_of(COLUMNS) if begin not in sort_reads]
+        fill(tr, [(begin, rows if begin is begin_counts else shown) for begin in left])
         return shown
 
     shown = run(catalog.database, read, read_only=True)
@@ -91,14 +220,58 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
     return QueueList(shown, rows, examined, first + 1, following)
 
 
-def _reads(
-    rows: list[QueueRow], shown: list[QueueRow], done: Sequence[BeginRead]
-) -> list[tuple[BeginRead, list[QueueRow]]]:
-    """Return what is left to read: counts of all queues, the rest of those shown."""
-    wanted = dict.fromkeys(begin for column in COLUMNS for begin in column.reads)
-    return [
-        (begin, rows if begin is begin_counts else shown) for begin in wanted if begin not in done
-    ]
+# What the template shows
+
+
+class Header(NamedTuple):
+    """The header of a column: the address that sorts by it, and the order it is in now."""
+
+    column: QueueColumn
+    address: str
+    order: str
+
+
+class Mention(NamedTuple):
+    """A queue with a concern: its name, how much of it there is, and the address that shows it."""
+
+    name: str
+    figure: str
+    address: str
+
+
+class Mentions(NamedTuple):
+    """A concern, the first queues that have it, and how many others have it, too."""
+
+    concern: Concern
+    mentions: list[Mention]
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The concerns of some queues, and how many of the queues have any."""
+
+    groups: list[Mentions]
+    troubled: int
+
+
+def attention(rows: Sequence[QueueRow], address: Callable[[QueueRow, str], str]) -> Attention:
+    """Return the concerns of queues.
+
+    Args:
+        rows: The queues.
+        address: Returns the address of a queue's items in a state.
+    """
+    groups = []
+    for concern in CONCERNS:
+        found = [row for row in rows if concern.applies(row)]
+        mentions = [
+            Mention(row.queue.name, str(concern.figure(row)), address(row, concern.tab))
+            for row in found[:NAMED]
+        ]
+        if found:
+            groups.append(Mentions(concern, mentions, len(found) - len(mentions)))
+    return Attention(groups, sum(trouble(row) is not None for row in rows))
 
 
 def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[str, Any]:

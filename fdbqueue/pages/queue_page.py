@@ -13,6 +13,20 @@ from typing import Any, NamedTuple
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue.columns import Tile
+from fdbqueue.columns.queues import FIGURES, STATUS, QueueRow, fill, reads_of
+from fdbqueue.columns.text import (
+    FoldedText,
+    Moment,
+    clip,
+    duration,
+    folded,
+    grouped,
+    number,
+    size,
+    subspace,
+    visible,
+)
 from fdbqueue.pages import item_list
 from fdbqueue.pages.charts import (
     MOST_PRIORITIES,
@@ -27,24 +41,10 @@ from fdbqueue.pages.charts import (
     rate_sparkline,
     sparkline,
 )
-from fdbqueue.pages.columns import Tile
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
-from fdbqueue.pages.queue_columns import FIGURES, QueueRow, begin_ends, begin_pauses, fill
 from fdbqueue.pages.readings import ITEMS, Reading, Setting
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.text import (
-    FoldedText,
-    Moment,
-    clip,
-    duration,
-    folded,
-    grouped,
-    number,
-    size,
-    subspace,
-    visible,
-)
 from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, run
 from fdbqueue.service.options import ALLOWED
 
@@ -149,42 +149,30 @@ def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetai
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> QueueDetails:
     span = form.cleaned_data["span"]
     row = QueueRow(queue, history_minutes=MINUTES[span])
-    reads = (begin_pauses, begin_ends, *(read for column in FIGURES for read in column.reads))
-    fill(tr, [(begin, [row]) for begin in dict.fromkeys(reads)])
+    fill(tr, [(begin, [row]) for begin in reads_of((*FIGURES, STATUS))])
     levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
     is_dead = form.cleaned_data["state"] == "dead"
     reasons = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
     history = depths(row.counts, row.minutes)
     return QueueDetails(
         row=row,
-        sparklines=_sparklines(history, row, span),
-        charts=_charts(history, row, span),
+        **_charts(history, row, span),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
         items=item_list.read(queue, form, tr, reading),
         reasons=_reasons(queue, form, reading, reasons, row.counts.dead) if is_dead else None,
     )
 
 
-def _sparklines(history: Sequence[Depth], row: QueueRow, span: str) -> tuple[Sparkline, ...]:
-    found = [sparkline(history)] if _had_items(history) else []
-    if _was_busy(row):
-        found.append(rate_sparkline(row.minutes, span))
-    return tuple(found)
-
-
-def _charts(history: Sequence[Depth], row: QueueRow, span: str) -> tuple[Chart, ...]:
-    found = [depth_chart(history, span)] if _had_items(history) else []
-    if _was_busy(row):
-        found.append(rate_chart(row.minutes, span))
-    return tuple(found)
-
-
-def _had_items(history: Sequence[Depth]) -> bool:
-    return any(depth.items for depth in history)
-
-
-def _was_busy(row: QueueRow) -> bool:
-    return any(minute.pushes or minute.pops for minute in row.minutes)
+def _charts(history: Sequence[Depth], row: QueueRow, span: str) -> dict[str, tuple[Any, ...]]:
+    """Return the charts, small and large, of what there was in this period."""
+    lines, charts = [], []
+    if any(depth.items for depth in history):
+        lines.append(sparkline(history))
+        charts.append(depth_chart(history, span))
+    if any(minute.pushes or minute.pops for minute in row.minutes):
+        lines.append(rate_sparkline(row.minutes, span))
+        charts.append(rate_chart(row.minutes, span))
+    return {"sparklines": tuple(lines), "charts": tuple(charts)}
 
 
 def _reasons(

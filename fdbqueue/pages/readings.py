@@ -18,9 +18,10 @@ from django.http import QueryDict
 from django.utils.functional import Promise
 from django.utils.module_loading import import_string
 
-from fdbqueue.pages.columns import STATES
+from fdbqueue.columns import STATES
+from fdbqueue.columns.items import FACTS, ItemColumn
 from fdbqueue.pages.forms import ItemsForm, items_form
-from fdbqueue.pages.item_columns import COLUMNS, FACTS, ItemColumn
+from fdbqueue.pages.item_columns import COLUMNS
 from fdbqueue.pages.search import contains, died_of, reason_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, Scan

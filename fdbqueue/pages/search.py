@@ -1,6 +1,6 @@
 """Searches: which items have a text in their value or reason, and where the pages highlight it.
 
-A search ignores case, and looks in what the pages show: see :func:`fdbqueue.pages.text.visible`.
+A search ignores case, and looks in what the pages show: see :func:`fdbqueue.columns.text.visible`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from fdbqueue.pages.text import visible
+from fdbqueue.columns.text import visible
 from fdbqueue.service import Codec, Item, LongText, Undecodable, group_named
 
 #: The id of the first highlight of a page, where its address leads.

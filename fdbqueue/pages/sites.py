@@ -15,8 +15,8 @@ from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
 
 from fdbqueue import access, conf, models
+from fdbqueue.columns.text import visible
 from fdbqueue.exceptions import ConfigurationError
-from fdbqueue.pages.text import visible
 
 #: The admin's index asks about at most this many queues.
 _ASKED_ABOUT = 100

@@ -22,8 +22,8 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.pages.search import Highlighter, places, text_of
-from fdbqueue.pages.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.service import Codec, LongText, Undecodable
 
 #: A preview has this much of the value before a hit.

@@ -43,10 +43,10 @@ def test_what_is_not_ready(call, ids):
 
 
 def test_what_is_no_id(call, ids):
-    """It is 1, and says how many were buried before it."""
+    """It is 2, and says how many were buried before it."""
     with pytest.raises(CommandError) as caught:
         call("queue_bury", "mail", ids[0], "no\x1bid", ids[1])
-    assert caught.value.returncode == 1
+    assert caught.value.returncode == 2
     assert "\x1b" not in str(caught.value)
     assert str(caught.value).endswith("1 item buried.")
     assert [value for value, _ in dead()] == [0]

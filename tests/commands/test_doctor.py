@@ -329,7 +329,7 @@ def test_an_unknown_queue(examine):
 
 def test_the_time_is_over(examine, mail):
     """What could not be looked at in time is told, and the exit code is not 0."""
-    code, found = examine("mail", "--timeout=0")
+    code, found = examine("mail", "--timeout=0.000001")
     assert code in {1, 4}
     assert any("--timeout" in record["detail"] for record in found.values())
 

@@ -230,9 +230,42 @@ def test_a_wrong_setting(call, settings):
     [[], ["mail", "--limit", "0"], ["mail", "--limit", "x"], ["mail", "--end", "top"], ["a", "b"]],
 )
 def test_wrong_usage(call, command, arguments):
-    """Arguments that are missing, too many or wrong are refused."""
-    with pytest.raises(CommandError, match="Error: "):
+    """Arguments that are missing, too many or wrong are 2, as at a terminal."""
+    with pytest.raises(CommandError, match="Error: ") as caught:
         call(command, *arguments)
+    assert caught.value.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["queue_purge", "mail", "--reason=x", "--state=ready", "--no-input"],
+        ["queue_doctor", "--adopt-settings"],
+        ["queue_drain", "mail", "--resume"],
+        ["queue_show", "mail", "x"],
+        ["queue_bury", "mail", "x"],
+        ["queue_remove", "mail", "x", "--no-input"],
+        ["queue_redrive", "mail", "--id=x", "--no-input"],
+    ],
+)
+def test_wrong_usage_that_the_command_refuses(call, arguments):
+    """Options that say nothing together, and ids that are none, are 2 as well."""
+    with pytest.raises(CommandError) as caught:
+        call(*arguments)
+    assert caught.value.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "command", [call_of(command) for command in COMMANDS if "mail" in call_of(command)]
+)
+def test_a_pattern_in_place_of_a_name(call, command):
+    """It is called a pattern, and is 2: no queue can have such a name."""
+    message = "'user-*' is a pattern: give the name of a queue."
+    if command[0] == "queue_drain":
+        message = "Several queues can be drained only with --handler."
+    with pytest.raises(CommandError) as caught:
+        call(*("user-*" if one == "mail" else one for one in command))
+    assert (caught.value.returncode, str(caught.value)) == (2, message)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +283,8 @@ def test_wrong_usage(call, command, arguments):
         ["queue_purge", "mail", "--state=lost"],
         ["queue_redrive", "mail", "--limit=0"],
         ["queue_stats", "--watch=x"],
+        ["queue_stats", "--watch=0"],
+        ["queue_doctor", "--timeout=0"],
         ["queue_stats", "--minutes=1440"],
         ["queue_doctor", "--timeout=-1"],
         ["queue_pop", "mail", "--engine-timeout=0"],
@@ -276,7 +311,7 @@ def test_wrong_usage_in_a_process(processes):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(manage, command):
-    """``--help`` ends with examples, a line each."""
+    """``--help`` ends with examples, a line each, of which none is wider than a terminal."""
     check_help(manage(command, "--help"), command)
 
 
@@ -290,7 +325,7 @@ def check_help(done, command):
     assert done.returncode == 0
     _, _, examples = done.stdout.partition("\nexamples:\n")
     assert f"manage.py {command}" in examples
-    assert all(line.startswith("  ") for line in examples.splitlines())
+    assert all(line.startswith("  ") and len(line) <= 80 for line in examples.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdbqueue.columns.text import cell_duration, printable
 from fdbqueue.management import formats
 
 JSON = st.recursive(
@@ -22,7 +23,7 @@ JSON = st.recursive(
 @given(st.text(st.characters()))
 def test_visible(text):
     """Whatever the text, only printing characters are left, and those it had are unchanged."""
-    shown = formats.visible(text)
+    shown = printable(text)
     assert shown.isprintable()
     assert shown == text or not text.isprintable()
 
@@ -57,8 +58,17 @@ def test_json_lines_of_other_types():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-5, "0s"), (0.9, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (7200, "2h"), (2e6, "23d")],
+    [
+        (-5, "0s"),
+        (0.9, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3599, "59m"),
+        (7200, "2h"),
+        (172_799, "47h"),
+        (2e6, "23d"),
+    ],
 )
 def test_ages(seconds, text):
     """An age is given in its largest unit; a clock that is ahead makes none."""
-    assert formats.age(seconds) == text
+    assert cell_duration(seconds) == text

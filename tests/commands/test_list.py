@@ -8,8 +8,8 @@ import re
 import pytest
 
 import fdbqueue
+from fdbqueue.columns.text import timestamp
 from fdbqueue.exceptions import CorruptItem
-from fdbqueue.management import formats
 from fdbqueue.service import run
 from tests.commands.spoiling import spoil
 
@@ -17,21 +17,22 @@ NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 
 
 def test_the_table(call):
-    """Each queue has an aligned row: how it is configured, and its head or that it is empty."""
+    """Each queue has an aligned row: how it is configured, and what it holds."""
     fdbqueue.queue("quakes").push("late", priority=2.5)
     fdbqueue.queue("mail").push("letter")
     fdbqueue.queue("blobs").push(b"")
     printed = call("queue_list")
     assert printed.err == ""
     heading, *rows = printed.out.splitlines()
-    assert heading.split() == ["NAME", "KIND", "CODEC", "PRIORITIES", "HEAD", "AGE", "STATUS"]
+    counts = ["READY", "LEASED", "DELAYED", "DEAD", "OLDEST"]
+    assert heading.split() == ["NAME", "KIND", "CODEC", "PRIORITIES", *counts, "STATUS"]
     cells = {row.split()[0]: row.split()[1:] for row in rows}
     assert sorted(cells) == NAMES
-    assert cells["quakes"][:4] == ["priority", "json", "float", "2.5"]
-    assert cells["quakes"][4].endswith("s")
-    assert cells["mail"][:4] == ["fifo", "json", "-", "-"]
-    assert cells["blobs"] == ["fifo", "bytes", "-", "-", "-", "-"]
-    assert cells["ranks"] == ["priority", "json", "int", "empty", "-", "-"]
+    assert cells["quakes"][:7] == ["priority", "json", "float", "1", "0", "0", "0"]
+    assert cells["quakes"][7].endswith("s")
+    assert cells["mail"][:4] == ["fifo", "json", "-", "1"]
+    assert cells["blobs"] == ["fifo", "bytes", "-", "1", "0", "0", "0", "-", "-"]
+    assert cells["ranks"] == ["priority", "json", "int", "0", "0", "0", "0", "-", "-"]
     assert len({row.index(cells[row.split()[0]][0]) for row in rows}) == 1
 
 
@@ -45,10 +46,14 @@ def test_json(call):
         "kind": "fifo",
         "codec": "tuple",
         "priority_type": None,
-        "head": None,
+        **dict.fromkeys(("ready", "leased", "delayed", "dead"), 0),
+        "oldest": None,
+        "age_seconds": None,
         "blocked": [],
         "paused": None,
+        "head": None,
     }
+    assert (records["ranks"]["ready"], records["ranks"]["oldest"]) == (1, timestamp(item.pushed_at))
     head = records["ranks"]["head"]
     assert head.pop("age_seconds") >= 0
     assert head.pop("pushed_at").endswith("Z")
@@ -85,7 +90,7 @@ def test_a_head_that_cannot_be_decoded(call):
     key = queue.subspace.pack((4, 0, b"\x00" * 20))
     run(queue.database, lambda tr: tr.set(key, b"\xff"))
     row = row_of("ranks", call)
-    assert row.split(maxsplit=6)[4:] == ["4", "-", "blocked at both ends"]
+    assert row.split(maxsplit=9)[8:] == ["-", "blocked at both ends"]
     queue.push("good", 5)
     queue.pause()
     assert re.search(r"  blocked at min, paused \d+s$", row_of("ranks", call))
@@ -103,7 +108,7 @@ def test_the_age_of_a_head_that_cannot_be_decoded(call):
     row = row_of("mail", call)
     assert re.search(r"  \d+s +blocked at both ends$", row)
     head = json.loads(call("queue_list", "--json").out.splitlines()[NAMES.index("mail")])["head"]
-    assert (head["id"], head["pushed_at"]) == (item.id, formats.timestamp(item.pushed_at))
+    assert (head["id"], head["pushed_at"]) == (item.id, timestamp(item.pushed_at))
 
 
 def row_of(name, call):

@@ -9,7 +9,7 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue.management.item_lines import DETAILS
+from fdbqueue.columns.items import DETAILS
 from fdbqueue.service import run
 
 
@@ -85,7 +85,7 @@ def test_items_in_a_state(call, state, end):
     expected = list(ranks.iterate(state=state, end=end))
     assert len(expected) == 600
     assert [record["value"] for record in records] == [item.value for item in expected]
-    details = set() if state == "ready" else DETAILS.keys()
+    details = set() if state == "ready" else {column.name for column in DETAILS}
     assert records[0].keys() == {"id", "priority", "value", "pushed_at", "attempts"} | details
     assert {record.get("state", "ready") for record in records} == {state}
     heading, first = call(*options[:-1], "1").out.splitlines()

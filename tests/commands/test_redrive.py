@@ -49,10 +49,10 @@ def test_some(call, dead):
 
 
 def test_what_is_no_id(call, dead):
-    """It is 1, and nothing is put back."""
+    """It is 2, and nothing is put back."""
     with pytest.raises(CommandError) as caught:
         call("queue_redrive", "mail", "--id", "no\x1bid", "--no-input")
-    assert caught.value.returncode == 1
+    assert caught.value.returncode == 2
     assert "\x1b" not in str(caught.value)
     assert values() == [3]
 

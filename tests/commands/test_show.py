@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import re
 
 import pytest
 from django.core.management.base import CommandError
@@ -61,13 +62,17 @@ def test_an_item_in_each_state(call, state):
     shown = dict(
         line.split("  ", 1) for line in call("queue_show", "mail", item.id).out.split("\n")[:-1]
     )
+    assert shown["ITEM ID"].strip() == item.id
     assert shown["VALUE"].strip() == '{"to": "雪"}'
     assert shown["STATE"].strip() == state
-    assert ("UNTIL (UTC)" in shown) == (state in {"leased", "delayed"})
+    assert [name for name in shown if name.endswith("UNTIL")] == (
+        [f"{state.upper()} UNTIL"] if state in {"leased", "delayed"} else []
+    )
     assert shown.get("REASON", "").strip() == ("no such\\x1b[2J address" if state == "dead" else "")
-    assert ("DIED (UTC)" in shown) == (state == "dead")
+    assert ("DIED" in shown) == (state == "dead")
     assert shown.get("WORKER", "").strip() == ("mail1:7" if state == "leased" else "")
-    assert shown["FAILURE 1"].endswith(" given up")
+    assert re.fullmatch(r" *attempt \d, [-\d]+ [:\d]+ UTC: given up", shown["LAST FAILURES"])
+    assert re.fullmatch(r" *[-\d]+ [:\d]+ UTC, \d+s ago", shown["PUSHED"])
     assert mail.get(item.id) == item
 
 
@@ -77,7 +82,7 @@ def test_a_lease_that_has_expired(call):
     mail.push("x")
     item = mail.lease(seconds=0)
     out = call("queue_show", "mail", item.id).out
-    assert "(expired: the next pop or lease requeues it)" in out
+    assert " UTC, expired; returns at the next pop or lease\n" in out
     assert mail.get(item.id).state == "leased"
 
 

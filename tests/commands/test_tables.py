@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbqueue.management.formats import Column, Look, Painted, Table, shortened, width_of
+from fdbqueue.management.formats import Look, Painted, Table, TextColumn, shortened, width_of
 
 COLUMNS = (
-    Column("NAME", "name"),
-    Column("READY", "number"),
-    Column("STATUS", fold="wrap"),
+    TextColumn("NAME", "name"),
+    TextColumn("READY", "number"),
+    TextColumn("STATUS", fold="wrap"),
 )
 LONG = "tenant-in-the-far-north-of-the-country"
 
@@ -67,7 +67,11 @@ def test_a_last_column_goes_below_in_a_narrow_terminal():
 
 def test_what_is_copied_is_never_cut():
     """A command or a popped value goes below the row as one line, of any length."""
-    columns = (Column("CHECK"), Column("FOUND", fold="cut"), Column("REMEDY", fold="whole"))
+    columns = (
+        TextColumn("CHECK"),
+        TextColumn("FOUND", fold="cut"),
+        TextColumn("REMEDY", fold="whole"),
+    )
     lines = table(32, columns).lines([("counts", "they differ " * 5, "manage.py " * 9 + "x")])
     assert lines == [
         "CHECK   FOUND",
@@ -109,6 +113,10 @@ def test_shortening_in_the_middle(text, most, expected):
 )
 def test_no_row_is_wider_than_the_terminal(rows, width):
     """Whatever is in it."""
-    columns = (Column("NAME", "name"), Column("N", "number"), Column("STATUS", fold="wrap"))
+    columns = (
+        TextColumn("NAME", "name"),
+        TextColumn("N", "number"),
+        TextColumn("STATUS", fold="wrap"),
+    )
     numbered = [(name, f"{number % 10**9:,}", text) for name, number, text in rows]
     assert all(width_of(line) <= width for line in table(width, columns).lines(numbered))

@@ -8,8 +8,9 @@ import re
 
 import pytest
 
-from fdbqueue.pages import queue_columns, queue_list
-from fdbqueue.pages.queue_columns import QueueRow
+from fdbqueue.columns import queues
+from fdbqueue.columns.queues import QueueRow
+from fdbqueue.pages import queue_list
 from fdbqueue.service import Counts, Ends, FifoQueue, Minute, Pause, run
 from tests.pages.addresses import LIST, following, items, of, text
 from tests.pages.test_queues import names
@@ -90,7 +91,7 @@ def test_a_line_names_a_few_queues(viewer, queue):
     for number in range(9):
         queue(f"user-{number}").pause()
     response = viewer.get(LIST)
-    assert len(strip(response)["paused"]) == queue_columns.NAMED
+    assert len(strip(response)["paused"]) == queue_list.NAMED
     assert 'id="paused-others" href="?sort=-trouble">4 more</a>' in text(response)
 
 
@@ -146,11 +147,11 @@ def tiles(response):
 
 def test_an_item_that_waits_too_long_is_a_concern():
     """An hour is the limit; a queue without a known age has none."""
-    limit = datetime.timedelta(seconds=queue_columns.OLDEST_SECONDS)
+    limit = datetime.timedelta(seconds=queues.OLDEST_SECONDS)
     begin = datetime.datetime.now(datetime.timezone.utc) - limit
-    assert queue_columns.is_overdue(begin - datetime.timedelta(seconds=5))
-    assert not queue_columns.is_overdue(begin + datetime.timedelta(minutes=5))
-    assert not queue_columns.is_overdue(None)
+    assert queues.is_overdue(begin - datetime.timedelta(seconds=5))
+    assert not queues.is_overdue(begin + datetime.timedelta(minutes=5))
+    assert not queues.is_overdue(None)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +169,7 @@ def test_an_item_that_waits_too_long_is_a_concern():
 )
 def test_pushes_that_nothing_takes_are_a_concern(known, is_unattended):
     """Of a queue with ready items that is not paused, and of which no worker holds any."""
-    assert (
-        queue_columns.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
-    )
+    assert queues.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
 
 
 def test_the_worst_concern_counts_most():
@@ -181,8 +180,8 @@ def test_the_worst_concern_counts_most():
         minutes=minutes([1] * 5),
         oldest=NOW - datetime.timedelta(days=2),
     )
-    assert queue_columns.trouble(blocked) > queue_columns.trouble(others) > 0
-    assert queue_columns.trouble(row()) is None
+    assert queue_list.trouble(blocked) > queue_list.trouble(others) > 0
+    assert queue_list.trouble(row()) is None
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
@@ -233,7 +232,7 @@ def test_an_old_item_is_seen_on_its_page(viewer, queue, monkeypatch):
     queue("mail").push_many(range(2))
     assert 'fdbqueue-tile" id="tile-oldest"' in text(viewer.get(of("mail")))
     queue("mail").bury(queue("mail").peek().id)
-    monkeypatch.setattr(queue_columns, "OLDEST_SECONDS", -1)
+    monkeypatch.setattr(queues, "OLDEST_SECONDS", -1)
     markup = text(viewer.get(of("mail")))
     assert 'fdbqueue-tile fdbqueue-warning" id="tile-oldest"' in markup
     assert 'fdbqueue-tile fdbqueue-bad" id="tile-dead"' in markup

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fdbqueue.pages.text import duration, short_age
+from fdbqueue.columns.text import duration, short_age
 from tests.pages.addresses import of, text
 
 

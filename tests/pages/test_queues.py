@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from benchmarks.calls import counted
-from fdbqueue.pages import columns, queue_columns, queue_list
-from fdbqueue.pages.queue_columns import QueueRow, rates
+from fdbqueue import columns
+from fdbqueue.columns.queues import QueueRow, rates
+from fdbqueue.pages import queue_list
 from fdbqueue.service import Counts, Minute
 from tests.pages.addresses import LIST, following, text
 
@@ -199,7 +200,7 @@ def test_a_row_of_the_list_costs_few_calls(queue):
     """A count of calls is the same on every machine: a change that adds to each cell shows."""
     minutes = [Minute(datetime.datetime.now(datetime.timezone.utc), 1, 1)] * 60
     row = QueueRow(queue("mail"), "/mail/", Counts(1, 0, 0, 2), minutes[0].at, minutes)
-    shown = queue_columns.COLUMNS
+    shown = queue_list.COLUMNS
     columns.cells(shown, row)  # fills the caches
     count, markup = counted(lambda: columns.cells(shown, row))
     assert markup.count("<td") == len(shown) - 1

@@ -140,7 +140,7 @@ def test_what_cannot_be_marked_is_said(viewer, queue):
 )
 def test_letters_that_fold_to_several_are_marked_whole(value, wanted, marked):
     """The marks are around whole letters of the text, and the text stays as it is."""
-    from fdbqueue.pages.text import visible
+    from fdbqueue.columns.text import visible
 
     highlighter = Highlighter(wanted)
     found = highlighter.highlighted(visible(value))

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import fdb.tuple
 import pytest
 
-from fdbqueue.pages.text import size
+from fdbqueue.columns.text import size
 from fdbqueue.service.codecs import CODECS, LONG_BYTES
 from fdbqueue.service.transactions import run
 from tests.pages.addresses import LIST, items, of, text

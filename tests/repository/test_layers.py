@@ -34,6 +34,8 @@ LAYERS = {
         "fdbqueue.engines.protocols",
         "fdbqueue.exceptions",
     ),
+    # below the pages and the commands, which show what it says
+    "fdbqueue.columns": ("fdbqueue.columns", "fdbqueue.service"),
     "fdbqueue": ("fdbqueue",),
 }
 WITHOUT_DJANGO = (
@@ -161,7 +163,7 @@ BELOW_THE_FACE = {
     "tools.load": {"management"},
     "tools.upkeep": {"management"},
     "transactions": {"management", "tasks", "testing"},
-    "tuples": {"pages", "tasks"},
+    "tuples": {"columns", "tasks"},
 }
 #: Modules that only check and delegate may be longer.
 MAX_LINES = 600

@@ -16,12 +16,12 @@ from django.test import Client
 from django.utils import timezone
 
 import fdbqueue
+from fdbqueue.columns import DASH
+from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
-from fdbqueue.pages.columns import DASH
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
-from fdbqueue.tasks.pages.rows import lasting
 from fdbqueue.tasks.records import is_id
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
@@ -511,7 +511,7 @@ def test_the_page_of_a_task_that_is_done(viewer, work):
     response = viewer.get(page_of(task.id))
     found = facts(response)
     assert found["State"] == "Successful"
-    assert re.fullmatch(r"[\d.]+ m?s", found["Duration of the last attempt"])
+    assert re.fullmatch(r"[\d.]+ m?s", found["Last attempt took"])
     assert "Attempt 1: Successful" in text(response)
     assert "Return value" in text(response)
     assert "&quot;&lt;b&gt;&quot;" in text(response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from django.core.management import call_command
@@ -38,8 +39,10 @@ def test_a_successful_task(backend, work):
     assert shown["workers"] == ["anna"]
     assert shown["enqueued_at"] <= shown["started_at"] <= shown["finished_at"]
     text = called("tasks_show", result.id)
-    assert "status            SUCCESSFUL\n" in text
-    assert 'return value      {"a": [1]}' in text
+    assert re.search(r"^STATE +Successful$", text, re.MULTILINE)
+    assert re.search(r'^ARGUMENTS +{"args": \[{"a": \[1\]}\], "kwargs": {}}$', text, re.MULTILINE)
+    assert re.search(r'^RETURNED +{"a": \[1\]}$', text, re.MULTILINE)
+    assert "\nATTEMPT 1: Successful\n  worker: anna\n" in text
 
 
 def test_a_failed_task(backend, work):
@@ -53,7 +56,8 @@ def test_a_failed_task(backend, work):
     assert error["exception"] == "builtins.LookupError"
     assert error["traceback"].endswith("LookupError: closed\n")
     text = called("tasks_show", other.id)
-    assert "error 1: builtins.LookupError" in text
+    assert "\nATTEMPT 1: Failed\n" in text
+    assert "\n  error: builtins.LookupError\n" in text
     assert "\\x1b[31mred" in text
     assert "\x1b" not in text
 
@@ -77,10 +81,18 @@ def test_a_task_that_runs_is_asked(backend):
 
 
 @pytest.mark.parametrize("command", ["tasks_show", "tasks_abort"])
-@pytest.mark.parametrize("result_id", ["nosuch", "x" * 100, "\x1b"])
-def test_a_task_that_is_not_there(backend, command, result_id):
+def test_a_task_that_is_not_there(backend, command):
     """The command ends with 1, and says what may be the reason."""
     with pytest.raises(CommandError, match="has no task with the id") as caught:
-        called(command, result_id)
+        called(command, "nosuch")
     assert caught.value.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["tasks_show", "tasks_abort"])
+@pytest.mark.parametrize("wrong", ["", "x" * 100, "\x1b"])
+def test_what_is_not_the_id_of_a_task(backend, command, wrong):
+    """The command ends with 2, and nothing is read."""
+    with pytest.raises(CommandError, match="is not the id of a task") as caught:
+        called(command, wrong)
+    assert caught.value.returncode == 2
     assert str(caught.value).isprintable()

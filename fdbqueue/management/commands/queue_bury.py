@@ -18,8 +18,8 @@ class Command(QueueCommand):
     )
     examples = """\
 examples:
-  manage.py queue_bury mail FgEVFAd1bnR...
-  manage.py queue_bury mail FgEVFAd1bnR... FgIVFAd1bnR... --reason "waits for a new address"
+  manage.py queue_bury mail FgEVFAd1bnR... --reason "waits for an address"
+  manage.py queue_bury mail FgEVFAd1bnR... FgIVFAd1bnR...
 """
 
     def add_arguments(self, parser: CommandParser) -> None:

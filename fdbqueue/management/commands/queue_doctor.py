@@ -25,6 +25,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue import conf
+from fdbqueue.columns.queues import paused_since
+from fdbqueue.columns.text import counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import (
     ConfigurationError,
@@ -38,15 +40,12 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import exit_code, failure, usage_error
 from fdbqueue.management.formats import (
-    Column,
     Look,
     Painted,
     Table,
-    counted,
+    TextColumn,
     item_count,
     json_line,
-    paused_since,
-    visible,
 )
 from fdbqueue.service import MAX_ITEMS, Pause, Queue, error_code, run, strict_json
 from fdbqueue.service.tools import load, upkeep
@@ -55,11 +54,11 @@ from fdbqueue.service.transactions import receipts_of
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 COLUMNS = (
-    Column("STATUS"),
-    Column("CHECK"),
-    Column("QUEUE", "name"),
-    Column("FOUND", fold="wrap"),
-    Column("REMEDY", fold="whole"),
+    TextColumn("STATUS"),
+    TextColumn("CHECK"),
+    TextColumn("QUEUE", "name"),
+    TextColumn("FOUND", fold="wrap"),
+    TextColumn("REMEDY", fold="whole"),
 )
 
 _STATUS_KEY = b"\xff\xff/status/json"
@@ -107,7 +106,7 @@ examples:
         )
         parser.add_argument(
             "--timeout",
-            type=arguments.seconds,
+            type=arguments.positive_seconds,
             default=30.0,
             metavar="SECONDS",
             help="Stop after SECONDS, finished or not (default: 30)",
@@ -562,7 +561,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
         Painted.of(status.upper(), _STYLES[finding.status]),
         finding.check,
         finding.queue or "-",
-        visible(finding.detail),
+        printable(finding.detail),
         "-" if finding.remedy is None else f"manage.py {finding.remedy}",
     )
 

@@ -47,7 +47,7 @@ examples:
   manage.py queue_drain quakes --output quakes.ndjson --resume
   manage.py queue_drain mail | gzip > mail.ndjson.gz
   manage.py queue_drain mail --to archive
-  manage.py queue_drain mail --handler shop.letters.send --concurrency 8 --follow
+  manage.py queue_drain mail --handler shop.letters.send --concurrency 8
   manage.py queue_drain urgent 'mail-*' --handler shop.letters.send --follow
   manage.py queue_drain mail --discard --limit 1000
 """

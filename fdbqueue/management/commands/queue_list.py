@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue import access, columns
+from fdbqueue.columns.queues import LISTED, QueueRow, fill, reads_of
+from fdbqueue.columns.text import seconds_since, timestamp
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.formats import Column, Table
-from fdbqueue.service import Ends, Item, Pause, Queue, run
-
-COLUMNS = (
-    Column("NAME", "name"),
-    Column("KIND"),
-    Column("CODEC"),
-    Column("PRIORITIES"),
-    Column("HEAD", "number"),
-    Column("AGE", "number"),
-    formats.STATUS,
-)
+from fdbqueue.service import Item, run
 
 
 class Command(QueueCommand):
     help = (
         "Print the queues: those that the setting names, and those that match one of its patterns "
-        "and have been pushed to. HEAD is the priority of the item that queue_pop would take, AGE "
-        "how long ago that item was pushed. STATUS says at which ends the queue is blocked by an "
-        "item that cannot be decoded, and for how long it has been paused, and why."
+        "and have been pushed to. Of each it says how many items are ready, leased, delayed and "
+        "dead, and how old the oldest ready item is. STATUS says at which ends the queue is "
+        "blocked by an item that cannot be decoded, and for how long it has been paused, and why."
     )
     allows_closed_output = True
     examples = """\
@@ -40,60 +35,40 @@ examples:
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        queues = [_listed(queue) for queue in self.catalog.queues()]
         if options["as_json"]:
-            lines = [formats.json_line(each.record()) for each in queues]
+            found = self._read(with_heads=True)
+            self.console.print_lines(formats.json_line(_record(*one)) for one in found)
         else:
-            lines = Table(COLUMNS, self.console.look).lines(each.row() for each in queues)
-        self.console.print_lines(lines)
+            table = formats.table_of(LISTED, self.console.look)
+            self.console.print_lines(table(row for row, _ in self._read()))
+
+    def _read(self, *, with_heads: bool = False) -> Iterator[tuple[QueueRow, Item | None]]:
+        """Yield what is said of each queue, and its head; several are read in one transaction."""
+        rest = iter(self.catalog.queues())
+        while rows := [QueueRow(one) for one in itertools.islice(rest, access.QUEUES_AT_ONCE)]:
+            read = functools.partial(_read_rows, rows=rows, with_heads=with_heads)
+            heads = run(self.catalog.database, read, read_only=True)
+            yield from zip(rows, heads, strict=True)
 
 
-class _Listed(NamedTuple):
-    """What is listed of a queue: its first item, decodable or not, and its status."""
-
-    queue: Queue
-    head: Item | None
-    ends: Ends
-    pause: Pause | None
-
-    def record(self) -> dict[str, Any]:
-        """Return the object for a line of JSON."""
-        queue, head = self.queue, self.head
-        return {
-            "name": queue.name,
-            "kind": queue.kind,
-            "codec": queue.codec.name,
-            "priority_type": queue.priority_type,
-            "head": head
-            and {
-                "id": head.id,
-                "priority": head.priority,
-                "pushed_at": formats.timestamp(head.pushed_at),
-                "age_seconds": head.pushed_at and formats.seconds_since(head.pushed_at),
-            },
-            **formats.status_record(self.ends, self.pause),
-        }
-
-    def row(self) -> tuple[str, ...]:
-        """Return the row for :data:`COLUMNS`."""
-        queue, head = self.queue, self.head
-        return (
-            queue.name,
-            queue.kind,
-            queue.codec.name,
-            formats.or_dash(queue.priority_type),
-            "empty" if head is None else formats.or_dash(head.priority),
-            "-" if head is None else formats.age_of(head.pushed_at),
-            formats.status_cell(self.ends, self.pause),
-        )
+def _read_rows(tr: Any, *, rows: list[QueueRow], with_heads: bool) -> list[Item | None]:
+    """Read into rows, and return the items that a pop would take, if these are asked for."""
+    fill(tr, [(begin, rows) for begin in reads_of(LISTED)])
+    if not with_heads:
+        return [None] * len(rows)
+    return [next(iter(row.queue.page(limit=1, tr=tr).items), None) for row in rows]
 
 
-def _listed(queue: Queue) -> _Listed:
-    """Read what is listed of a queue, in one transaction."""
+def _record(row: QueueRow, head: Item | None) -> dict[str, Any]:
+    """Return the object for a line of JSON."""
+    return {**columns.record(LISTED, row), "head": head and _head(head)}
 
-    def read(tr: Any) -> _Listed:
-        pause, ends = queue.overview.begin_pause(tr), queue.overview.begin_ends(tr)
-        head = next(iter(queue.page(limit=1, tr=tr).items), None)
-        return _Listed(queue, head, ends(), pause())
 
-    return run(queue.database, read, read_only=True)
+def _head(item: Item) -> dict[str, Any]:
+    at = item.pushed_at
+    return {
+        "id": item.id,
+        "priority": item.priority,
+        "pushed_at": at and timestamp(at),
+        "age_seconds": at and seconds_since(at),
+    }

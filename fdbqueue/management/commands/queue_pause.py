@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats
+from fdbqueue.columns.queues import pause_record, paused_since
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Queue
 
@@ -37,8 +38,8 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         def pause(queue: Queue) -> tuple[dict[str, Any], str]:
             made = queue.pause(reason=options["reason"])
-            text = f"The queue {queue.name!r} is {formats.paused_since(made)}"
-            return {"queue": queue.name, "paused": formats.pause_record(made)}, text
+            text = f"The queue {queue.name!r} is {paused_since(made)}"
+            return {"queue": queue.name, "paused": pause_record(made)}, text
 
         queues = self.queues(options["names"])
         self.change_queues(queues, pause, as_json=options["as_json"])

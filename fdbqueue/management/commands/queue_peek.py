@@ -45,7 +45,7 @@ examples:
         queue = self.queue(options["name"])
         state, as_json = options["state"], options["as_json"]
         look = self.console.look
-        lines = item_lines.formatter(queue.codec, look, as_json=as_json, state=state)
+        lines = item_lines.formatter(queue, look, as_json=as_json, state=state)
         for items in _pages(queue, options["end"], options["limit"], state):
             self.console.print_lines(lines(items))
         if not self.console.lines_printed and not as_json:

@@ -40,7 +40,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
         lines = item_lines.formatter(
-            queue.codec, self.console.look, as_json=options["as_json"], whole_values=True
+            queue, self.console.look, as_json=options["as_json"], whole_values=True
         )
         self._popped = 0
         with explain_errors(self._explain):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
+from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.formats import clipped, item_count
+from fdbqueue.management.exit_codes import usage_error
+from fdbqueue.management.formats import item_count
 from fdbqueue.service import ITEM_STATES, Queue
 
 
@@ -43,7 +45,7 @@ examples:
         queue, reason = self.queue(options["name"]), options["reason"]
         state = options["state"] or (None if reason is None else "dead")
         if reason is not None and state != "dead":
-            raise CommandError(f"--reason is for dead letters, not for --state {state}.")
+            raise usage_error(f"--reason is for dead letters, not for --state {state}.")
         question = _question(queue, state, reason)
         self.console.confirm(question, interactive=options["interactive"])
         if state is None:

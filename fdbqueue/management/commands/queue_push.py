@@ -12,11 +12,12 @@ from typing import Any, cast
 
 from django.core.management.base import CommandError, CommandParser
 
+from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments, ndjson
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.console import Progress
 from fdbqueue.management.exit_codes import failure, usage_error
-from fdbqueue.management.formats import counted, item_count
+from fdbqueue.management.formats import item_count
 from fdbqueue.management.ndjson import Stream
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import UNIQUE_WHILE, Load, Queue
@@ -34,7 +35,7 @@ class Command(QueueCommand):
 examples:
   manage.py queue_push mail letters.ndjson
   manage.py queue_push mail letters.ndjson --resume
-  manage.py queue_push quakes quakes.ndjson --priority-field magnitude --continue
+  manage.py queue_push quakes quakes.ndjson --priority-field mag --continue
   echo '{"place": "Hualian"}' | manage.py queue_push quakes --priority 6.4
   manage.py queue_push quakes drained.ndjson --items
   zcat letters.ndjson.gz | manage.py queue_push mail --job letters --resume

@@ -8,13 +8,17 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import OutputFailed, command_error
-from fdbqueue.management.formats import Column, Table
+from fdbqueue.management.formats import Table, TextColumn
 from fdbqueue.service import ITEM_STATES, Counts, Queue
 
-COLUMNS = (Column("NAME", "name"), *(Column(state.upper(), "number") for state in ITEM_STATES))
+COLUMNS = (
+    TextColumn("NAME", "name"),
+    *(TextColumn(state.upper(), "number") for state in ITEM_STATES),
+)
 
 
 class Command(QueueCommand):
@@ -47,7 +51,7 @@ examples:
                 raise
             reason = "Interrupted" if isinstance(error.__cause__, KeyboardInterrupt) else error
             done = self.console.lines_printed
-            total = formats.counted(len(queues), "queue")
+            total = counted(len(queues), "queue")
             message = f"{reason}. Recounted and printed {done} of {total}."
             raise command_error(error, message) or error from error
 

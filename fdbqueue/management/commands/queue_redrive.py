@@ -6,9 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.formats import clipped, item_count
+from fdbqueue.management.formats import item_count
 from fdbqueue.service import Queue
 
 

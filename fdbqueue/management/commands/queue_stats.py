@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import threading
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
 
+from fdbqueue import columns
+from fdbqueue.columns.queues import STATS, QueueRow, fill, reads_of
+from fdbqueue.columns.text import printable, short_time
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.formats import Column, Painted, Table
-from fdbqueue.service import (
-    HISTORY_MINUTES,
-    Counts,
-    DeadReason,
-    Ends,
-    Minute,
-    Pause,
-    Priority,
-    Queue,
-    run,
-)
-
-COLUMNS = (
-    Column("NAME", "name"),
-    *(Column(name, "number") for name in ("READY", "LEASED", "DELAYED", "DEAD", "OLDEST")),
-    Column("PUSHES/MIN", "number"),
-    Column("POPS/MIN", "number"),
-    formats.STATUS,
-)
-PRIORITY_COLUMNS = (
-    Column("NAME", "name"),
-    Column("PRIORITY", "number"),
-    Column("READY", "number"),
-)
-REASON_COLUMNS = (
-    Column("NAME", "name"),
-    Column("DEAD", "number"),
-    Column("REASON", fold="cut"),
-)
+from fdbqueue.management.formats import Table, TextColumn
+from fdbqueue.service import HISTORY_MINUTES, Priority, Queue, run
 
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
@@ -84,7 +60,7 @@ examples:
         )
         parser.add_argument(
             "--watch",
-            type=arguments.seconds,
+            type=arguments.positive_seconds,
             nargs="?",
             const=2.0,
             metavar="SECONDS",
@@ -103,7 +79,7 @@ examples:
             while True:
                 lines = self._lines(options)
                 if draws:
-                    now = formats.short_time(datetime.datetime.now(datetime.timezone.utc))
+                    now = short_time(datetime.datetime.now(datetime.timezone.utc))
                     title = f"Every {seconds:g} s; {now} UTC; Ctrl-C ends this."
                     self.console.draw([title, "", *lines])
                 else:
@@ -111,130 +87,33 @@ examples:
                 pause.wait(seconds)
 
     def _lines(self, options: dict[str, Any]) -> list[str]:
-        stats = [
-            queue_stats(
-                queue,
-                by_priority=options["by_priority"],
-                by_reason=options["by_reason"],
-                minutes=options["minutes"],
-            )
-            for queue in self.queues(options["names"])
-        ]
+        rows = [_read(queue, options["minutes"] + 1) for queue in self.queues(options["names"])]
+        parts = [part for part in _PARTS if options[part.name]]
+        found = [(row, {part.name: part.read(row.queue) for part in parts}) for row in rows]
         if options["as_json"]:
-            return [formats.json_line(each.record()) for each in stats]
-        return self._tables(stats)
-
-    def _tables(self, stats: list[QueueStats]) -> list[str]:
-        look = self.console.look
-        lines = Table(COLUMNS, look).lines(each.row() for each in stats)
-        by_priority = [row for each in stats for row in each.priority_rows()]
-        if by_priority:
-            lines += ["", *Table(PRIORITY_COLUMNS, look).lines(by_priority)]
-        by_reason = [row for each in stats for row in each.reason_rows()]
-        if by_reason:
-            lines += ["", *Table(REASON_COLUMNS, look).lines(by_reason)]
+            return [formats.json_line(_record(row, more)) for row, more in found]
+        lines = formats.table_of(STATS, self.console.look)(rows)
+        for part in parts:
+            cells = [
+                (row.queue.name, *part.cells(one)) for row, more in found for one in more[part.name]
+            ]
+            if cells:
+                headings = (TextColumn("NAME", "name"), *part.columns)
+                lines += ["", *Table(headings, self.console.look).lines(cells)]
         return lines
 
 
-@dataclasses.dataclass(frozen=True)
-class QueueStats:
-    """The counts, the age and the rates of one queue.
-
-    Attributes:
-        queue: The queue's name.
-        counts: How many items are in each state.
-        oldest: When the oldest ready item was pushed, if that is known.
-        pushes_a_minute: How many items were pushed.
-        pops_a_minute: How many items were popped, or leased and acknowledged.
-        ends: At which ends the queue is blocked by an item that cannot be decoded.
-        pause: Since when and why the queue is paused, None if it is not.
-        by_priority: The number of ready items of each priority, if requested.
-        by_reason: The number of dead letters of each reason, if requested.
-    """
-
-    queue: str
-    counts: Counts
-    oldest: datetime.datetime | None
-    pushes_a_minute: float
-    pops_a_minute: float
-    ends: Ends
-    pause: Pause | None
-    by_priority: list[tuple[Priority, int]] | None
-    by_reason: list[DeadReason] | None
-
-    def record(self) -> dict[str, Any]:
-        """Return the object for a line of JSON."""
-        record: dict[str, Any] = {
-            "queue": self.queue,
-            **dataclasses.asdict(self.counts),
-            "oldest": formats.timestamp(self.oldest),
-            "age_seconds": self.oldest and formats.seconds_since(self.oldest),
-            "pushes_a_minute": round(self.pushes_a_minute, 2),
-            "pops_a_minute": round(self.pops_a_minute, 2),
-            **formats.status_record(self.ends, self.pause),
-        }
-        if self.by_priority is not None:
-            record["by_priority"] = self.by_priority
-        if self.by_reason is not None:
-            record["by_reason"] = [dataclasses.asdict(one) for one in self.by_reason]
-        return record
-
-    def row(self) -> tuple[str, ...]:
-        """Return the row for :data:`COLUMNS`."""
-        counts = self.counts
-        return (
-            self.queue,
-            *(f"{number:,}" for number in (counts.ready, counts.leased, counts.delayed)),
-            Painted.of(f"{counts.dead:,}", "ERROR" if counts.dead else None),
-            formats.age_of(self.oldest),
-            f"{self.pushes_a_minute:,.1f}",
-            f"{self.pops_a_minute:,.1f}",
-            formats.status_cell(self.ends, self.pause),
-        )
-
-    def priority_rows(self) -> list[tuple[str, ...]]:
-        """Return a row for :data:`PRIORITY_COLUMNS` for each priority."""
-        return [(self.queue, str(level), f"{number:,}") for level, number in self.by_priority or ()]
-
-    def reason_rows(self) -> list[tuple[str, ...]]:
-        """Return a row for :data:`REASON_COLUMNS` for each reason."""
-        found = self.by_reason or ()
-        return [(self.queue, f"{one.count:,}", formats.visible(one.reason)) for one in found]
+def _record(row: QueueRow, more: dict[str, list[Any]]) -> dict[str, Any]:
+    """Return the object for a line of JSON."""
+    return {"queue": row.queue.name, **columns.record(STATS[1:], row), **more}
 
 
-def queue_stats(queue: Queue, *, by_priority: bool, by_reason: bool, minutes: int) -> QueueStats:
-    """Read the counts, the age and the rates of a queue.
-
-    Args:
-        queue: The queue.
-        by_priority: Whether to read the counts of each priority.
-        by_reason: Whether to read the counts of dead letters by reason.
-        minutes: Over how many minutes the rates are, besides the current one.
-    """
-
-    def read(tr: Any) -> tuple[Counts, datetime.datetime | None, list[Minute], Ends, Pause | None]:
-        begin = queue.overview
-        counts, history = begin.begin_counts(tr), begin.begin_history(tr, minutes + 1)
-        ends, pause, oldest = begin.begin_ends(tr), begin.begin_pause(tr), begin.begin_oldest(tr)
-        return counts(), oldest()(), history(), ends(), pause()
-
-    counts, oldest, history, ends, pause = run(queue.database, read, read_only=True)
-    passed = minutes + max(0.0, formats.seconds_since(history[-1].at) / 60)
-    return QueueStats(
-        queue=queue.name,
-        counts=counts,
-        oldest=oldest,
-        pushes_a_minute=_total(history, "pushes") / passed,
-        pops_a_minute=_total(history, "pops") / passed,
-        ends=ends,
-        pause=pause,
-        by_priority=_by_priority(queue) if by_priority else None,
-        by_reason=queue.dead_by_reason(limit=_MOST_REASONS) if by_reason else None,
-    )
-
-
-def _total(history: list[Minute], what: str) -> int:
-    return sum(getattr(minute, what) for minute in history)
+def _read(queue: Queue, minutes: int) -> QueueRow:
+    """Read the figures of a queue, with rates over some minutes, the present one included."""
+    row = QueueRow(queue, history_minutes=minutes, rate_minutes=minutes)
+    reads = [(begin, [row]) for begin in reads_of(STATS)]
+    run(queue.database, lambda tr: fill(tr, reads), read_only=True)
+    return row
 
 
 def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:
@@ -246,3 +125,35 @@ def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:
         found += page
         after = page[-1][0]
     return found
+
+
+class _Part(NamedTuple):
+    """What else is said of queues, if an option asks for it: a table of its own.
+
+    Attributes:
+        name: The option, and the field of JSON.
+        columns: The columns, behind the queue's name.
+        read: Returns the rows of a queue as JSON has them.
+        cells: Returns the cells of a row.
+    """
+
+    name: str
+    columns: tuple[TextColumn, ...]
+    read: Callable[[Queue], list[Any]]
+    cells: Callable[[Any], tuple[str, str]]
+
+
+_PARTS = (
+    _Part(
+        "by_priority",
+        (TextColumn("PRIORITY", "number"), TextColumn("READY", "number")),
+        _by_priority,
+        lambda one: (str(one[0]), f"{one[1]:,}"),
+    ),
+    _Part(
+        "by_reason",
+        (TextColumn("DEAD", "number"), TextColumn("REASON", fold="cut")),
+        lambda queue: list(map(asdict, queue.dead_by_reason(limit=_MOST_REASONS))),
+        lambda one: (f"{one['count']:,}", printable(one["reason"])),
+    ),
+)

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.formats import counted
 from fdbqueue.service import transactions
 from fdbqueue.service.tools import load
 from fdbqueue.service.tools.upkeep import sweep

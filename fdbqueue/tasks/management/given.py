@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from fdbqueue.columns.text import clipped
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.management.exit_codes import usage_error
-from fdbqueue.management.formats import clipped
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
+from fdbqueue.tasks.records import is_id
 
 
 def add_backend(parser: argparse.ArgumentParser, what: str) -> None:
@@ -28,7 +29,13 @@ def add_backend(parser: argparse.ArgumentParser, what: str) -> None:
 
 def add_id(parser: argparse.ArgumentParser) -> None:
     """Add ``ID``."""
-    parser.add_argument("id", metavar="ID", help="Id of the task's result")
+    parser.add_argument("id", metavar="ID", type=_task_id, help="Id of the task's result")
+
+
+def _task_id(text: str) -> str:
+    if not is_id(text):
+        raise argparse.ArgumentTypeError(f"{clipped(repr(text))} is not the id of a task")
+    return text
 
 
 def not_found(backend: FdbQueueBackend, result_id: str) -> str:

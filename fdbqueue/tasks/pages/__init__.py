@@ -1,8 +1,8 @@
 """How tasks read in the queues' pages: what :mod:`fdbqueue.pages.readings` is told of them.
 
-Here is which queues hold tasks, and how these read; ``rows`` is what the pages say of a task,
-``lists`` the lists of a queue, and ``task_page`` the page of one task. A column of a list, or a
-fact of an item, is a row of the tables in ``lists``; a fact of a task is one in ``task_page``.
+Here is which queues hold tasks, and how these read; ``lists`` has the lists of a queue, and
+``task_page`` the page of one task. A column of a list, or a fact of an item, is a row of the tables
+in ``lists``; a fact of a task is one in :mod:`fdbqueue.tasks.columns`, for ``tasks_show``, too.
 
 The pages import no code of the tasks: what they show is stored, so a task whose code is gone reads
 as any other. How many attempts a task may have is in its code; if this process has not imported it,
@@ -17,12 +17,22 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from fdbqueue.columns.text import grouped, lasting, subspace
 from fdbqueue.pages.readings import Reading, Setting
-from fdbqueue.pages.text import grouped, subspace
 from fdbqueue.service import Queue
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
-from fdbqueue.tasks.pages.lists import COLUMNS, FACTS, TABS, TaskItemsForm, scan_aborted, scan_done
-from fdbqueue.tasks.pages.rows import ABORTED, DONE, begin_notes, lasting, matching
+from fdbqueue.tasks.columns import DONE
+from fdbqueue.tasks.pages.lists import (
+    ABORTED,
+    COLUMNS,
+    FACTS,
+    TABS,
+    TaskItemsForm,
+    begin_notes,
+    matching,
+    scan_aborted,
+    scan_done,
+)
 from fdbqueue.tasks.pages.task_page import read_task
 
 

@@ -1,7 +1,8 @@
 """The lists of a queue of tasks: their columns, their parameters, and tasks without an item.
 
-Tasks that have succeeded or were aborted have no item any more: their lists are made from the index
-of ended tasks, the latest first.
+A list reads one key more for a task than its item (:func:`begin_notes`). Tasks that have succeeded
+or were aborted have no item any more: their lists are made from the index of ended tasks, the
+latest first.
 """
 
 from __future__ import annotations
@@ -9,38 +10,155 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django import forms
 from django.http import QueryDict
+from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items
+from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
+from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, visible
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.pages import item_columns
-from fdbqueue.pages.columns import DASH
 from fdbqueue.pages.forms import ItemsForm, search_field
-from fdbqueue.pages.item_columns import ItemColumn, ItemRow
-from fdbqueue.pages.text import PREVIEW_CHARACTERS, Moment, clip, grouped, number, visible
+from fdbqueue.pages.item_columns import address_of
+from fdbqueue.pages.search import contains, died_of
 from fdbqueue.pages.values import Preview, preview
 from fdbqueue.service import Item, Queue, Scan
-from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.pages.rows import (
-    ABORTED,
+from fdbqueue.tasks.columns import (
     DONE,
     RESULT_ID,
-    TaskNotes,
-    lasting,
+    attempts_text,
+    last_duration,
+    moment,
+    most_attempts,
     short_name,
-    shown_moment,
     shown_path,
-    shown_worker,
+    state_of,
 )
+from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.records import MAX_ID, EndedTask, Records, TaskCall, unpacked
+from fdbqueue.tasks.results import Found, Known, known_of
+
+#: The tab of the tasks that were aborted. Their items are gone, as those of the tasks that are
+#: done: what stands for one in a list is an :class:`Item` in this state, and its value is its
+#: :class:`EndedTask`.
+ABORTED = "aborted"
 
 _MAX_MESSAGE = 200
 _JSON = json.JSONEncoder(ensure_ascii=False)
+
+
+# What is read of a task
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNotes:
+    """What a list says of a task.
+
+    Attributes:
+        id: The id of its result; empty if that is not one that has a page.
+        path: The dotted path of its function; empty if the item is not a task.
+        state: What state it is in, in words.
+        known: What is known of it; None if its record is too long for a list.
+        has_record: Whether its record was read, or nothing is in it yet.
+        most_attempts: How many attempts it may have; None if this process does not know.
+    """
+
+    id: str = ""
+    path: str = ""
+    state: str | Promise = ""
+    known: Known | None = None
+    has_record: bool = False
+    most_attempts: int | None = None
+
+
+def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
+    """Return what tells whether an item is a task that a form asks for, None if all are."""
+    wanted, tests = form.cleaned_data, []
+    if wanted["function"]:
+        tests.append(_calls(wanted["function"]))
+    if wanted["q"] and wanted["state"] not in {DONE, ABORTED}:
+        tests.append(contains(wanted["q"], queue.codec))
+    if wanted["exception"] and wanted["state"] == "dead":
+        tests.append(died_of(wanted["exception"]))
+    if not tests and wanted["state"] != ABORTED:  # those are looked for among the failed ones
+        return None
+    return lambda item: all(test(item) for test in tests)
+
+
+def begin_notes(backend: Any, queue: Queue, item: Item, tr: Any) -> Callable[[], TaskNotes]:  # noqa: ARG001  # as readings have it
+    """Begin to read what a list says of a task; what is returned returns it.
+
+    One key is read of a task that has been tried, or is done, and none of others.
+    """
+    if isinstance(item.value, EndedTask):
+        read = _begin_record(backend, item.value.id, tr)
+        return lambda: _done(backend, item.value, read())
+    call = unpacked(item.value)
+    if call is None:
+        return TaskNotes
+    read = dict
+    if item.attempts or item.state in {"leased", "dead"}:
+        read = _begin_record(backend, call.id, tr)
+    return lambda: _noted(backend, call, item, read())
+
+
+def path_of(item: Item) -> str:
+    """Return the dotted path of a task's function; empty if the item is not a task."""
+    if isinstance(item.value, EndedTask):
+        return item.value.task
+    call = unpacked(item.value)
+    return "" if call is None else call.task
+
+
+def _calls(function: str) -> Callable[[Item], bool]:
+    """Return what tells whether an item calls a function: its whole path, or the end of it."""
+    end = f".{function}"
+
+    def calls(item: Item) -> bool:
+        path = path_of(item)
+        return path == function or path.endswith(end)
+
+    return calls
+
+
+def _begin_record(backend: Any, result_id: str, tr: Any) -> Callable[[], dict[str, Any] | None]:
+    if not RESULT_ID.fullmatch(result_id):
+        return lambda: None
+    read: Callable[[], dict[str, Any] | None] = backend.records.begin_read_short(tr, result_id)
+    return read
+
+
+def _linked(result_id: str) -> str:
+    return result_id if RESULT_ID.fullmatch(result_id) else ""
+
+
+def _noted(backend: Any, call: TaskCall, item: Item, record: dict[str, Any] | None) -> TaskNotes:
+    known = known_of(call.id, Found(record or {}, item), backend.settings.lease_seconds)
+    return TaskNotes(
+        _linked(call.id),
+        call.task,
+        state_of(known, item, record or {}),
+        known,
+        record is not None,
+        most_attempts(backend, call.task),
+    )
+
+
+def _done(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> TaskNotes:
+    is_final = record is not None and "item" not in record
+    known = known_of(ended.id, Found(record or {}, None), 0) if is_final else None
+    is_success = ended.status == TaskResultStatus.SUCCESSFUL.value
+    state = _("Successful") if is_success else _("Aborted")
+    most = most_attempts(backend, ended.task)
+    return TaskNotes(_linked(ended.id), ended.task, state, known, is_final, most)
+
+
+# Columns
 
 
 class ShownFunction(NamedTuple):
@@ -80,18 +198,11 @@ def arguments(call: TaskCall) -> Preview:
     return Preview(*clip(text), decodable=True)
 
 
-def attempts(begun: int, most: int | None) -> str:
-    """Return how many attempts have begun, and of how many if that is known."""
-    if most is None:
-        return number(begun)
-    return str(_("%(begun)s of %(most)s") % {"begun": number(begun), "most": grouped(most)})
-
-
 def _function(row: ItemRow) -> ShownFunction:
     notes: TaskNotes = row.notes
     if not notes.path:
-        return ShownFunction(str(_("Not a task")), "", row.address)
-    address = row.addresses.task(row.queue.name, notes.id) if notes.id else row.address
+        return ShownFunction(str(_("Not a task")), "", address_of(row))
+    address = row.addresses.task(row.queue.name, notes.id) if notes.id else address_of(row)
     return ShownFunction(short_name(notes.path), shown_path(notes.path), address)
 
 
@@ -104,17 +215,21 @@ def _arguments(row: ItemRow) -> Preview | None:
     return None if known is None else arguments(known.call)
 
 
-def _attempts(row: ItemRow) -> str:
+def _of_known(read: Callable[[Known], Any]) -> Callable[[ItemRow], Any]:
+    """Return what reads a value from what is known of a task; None if its record is too long."""
+    return lambda row: None if row.notes.known is None else read(row.notes.known)
+
+
+def _attempts(row: ItemRow) -> str | None:
     notes: TaskNotes = row.notes
     if notes.known is None:
-        return DASH
-    begun = len(notes.known.attempts.workers)
-    return attempts(begun, notes.most_attempts)
+        return None
+    return attempts_text(len(notes.known.attempts.workers), notes.most_attempts)
 
 
-def _since(row: ItemRow) -> Moment | None:
+def _returned(row: ItemRow) -> Preview | None:
     known = row.notes.known
-    return None if known is None else shown_moment(known.attempts.latest)
+    return None if known is None else preview(known.value, row.queue.codec)
 
 
 def _error(row: ItemRow) -> ShownError:
@@ -132,129 +247,96 @@ def _error(row: ItemRow) -> ShownError:
     )
 
 
-def _ended(row: ItemRow) -> Moment | None:
-    ended: EndedTask = row.item.value
-    return shown_moment(ended.moment)
-
-
-def _duration(row: ItemRow) -> str:
-    known = row.notes.known
-    if known is None or known.attempts.latest is None or known.finished is None:
-        return DASH
-    return lasting((known.finished - known.attempts.latest) / 1_000_000)
-
-
-def _returned(row: ItemRow) -> Preview | None:
-    known = row.notes.known
-    return None if known is None else preview(known.value, row.queue.codec)
-
-
-def _last_worker(row: ItemRow) -> str:
-    known = row.notes.known
-    return shown_worker(known.attempts.workers[-1]) if known and known.attempts.workers else DASH
-
-
-def _priority(row: ItemRow) -> str:
-    known = row.notes.known
-    return DASH if known is None else number(known.call.priority)
-
-
-def _in(*states: str) -> Callable[[Queue, str], bool]:
-    return lambda _queue, state: state in states
-
-
 def _value_css(_value: Any) -> str:
     return "fdbqueue-value"
 
 
-#: The columns that a queue of other items has, too.
-_OF_ITEMS = {column.name: column for column in item_columns.COLUMNS}
+_FUNCTION = Kind(template="tasks/function.html")
+_CLIPPED = Kind(template="tasks/clipped.html")
+_FIGURE = Kind(is_number=True)
 
 #: The table of tasks on the page of a queue.
 COLUMNS = (
-    ItemColumn(
-        name="function", heading=_("Function"), value=_function, template="tasks/function.html"
-    ),
+    ItemColumn(name="function", heading=_("Function"), value=_function, kind=_FUNCTION),
     ItemColumn(
         name="error",
         heading=_("Last error"),
         value=_error,
-        template="tasks/error.html",
+        kind=Kind(template="tasks/error.html"),
         css=lambda _value: "fdbqueue-error",
-        is_shown=_in("dead"),
+        is_shown=in_state("dead"),
     ),
     ItemColumn(
         name="arguments",
         heading=_("Arguments"),
         value=_arguments,
-        template="tasks/clipped.html",
+        kind=_CLIPPED,
         css=_value_css,
     ),
     ItemColumn(
         name="state",
         heading=_("State"),
-        value=lambda row: row.notes.state or DASH,
-        is_shown=_in("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
+        value=lambda row: row.notes.state or None,
+        is_shown=in_state("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
     ),
     ItemColumn(
         name="returned",
         heading=_("Returned"),
         value=_returned,
-        template="tasks/clipped.html",
+        kind=_CLIPPED,
         css=_value_css,
-        is_shown=_in(DONE),
+        is_shown=in_state(DONE),
     ),
     ItemColumn(
         name="priority",
         heading=_("Priority"),
-        value=_priority,
-        is_number=True,
+        value=_of_known(attrgetter("call.priority")),
+        kind=NUMBER,
         is_minor=True,
-        is_shown=_in("ready", "delayed"),
+        is_shown=in_state("ready", "delayed"),
     ),
-    ItemColumn(name="attempts", heading=_("Attempts"), value=_attempts, is_number=True),
+    ItemColumn(name="attempts", heading=_("Attempts"), value=_attempts, kind=_FIGURE),
     ItemColumn(
         name="worker",
         heading=_("Worker"),
-        value=_last_worker,
-        template="text.html",
-        is_shown=_in("leased"),
+        value=_of_known(lambda known: next(reversed(known.attempts.workers), None)),
+        kind=TEXT,
+        is_shown=in_state("leased"),
     ),
     ItemColumn(
         name="since",
         heading=_("Running since"),
-        value=_since,
-        template="moment.html",
-        is_shown=_in("leased"),
+        value=_of_known(lambda known: moment(known.attempts.latest)),
+        kind=PAST,
+        is_shown=in_state("leased"),
     ),
     ItemColumn(
         name="run_after",
         heading=_("Runs after"),
         value=attrgetter("item.until"),
-        written=Moment.ahead,
-        template="moment.html",
-        is_shown=_in("delayed"),
+        kind=FUTURE,
+        is_shown=in_state("delayed"),
     ),
-    replace(_OF_ITEMS["died"], name="failed", heading=_("Failed")),
+    replace(DIED, name="failed", heading=_("Failed")),
     ItemColumn(
         name="duration",
         heading=_("Duration"),
-        value=_duration,
-        is_number=True,
-        is_shown=_in(DONE),
+        value=_of_known(last_duration),
+        kind=replace(DURATION, is_number=True),
+        is_shown=in_state(DONE),
     ),
     ItemColumn(
         name="ended",
         heading=_("Ended"),
-        value=_ended,
-        template="moment.html",
-        is_shown=_in(DONE, ABORTED),
+        value=lambda row: moment(row.item.value.moment),
+        kind=PAST,
+        is_shown=in_state(DONE, ABORTED),
     ),
     replace(
-        _OF_ITEMS["pushed"],
+        PUSHED,
         name="enqueued",
         heading=_("Enqueued"),
-        is_shown=_in("ready", "leased", "delayed"),
+        is_shown=in_state("ready", "leased", "delayed"),
     ),
 )
 
@@ -270,10 +352,8 @@ def _item_function(row: ItemRow) -> ShownFunction:
 
 #: The facts on the page of a task's item.
 FACTS = (
-    ItemColumn(
-        name="task", heading=_("Task"), value=_item_function, template="tasks/function.html"
-    ),
-    *item_columns.FACTS,
+    ItemColumn(name="task", heading=_("Task"), value=_item_function, kind=_FUNCTION),
+    *items.FACTS,
 )
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
-from fdbqueue.management.formats import clipped
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.ends import abort
 from fdbqueue.tasks.management import given

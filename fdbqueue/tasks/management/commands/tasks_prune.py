@@ -9,10 +9,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
-from fdbqueue.management.formats import counted
 from fdbqueue.tasks.housekeeping import Pruned, prune, remove_lost
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.options import MAX_KEPT_SECONDS, Retention

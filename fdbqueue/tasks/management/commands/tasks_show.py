@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import datetime
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments, formats
+from fdbqueue import columns
+from fdbqueue.columns.text import in_english, printable, timestamp
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
-from fdbqueue.tasks.compat import TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.management.formats import facts, value_text
+from fdbqueue.tasks.columns import TaskRow, moment, shown_attempts, shown_facts
 from fdbqueue.tasks.management import given
 
 
 class Command(QueueCommand):
     help = (
-        "Print everything about one task: its function and arguments, its status, its times, its "
+        "Print everything about one task: its function and arguments, its state, its times, its "
         "attempts with their workers and errors, and what it returned."
     )
     examples = """\
 examples:
   manage.py tasks_show 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a
-  manage.py tasks_show 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a --json | jq -r '.errors[-1].traceback'
+  manage.py tasks_show 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a --json | jq .errors
 """
     allows_closed_output = True
 
@@ -33,56 +37,61 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"])
-        try:
-            result = backend.get_result(options["id"])
-        except TaskResultDoesNotExist as error:
-            raise failure(given.not_found(backend, options["id"])) from error
-        record = _record(result)
-        self.console.report(record, _text(record), as_json=options["as_json"])
+        found = backend.found(options["id"])
+        if found is None:
+            raise failure(given.not_found(backend, options["id"]))
+        queue = backend.catalog.queue(found.record["queue"])
+        task = TaskRow.of(backend, queue, options["id"], found)
+        self.console.report(_record(task), "\n".join(_lines(task)), as_json=options["as_json"])
 
 
-def _record(result: TaskResult[..., Any]) -> dict[str, Any]:
+def _record(task: TaskRow) -> dict[str, Any]:
     """Return what JSON says of a task."""
-    is_successful = result.status is TaskResultStatus.SUCCESSFUL
+    known, call, attempts = task.known, task.known.call, task.known.attempts
+    run_after = call.run_after and call.run_after.astimezone(datetime.timezone.utc)
     times = {
-        name: None if at is None else at.isoformat(timespec="microseconds")
-        for name, at in (
-            ("run_after", result.task.run_after),
-            ("enqueued_at", result.enqueued_at),
-            ("started_at", result.started_at),
-            ("last_attempted_at", result.last_attempted_at),
-            ("finished_at", result.finished_at),
-        )
+        "run_after": run_after,
+        "enqueued_at": moment(known.enqueued),
+        "started_at": moment(attempts.started) if task.has_begun else None,
+        "last_attempted_at": moment(attempts.latest) if task.has_begun else None,
+        "finished_at": moment(known.finished),
     }
     return {
-        "id": result.id,
-        "task": result.task.module_path,
-        "args": result.args,
-        "kwargs": result.kwargs,
-        "status": result.status.value,
-        "backend": result.backend,
-        "queue_name": result.task.queue_name,
-        "priority": result.task.priority,
-        **times,
-        "attempts": result.attempts,
-        "workers": result.worker_ids,
+        "id": task.id,
+        "task": call.task,
+        "args": call.args,
+        "kwargs": call.kwargs,
+        "status": known.status.value,
+        "backend": call.backend,
+        "queue_name": task.queue.name.removeprefix(task.backend.queue_prefix),
+        "priority": call.priority,
+        **{name: None if at is None else timestamp(at) for name, at in times.items()},
+        "attempts": len(attempts.workers),
+        "workers": list(attempts.workers),
         "errors": [
-            {"exception": error.exception_class_path, "traceback": error.traceback}
-            for error in result.errors
+            {"exception": error.exception, "traceback": error.traceback}
+            for error in attempts.errors
         ],
-        "return_value": result.return_value if is_successful else None,
+        "return_value": known.value if task.is_successful else None,
     }
 
 
-def _text(record: dict[str, Any]) -> str:
-    """Return what people read of a task, safe for a terminal."""
-    lines = []
-    for name, value in record.items():
-        if name == "errors" or value in (None, [], {}):
-            continue
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines.append(f"{name.replace('_', ' '):<18}{formats.visible(shown)}")
-    for number, error in enumerate(record["errors"], start=1):
-        lines += ["", f"error {number}: {formats.visible(error['exception'])}"]
-        lines += [f"  {formats.visible(line)}" for line in error["traceback"].splitlines()]
-    return "\n".join(lines)
+def _lines(task: TaskRow) -> Iterator[str]:
+    """Yield what people read of a task, safe for a terminal: the same as on its page."""
+    values = {"ARGUMENTS": task.arguments}
+    if task.is_successful:
+        values["RETURNED"] = task.known.value
+    texts = [(name, printable(value_text(value))) for name, value in values.items()]
+    yield from facts([*columns.line_texts(shown_facts(task), task), *texts])
+    with in_english():
+        attempts = shown_attempts(task.known, columns.lines_printable)
+        headings = [f"ATTEMPT {one.number}: {one.outcome}" for one in attempts]
+    for heading, attempt in zip(headings, attempts, strict=True):
+        yield ""
+        yield heading if attempt.number else "NOT RUN"
+        if attempt.worker:
+            yield f"  worker: {attempt.worker}"
+        if attempt.exception:
+            yield f"  error: {attempt.exception}"
+        if attempt.traceback:
+            yield from (f"    {line}" for line in attempt.traceback.split("\n"))

@@ -13,10 +13,10 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 from django.utils import autoreload
 
+from fdbqueue.columns.text import clipped, counted
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
-from fdbqueue.management.formats import clipped, counted
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
 from fdbqueue.service import MAX_ITEMS, MAX_WORKER_CHARACTERS, NAME, PATTERN
 from fdbqueue.tasks.backend import FdbQueueBackend

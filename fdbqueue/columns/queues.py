@@ -1,13 +1,14 @@
-"""What the pages say of a queue: what is read of it, which attention it needs, and its columns.
+"""What is said of a queue: what is read of it, which attention it needs, and its columns.
 
 A :class:`QueueRow` is what is known of one queue; :func:`fill` reads that for many queues at once.
-A :class:`QueueColumn` is one column of the list of queues. To add one, add it to :data:`COLUMNS`,
-or to :data:`FIGURES`, which the page of a queue shows, too. What it shows must be in a row; if that
-needs another read, one of its ``reads`` begins it for all rows.
+A :class:`QueueColumn` is one thing that is said. To add one, add it to :data:`FIGURES`, which the
+list of queues, the page of a queue, ``queue_list`` and ``queue_stats`` show, or to the tuple of one
+of these. What it shows must be in a row; if that needs another read, one of its ``reads`` begins it
+for all rows.
 
 A :class:`Concern` is one reason why a queue needs attention; :data:`CONCERNS` has them all, the
-worst first. Each looks at what the pages read anyway, so none costs a read of its own. To add one,
-add it to the tuple; it then has a line above the list and a place in the order *trouble first*.
+worst first. Each looks at what is read anyway, so none costs a read of its own. To add one, add it
+to the tuple; it then has a line above the list and a place in the order *trouble first*.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from django.utils.functional import Promise
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.pages.charts import sparkline
-from fdbqueue.pages.columns import STATES, Column, link
-from fdbqueue.pages.text import Moment, age, clip, grouped, mean, short_age
-from fdbqueue.service import Counts, Depth, Ends, Minute, Pause, Queue, depths
+from fdbqueue.columns import AGE, COUNT, MEAN, NOTHING, STATES, Column, Kind
+from fdbqueue.columns.text import (
+    cell_age,
+    clipped,
+    grouped,
+    mean,
+    seconds_since,
+    short_age,
+    short_time,
+    timestamp,
+)
+from fdbqueue.service import Counts, Ends, Minute, Pause, Queue
 
 #: Pushes and pops per minute are means over this many minutes, the present one included.
 RATE_MINUTES = 5
 #: An item that is ready for longer has waited too long; a label says it in words.
 OLDEST_SECONDS = 3_600
-#: The list names this many queues for each concern at most.
-NAMED = 5
 _HOUR_MINUTES = 60
+_REASON_CHARACTERS = 40
 _NO_COUNTS = Counts(0, 0, 0, 0)
 _NO_ENDS = Ends(is_empty=True, undecodable=())
 
@@ -43,7 +49,8 @@ _NO_ENDS = Ends(is_empty=True, undecodable=())
 class QueueRow:
     """A queue and what is known of it; what was not read yet is empty.
 
-    ``history_minutes`` is how many minutes of its history are read.
+    ``history_minutes`` is how many minutes of its history are read, and ``rate_minutes`` how many
+    of these the rates are means over, the present minute included.
     """
 
     queue: Queue
@@ -56,6 +63,7 @@ class QueueRow:
     pause: Pause | None = None
     ends: Ends = _NO_ENDS
     history_minutes: int = _HOUR_MINUTES
+    rate_minutes: int = RATE_MINUTES
 
     @property
     def total(self) -> int:
@@ -75,11 +83,10 @@ def fill(tr: Any, reads: Iterable[tuple[BeginRead, Sequence[QueueRow]]]) -> None
         wait()
 
 
-def rates(minutes: Sequence[Minute]) -> tuple[float, float]:
+def rates(minutes: Sequence[Minute], most: int = RATE_MINUTES) -> tuple[float, float]:
     """Return the mean pushes and pops per minute over the last minutes, up to this moment."""
-    recent = minutes[-RATE_MINUTES:]
-    now = datetime.datetime.now(datetime.timezone.utc)
-    begun = min(60.0, max(0.0, (now - recent[-1].at).total_seconds()))
+    recent = minutes[-most:]
+    begun = min(60.0, max(0.0, seconds_since(recent[-1].at)))
     elapsed = len(recent) - 1 + begun / 60
     if elapsed <= 0:
         return 0.0, 0.0
@@ -87,15 +94,24 @@ def rates(minutes: Sequence[Minute]) -> tuple[float, float]:
     return pushes / elapsed, pops / elapsed
 
 
-def begin_counts(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
-    """Begin to read how many items are in each state."""
-    results = [row.queue.overview.begin_counts(tr) for row in rows]
+def _begin(name: str, method: str) -> BeginRead:
+    """Return what begins to read a figure by a method of the overview, into a field of rows."""
 
-    def wait() -> None:
-        for row, result in zip(rows, results, strict=True):
-            row.counts = result()
+    def begin(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+        results = [getattr(row.queue.overview, method)(tr) for row in rows]
 
-    return wait
+        def wait() -> None:
+            for row, result in zip(rows, results, strict=True):
+                setattr(row, name, result())
+
+        return wait
+
+    return begin
+
+
+begin_counts = _begin("counts", "begin_counts")
+begin_pauses = _begin("pause", "begin_pause")
+begin_ends = _begin("ends", "begin_ends")
 
 
 def begin_oldest(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
@@ -110,44 +126,23 @@ def begin_oldest(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
 
 
 def begin_history(
-    tr: Any, rows: Sequence[QueueRow], minutes: int | None = None
+    tr: Any, rows: Sequence[QueueRow], *, only_rates: bool = False
 ) -> Callable[[], None]:
-    """Begin to read the pushes and pops of the last minutes, an hour if nothing else is said."""
-    results = [row.queue.overview.begin_history(tr, minutes or row.history_minutes) for row in rows]
+    """Begin to read the pushes and pops of the last minutes."""
+    field = "rate_minutes" if only_rates else "history_minutes"
+    results = [row.queue.overview.begin_history(tr, getattr(row, field)) for row in rows]
 
     def wait() -> None:
         for row, result in zip(rows, results, strict=True):
             row.minutes = result()
-            row.pushes, row.pops = rates(row.minutes)
+            row.pushes, row.pops = rates(row.minutes, row.rate_minutes)
 
     return wait
 
 
 def begin_rates(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
     """Begin to read the minutes that rates are means over."""
-    return begin_history(tr, rows, RATE_MINUTES)
-
-
-def begin_pauses(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
-    """Begin to read whether queues are paused."""
-    results = [row.queue.overview.begin_pause(tr) for row in rows]
-
-    def wait() -> None:
-        for row, result in zip(rows, results, strict=True):
-            row.pause = result()
-
-    return wait
-
-
-def begin_ends(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
-    """Begin to read whether queues are blocked by an item that cannot be decoded."""
-    results = [row.queue.overview.begin_ends(tr) for row in rows]
-
-    def wait() -> None:
-        for row, result in zip(rows, results, strict=True):
-            row.ends = result()
-
-    return wait
+    return begin_history(tr, rows, only_rates=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,36 +166,11 @@ class Concern:
     tab: str = "ready"
 
 
-class Mention(NamedTuple):
-    """A queue with a concern: its name, how much of it there is, and the address that shows it."""
-
-    name: str
-    figure: str
-    address: str
-
-
-class Mentions(NamedTuple):
-    """A concern, the first queues that have it, and how many others have it, too."""
-
-    concern: Concern
-    mentions: list[Mention]
-    others: int
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """The concerns of some queues, and how many of the queues have any."""
-
-    groups: list[Mentions]
-    troubled: int
-
-
 def is_overdue(oldest: datetime.datetime | None) -> bool:
     """Tell whether the oldest ready item, pushed at this time, has waited too long."""
     if oldest is None:
         return False
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return (now - oldest).total_seconds() > OLDEST_SECONDS
+    return seconds_since(oldest) > OLDEST_SECONDS
 
 
 def is_unattended(row: QueueRow) -> bool:
@@ -230,7 +200,7 @@ BLOCKED = Concern(
     applies=lambda row: bool(row.ends.undecodable_ids),
 )
 #: What concerns look at.
-_CONCERN_READS = (begin_counts, begin_oldest, begin_pauses, begin_ends, begin_rates)
+CONCERN_READS = (begin_counts, begin_oldest, begin_pauses, begin_ends, begin_rates)
 CONCERNS = (
     MISMATCHED,
     BLOCKED,
@@ -266,34 +236,9 @@ CONCERNS = (
 )
 
 
-def trouble(row: QueueRow) -> int | None:
-    """Return how much attention a queue needs, None for none: the worst concern counts most."""
-    ranks = [1 << rank for rank, one in enumerate(reversed(CONCERNS)) if one.applies(row)]
-    return sum(ranks) or None
-
-
-def attention(rows: Sequence[QueueRow], address: Callable[[QueueRow, str], str]) -> Attention:
-    """Return the concerns of queues.
-
-    Args:
-        rows: The queues.
-        address: Returns the address of a queue's items in a state.
-    """
-    groups = []
-    for concern in CONCERNS:
-        found = [row for row in rows if concern.applies(row)]
-        mentions = [
-            Mention(row.queue.name, str(concern.figure(row)), address(row, concern.tab))
-            for row in found[:NAMED]
-        ]
-        if found:
-            groups.append(Mentions(concern, mentions, len(found) - len(mentions)))
-    return Attention(groups, sum(trouble(row) is not None for row in rows))
-
-
 @dataclass(frozen=True, kw_only=True)
 class QueueColumn(Column[QueueRow]):
-    """A column of the list of queues.
+    """A column of queues.
 
     Attributes:
         sort_key: Returns what a value is sorted by; None if that is the value itself. Rows
@@ -326,26 +271,9 @@ class QueueColumn(Column[QueueRow]):
         return [row for _key, row in known] + [row for value, row in values if value is None]
 
 
-def _name(row: QueueRow) -> SafeString:
-    """Return the link to a queue, and badges if it is blocked or paused."""
-    shown = link(f"queue-{row.queue.name}", row.address, row.queue.name)
-    badges = [
-        ("fdbqueue-mark fdbqueue-bad", concern.meaning, concern.label)
-        for concern in (MISMATCHED, BLOCKED)
-        if concern.applies(row)
-    ]
-    if row.pause is not None:
-        reason, is_clipped = clip(row.pause.reason)
-        why = f"{age(row.pause.since)}: {reason}{'…' if is_clipped else ''}" if reason else ""
-        badges.append(("fdbqueue-mark", why or age(row.pause.since), _("Paused")))
-    shown_badges = format_html_join("", ' <span class="{}" title="{}">{}</span>', badges)
-    return format_html("{}{}", shown, shown_badges) if badges else shown
-
-
-def _depths(row: QueueRow) -> list[Depth] | None:
-    """Return how a queue's depth went, None if it was empty for the whole hour."""
-    found = depths(row.counts, row.minutes)
-    return found if any(depth.items for depth in found) else None
+def reads_of(columns: Iterable[QueueColumn]) -> tuple[BeginRead, ...]:
+    """Return what begins to read all that columns show, each once."""
+    return tuple(dict.fromkeys(read for column in columns for read in column.reads))
 
 
 def _quiet_zero(value: float) -> str:
@@ -358,8 +286,7 @@ def _count(name: str, heading: str | Promise, value: str) -> QueueColumn:
         name=name,
         heading=heading,
         value=attrgetter(value),
-        written=grouped,
-        is_number=True,
+        kind=COUNT,
         css=_quiet_zero,
         reads=(begin_counts,),
     )
@@ -371,14 +298,32 @@ def _rate(name: str, heading: str | Promise) -> QueueColumn:
         name=name,
         heading=heading,
         value=attrgetter(name),
-        written=mean,
-        is_number=True,
+        kind=MEAN,
+        fields=lambda mean: {f"{name}_a_minute": round(mean, 2)},
         css=_quiet_zero,
         reads=(begin_history,),
         sort_reads=(begin_rates,),
     )
 
 
+NAME = QueueColumn(
+    name="name",
+    heading=_("Name"),
+    value=attrgetter("queue.name"),
+    is_name=True,
+    reads=(begin_pauses, begin_ends),
+    sort_reads=(),
+)
+KIND = QueueColumn(
+    name="kind",
+    heading=_("Kind"),
+    value=attrgetter("queue.kind"),
+    css=lambda _value: "fdbqueue-kind",
+)
+_CODEC = QueueColumn(name="codec", heading=_("Codec"), value=attrgetter("queue.codec.name"))
+_PRIORITIES = QueueColumn(
+    name="priority_type", heading=_("Priorities"), value=attrgetter("queue.priority_type")
+)
 #: The figures of a queue, by their names; those of several queues are summed up above the list.
 COUNTS = {state: _count(state, heading, f"counts.{state}") for state, heading in STATES}
 COUNTS["dead"] = replace(
@@ -388,60 +333,73 @@ COUNTS["dead"] = replace(
 )
 TOTAL = _count("total", _("Total"), "total")
 RATES = (_rate("pushes", _("Pushes/min")), _rate("pops", _("Pops/min")))
-_OLDEST = QueueColumn(
+OLDEST = QueueColumn(
     name="oldest",
     heading=_("Oldest"),
     value=attrgetter("oldest"),
-    written=Moment.short,
-    template="age.html",
-    is_number=True,
+    kind=AGE,
+    fields=lambda at: {
+        "oldest": at and timestamp(at),
+        "age_seconds": at and seconds_since(at),
+    },
     alarm=lambda at: "warning" if is_overdue(at) else "",
     # by the age: what has waited longest is the largest
     sort_key=lambda at: -at.timestamp(),
     reads=(begin_oldest,),
 )
 
-#: What the page of a queue shows, too.
-FIGURES = (*COUNTS.values(), _OLDEST, *RATES)
-COLUMNS = (
-    QueueColumn(
-        name="name",
-        heading=_("Name"),
-        value=lambda row: row,
-        written=_name,
-        sort_key=attrgetter("queue.name"),
-        reads=(begin_pauses, begin_ends),
-        sort_reads=(),
-    ),
-    QueueColumn(
-        name="kind",
-        heading=_("Kind"),
-        value=attrgetter("queue.kind"),
-        css=lambda _value: "fdbqueue-kind",
-    ),
-    *COUNTS.values(),
-    TOTAL,
-    _OLDEST,
-    *RATES,
-    QueueColumn(
-        name="depth",
-        heading=_("Depth, last hour"),
-        value=_depths,
-        written=sparkline,
-        template="sparkline.html",
-        css=lambda _value: "fdbqueue-depth",
-        is_sortable=False,
-        reads=(begin_counts, begin_history),
-    ),
+
+# Its status, in words: on a page that is a badge behind the name, and a banner
+
+
+def paused_since(pause: Pause) -> str:
+    """Return a sentence's end: since when a queue is paused, to the second, and why."""
+    when = f"paused since {short_time(pause.since)} UTC"
+    return f"{when}: {clipped(pause.reason)}" if pause.reason else when
+
+
+def pause_record(pause: Pause | None) -> dict[str, Any] | None:
+    """Return the object for a line of JSON, None for a queue that is not paused."""
+    if pause is None:
+        return None
+    return {"since": timestamp(pause.since), "reason": pause.reason}
+
+
+def _status(row: QueueRow) -> str:
+    """Return what keeps pops from the items; a dash if nothing does."""
+    words, ends, pause = [], row.ends, row.pause
+    if ends.mismatch is not None:
+        words.append(f"written under {ends.mismatch.context['written']}")
+    elif len(ends.undecodable) > 1:
+        words.append("blocked at both ends")
+    elif ends.undecodable:
+        words.append(f"blocked at {ends.undecodable[0]}")
+    if pause is not None:
+        reason = f": {clipped(pause.reason, _REASON_CHARACTERS)}" if pause.reason else ""
+        words.append(f"paused {cell_age(pause.since)}{reason}")
+    return ", ".join(words) or NOTHING
+
+
+def _status_alarm(row: QueueRow) -> str:
+    if row.ends.undecodable or row.ends.mismatch is not None:
+        return "bad"
+    return "warning" if row.pause else ""
+
+
+STATUS = QueueColumn(
+    name="status",
+    heading=_("Status"),
+    value=lambda row: row,
+    kind=Kind(cell=_status),
+    fold="wrap",
+    fields=lambda row: {"blocked": row.ends.undecodable, "paused": pause_record(row.pause)},
+    alarm=_status_alarm,
+    is_sortable=False,
+    reads=(begin_pauses, begin_ends),
 )
-#: An order that no column has: the queues that need attention first.
-TROUBLE = QueueColumn(
-    name="trouble",
-    heading=_("Trouble"),
-    value=trouble,
-    is_number=True,
-    reads=_CONCERN_READS,
-)
-BY_NAME = {column.name: column for column in (*COLUMNS, TROUBLE)}
-#: The names of what the list can be sorted by.
-SORTABLE = tuple(name for name, column in BY_NAME.items() if column.is_sortable)
+
+#: What is said of each queue wherever there is room for figures.
+FIGURES = (*COUNTS.values(), OLDEST, *RATES)
+#: What ``queue_list`` says, and ``queue_stats``.
+LISTED = (NAME, KIND, _CODEC, _PRIORITIES, *COUNTS.values(), OLDEST, STATUS)
+STATS = (NAME, *FIGURES, STATUS)

@@ -1,0 +1,299 @@
+"""What is said of a queue, an item and a task: described once, and shown in three ways.
+
+A :class:`Column` is one thing that is said, such as how many items are ready: its name, its
+heading, its value as a program has it, and of which :class:`Kind` that is. A kind says how its
+values are written on a page, in a table at a terminal, in a line of a terminal, and as JSON. So the
+list of queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
+
+    =============  =====================================  ===================================
+    of             columns                                shown by
+    =============  =====================================  ===================================
+    a queue        ``columns/queues.py``                  ``pages``, ``queue_list``,
+                                                          ``queue_stats``
+    an item        ``columns/items.py``                   ``pages``, ``queue_peek``,
+                                                          ``queue_pop``, ``queue_show``
+    a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
+    =============  =====================================  ===================================
+
+``text.py`` has the words: ages, durations, sizes, and what is safe to show. This room knows neither
+the pages nor the commands. What only a page shows, such as links and sparklines, is there.
+
+To add a column, add it to its module, and to the tuples there that say where it is shown. To change
+how an age is said, change ``text.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from django.template.loader import render_to_string
+from django.utils.functional import Promise
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.columns.text import (
+    EXPIRED,
+    Moment,
+    bounded,
+    cell_age,
+    cell_ahead,
+    clipped,
+    counted,
+    grouped,
+    in_english,
+    lasting,
+    mean,
+    number,
+    printable,
+    seconds_since,
+    short_time,
+    size,
+    timestamp,
+)
+
+Row = TypeVar("Row")
+
+#: The states of items, and what readers call them.
+STATES = (
+    ("ready", _("Ready")),
+    ("leased", _("Leased")),
+    ("delayed", _("Delayed")),
+    ("dead", _("Dead")),
+)
+#: What is shown of nothing, on a page and at a terminal.
+DASH = "\N{EN DASH}"
+NOTHING = "-"
+
+
+def link(element_id: str, address: str, text: str) -> SafeString:
+    """Return the markup of a link, as the value of a cell."""
+    return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How values of one kind are written; None is a dash everywhere, and null in JSON.
+
+    Attributes:
+        written: Returns a value as the pages write it; None if that is the value itself.
+        template: The part of ``templates/fdbqueue/`` that shows what is written; plain text if
+            empty.
+        cell: Returns the text of a value in a table at a terminal.
+        line: Returns it where there is room for more; None for that of a cell. It may have several
+            lines.
+        record: Returns what JSON has.
+        is_number: Whether it is aligned to the right.
+    """
+
+    written: Callable[[Any], Any] | None = None
+    template: str = ""
+    cell: Callable[[Any], str] = str
+    line: Callable[[Any], str] | None = None
+    record: Callable[[Any], Any] = _same
+    is_number: bool = False
+
+
+def lines_printable(text: str) -> str:
+    """Return a text whose lines are safe for a terminal."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
+def _since(moment: Any) -> str:
+    return f"{short_time(moment)} UTC, {cell_age(moment)} ago"
+
+
+def _until(moment: Any) -> str:
+    words = EXPIRED if seconds_since(moment) >= 0 else cell_ahead(moment)
+    return f"{short_time(moment)} UTC, {words}"
+
+
+#: A word of ours, or what is written already.
+WORD = Kind()
+#: A text that anyone may have made.
+TEXT = Kind(written=bounded, template="text.html", cell=clipped, line=lines_printable)
+#: A text for programs: an id, a key.
+CODE = Kind(template="code.html", cell=printable)
+#: How many there are.
+COUNT = Kind(written=grouped, cell="{:,}".format, is_number=True)
+#: A number that stays exact, such as a priority.
+NUMBER = Kind(written=number, cell=number, is_number=True)
+#: A mean.
+MEAN = Kind(written=mean, cell="{:,.1f}".format, is_number=True)
+#: A moment, of which only its age is shown.
+AGE = Kind(
+    written=Moment.short, template="age.html", cell=cell_age, record=timestamp, is_number=True
+)
+#: A moment that is over.
+PAST = Kind(
+    written=Moment.ago, template="moment.html", cell=cell_age, line=_since, record=timestamp
+)
+#: The moment at which something ends.
+FUTURE = Kind(
+    written=Moment.ahead, template="moment.html", cell=cell_ahead, line=_until, record=timestamp
+)
+#: A number of seconds.
+DURATION = Kind(written=lasting, cell=lasting)
+#: A number of bytes.
+SIZE = Kind(
+    written=size,
+    template="size.html",
+    cell="{:,}".format,
+    line=lambda count: counted(count, "byte"),
+    is_number=True,
+)
+
+
+class Tile(NamedTuple):
+    """A figure in a row above a table; ``kind`` is ``bad`` or ``warning`` if it needs attention."""
+
+    name: str
+    label: str | Promise
+    figure: SafeString
+    kind: str = ""
+
+
+def _never(_value: Any) -> str:
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(Generic[Row]):
+    """A column, or a line of a list of facts.
+
+    Attributes:
+        name: Names it in addresses (``?sort=-ready``), ids, and JSON.
+        heading: What its header says.
+        value: Returns what it says of a row, None for nothing.
+        kind: How that is written.
+        label: What its header says in a table at a terminal, if not the heading in capitals.
+        is_name: Whether a terminal shortens it in the middle.
+        fold: What else a terminal does to a cell that is too wide: ``TextColumn`` of
+            :mod:`fdbqueue.management.formats` has the ways.
+        fields: Returns the fields of JSON for a value, if they are not the one with the name.
+        is_minor: Whether a page leaves it out on a narrow screen.
+        css: Returns more CSS classes for a value's cell.
+        alarm: Tells whether a value is ``bad`` or a ``warning``, which colours it.
+    """
+
+    name: str
+    heading: str | Promise
+    value: Callable[[Row], Any]
+    kind: Kind = WORD
+    label: str = ""
+    is_name: bool = False
+    fold: str = ""
+    fields: Callable[[Any], dict[str, Any]] | None = None
+    is_minor: bool = False
+    css: Callable[[Any], str] = _never
+    alarm: Callable[[Any], str] = _never
+
+    # At a terminal, and for programs
+
+    @functools.cached_property
+    def capitals(self) -> str:
+        """The heading as terminals show it."""
+        with in_english():
+            return str(self.heading).upper()
+
+    def cell_text(self, row: Row) -> str:
+        """Return the text of a row's cell in a table."""
+        value = self.value(row)
+        return NOTHING if value is None else self.kind.cell(value)
+
+    def line_text(self, row: Row) -> str:
+        """Return the text of a row; of a moment, or of a reason, more than a table has."""
+        value = self.value(row)
+        return NOTHING if value is None else (self.kind.line or self.kind.cell)(value)
+
+    def record(self, row: Row) -> dict[str, Any]:
+        """Return the fields of JSON for a row."""
+        value = self.value(row)
+        if self.fields is not None:
+            return self.fields(value)
+        return {self.name: None if value is None else self.kind.record(value)}
+
+    # On a page
+
+    @functools.cached_property
+    def header_css(self) -> str:
+        """The CSS classes of the header, which all cells have, too."""
+        classes = {"fdbqueue-number": self.kind.is_number, "fdbqueue-minor": self.is_minor}
+        return " ".join(name for name, applies in classes.items() if applies)
+
+    def shown(self, value: Any) -> SafeString:
+        """Return the markup of a value."""
+        kind = self.kind
+        if value is not None and kind.written is not None:
+            value = kind.written(value)
+        if kind.template:
+            return render_to_string(f"fdbqueue/{kind.template}", {"value": value})
+        return conditional_escape(DASH if value is None else value)
+
+    def tile(self, value: Any, label: str | Promise | None = None) -> Tile:
+        """Return the tile of a value, under the heading if there is no other label."""
+        return Tile(self.name, label or self.heading, self.shown(value), self.alarm(value))
+
+    def cell(self, row: Row, *, is_header: bool, label: str | None = None) -> SafeString:
+        """Return the markup of a row's cell; with its label, if it may be shown as a card."""
+        value = self.value(row)
+        css = f"{self.header_css} {self.css(value)}".strip()
+        begin, end = _tags(css, label, is_header=is_header)
+        return SafeString("".join((begin, self.shown(value), end)))  # markup, all three
+
+
+def record(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:
+    """Return the fields of JSON of several columns."""
+    return {name: value for one in columns for name, value in one.record(row).items()}
+
+
+def line_texts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str, str]]:
+    """Return the headings of columns in capitals, each with the text of the row's value."""
+    with in_english():
+        return [(column.capitals, column.line_text(row)) for column in columns]
+
+
+def cells(
+    columns: Sequence[Column[Row]], row: Row, labels: Sequence[str | None] | None = None
+) -> SafeString:
+    """Return the markup of a row's cells, the first of them as its header.
+
+    Labelled cells say what they are, because on a narrow screen a row is a card without headers.
+
+    Args:
+        columns: The columns.
+        row: The row.
+        labels: The labels of its cells; None for none.
+    """
+    shown = labels or [None] * len(columns)
+    found = [
+        column.cell(row, is_header=n == 0, label=label)
+        for n, (column, label) in enumerate(zip(columns, shown, strict=True))
+    ]
+    return SafeString("".join(found))
+
+
+@functools.lru_cache
+def _tags(css: str, label: str | None, *, is_header: bool) -> tuple[str, str]:
+    """Return the tags around the value of a cell.
+
+    A labelled cell has its role, which it would lose with the display of a cell.
+    """
+    attributes = format_html(' class="{}"', css) if css else ""
+    if label is not None:
+        role = "rowheader" if is_header else "cell"
+        attributes += format_html(' role="{}" data-label="{}"', role, label)
+    tag, scope = ("th", ' scope="row"') if is_header else ("td", "")
+    return f"<{tag}{scope}{attributes}>", f"</{tag}>"
+
+
+def facts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str | Promise, SafeString]]:
+    """Return the headings of columns, each with the markup of the row's value."""
+    return [(column.heading, column.shown(column.value(row))) for column in columns]

@@ -1,0 +1,320 @@
+"""What is said of an item: the columns of a queue's items, and the facts of one item.
+
+To add one, add an :class:`ItemColumn` to :data:`LISTED` for the pages' table, to :data:`TABLE` for
+that of ``queue_peek`` and ``queue_pop``, to :data:`FACTS` for the page of an item and
+``queue_show``, or to :data:`DETAILS` for lines of JSON. Its value is written by
+:mod:`fdbqueue.pages.values` and :mod:`fdbqueue.management.item_lines`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.columns import (
+    CODE,
+    COUNT,
+    DASH,
+    FUTURE,
+    NOTHING,
+    NUMBER,
+    PAST,
+    SIZE,
+    STATES,
+    TEXT,
+    WORD,
+    Column,
+    Kind,
+    lines_printable,
+)
+from fdbqueue.columns.text import (
+    Moment,
+    bounded,
+    clipped,
+    key_escaped,
+    key_text,
+    number,
+    printable,
+    short_time,
+    size,
+    timestamp,
+    visible,
+)
+from fdbqueue.service import Failure, Item, Queue
+
+_MAX_REASON_CHARACTERS = 1_000
+_CELL_REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """An item of a queue, and what is known of it besides.
+
+    ``key`` is what it is stored under; ``unique_while`` says how long it has its unique key. The
+    rest is for the pages: ``position`` is where it is in its list, ``addresses`` are those of the
+    pages, ``notes`` what the queue's reading has read besides, and ``wanted`` is the text that a
+    search has looked for in its value.
+    """
+
+    item: Item
+    queue: Queue
+    key: bytes = b""
+    unique_while: str | None = None
+    position: int = 0
+    addresses: Any = None
+    notes: Any = None
+    wanted: str = ""
+
+
+def read_row(queue: Queue, item_id: str, tr: Any) -> ItemRow:
+    """Read all that there is to say of an item.
+
+    Raises:
+        ItemNotFound: The item is not there, or no longer.
+        InvalidInput: It is not the id of an item of this queue.
+    """
+    item = queue.get(item_id, tr=tr)
+    return ItemRow(item, queue, queue.overview.key_of(item), queue.overview.unique_while(tr, item))
+
+
+def _always(_queue: Queue, _state: str) -> bool:
+    return True
+
+
+def in_state(*states: str) -> Callable[[Queue, str], bool]:
+    """Return what tells whether a list is one of these."""
+    return lambda _queue, of_items: of_items in states
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemColumn(Column[ItemRow]):
+    """A column of a queue's items, or a fact of one item.
+
+    Attributes:
+        is_shown: Tells for a queue and a state of items whether the column is there.
+        is_place: Whether it tells where an item is stored, which few readers ask.
+    """
+
+    is_shown: Callable[[Queue, str], bool] = _always
+    is_place: bool = False
+
+
+def shown(columns: Sequence[ItemColumn], queue: Queue, state: str) -> list[ItemColumn]:
+    """Return the columns that are there for a queue's items in a state."""
+    return [column for column in columns if column.is_shown(queue, state)]
+
+
+def reason_text(reason: str | None) -> str:
+    """Return the reason of a dead letter as pages show it."""
+    return visible((reason or "")[:_MAX_REASON_CHARACTERS])
+
+
+# Failed attempts
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFailure:
+    """A failed attempt, as text."""
+
+    attempt: str
+    moment: Moment
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFailures:
+    """The failed attempts of an item, the latest first; they fold if they have an id.
+
+    ``worker`` is who held the last lease; empty if it gave no name.
+    """
+
+    failures: list[ShownFailure]
+    worker: str
+    element_id: str = ""
+
+
+def shown_failures(failures: Sequence[Failure], element_id: str = "") -> ShownFailures:
+    """Return failed attempts as pages show them."""
+    found = [
+        ShownFailure(
+            number(one.attempt),
+            Moment.ago(one.at),
+            DASH if one.worker is None else bounded(one.worker),
+            reason_text(one.reason),
+        )
+        for one in reversed(failures)
+    ]
+    has_worker = bool(failures and failures[-1].worker)
+    return ShownFailures(found, found[0].worker if has_worker else "", element_id)
+
+
+def _failure_line(failure: Failure) -> str:
+    worker = "" if failure.worker is None else f", {printable(failure.worker)}"
+    when = short_time(failure.at)
+    return f"attempt {failure.attempt:,}, {when} UTC{worker}: {printable(failure.reason)}"
+
+
+def _failure_record(failure: Failure) -> dict[str, Any]:
+    return {**dataclasses.asdict(failure), "at": timestamp(failure.at)}
+
+
+# The columns
+
+_UNIQUE = {
+    "pending": _("Kept until the item is done"),
+    "ready": _("Kept until the item is popped or leased"),
+}
+
+
+def _exact_size(count: int) -> str:
+    shown = size(count)
+    return shown.exact if shown.words == shown.exact else f"{shown.words} ({shown.exact})"
+
+
+def _until_column(state: str, heading: str | Promise) -> ItemColumn:
+    return ItemColumn(
+        name="until",
+        heading=heading,
+        value=attrgetter("item.until"),
+        kind=FUTURE,
+        label="ENDS",
+        is_shown=in_state(state),
+    )
+
+
+ID = ItemColumn(name="id", heading=_("Item id"), value=attrgetter("item.id"), kind=CODE, label="ID")
+PRIORITY = ItemColumn(
+    name="priority",
+    heading=_("Priority"),
+    value=attrgetter("item.priority"),
+    kind=NUMBER,
+    is_shown=lambda queue, _state: queue.priority_type is not None,
+)
+PUSHED = ItemColumn(
+    name="pushed_at",
+    heading=_("Pushed"),
+    value=attrgetter("item.pushed_at"),
+    kind=PAST,
+    label="AGE",
+)
+STATE = ItemColumn(
+    name="state",
+    heading=_("State"),
+    value=attrgetter("item.state"),
+    kind=replace(WORD, written=dict(STATES).__getitem__),
+)
+LEASED_UNTIL = _until_column("leased", _("Leased until"))
+DELAYED_UNTIL = _until_column("delayed", _("Delayed until"))
+WORKER = ItemColumn(
+    name="worker",
+    heading=_("Worker"),
+    value=attrgetter("item.worker"),
+    kind=TEXT,
+    is_shown=in_state("leased"),
+)
+DIED = ItemColumn(
+    name="died_at",
+    heading=_("Died"),
+    value=attrgetter("item.died_at"),
+    kind=PAST,
+    is_shown=in_state("dead"),
+)
+REASON = ItemColumn(
+    name="reason",
+    heading=_("Reason"),
+    value=attrgetter("item.reason"),
+    kind=Kind(
+        written=reason_text,
+        template="lines.html",
+        cell=lambda reason: clipped(reason, _CELL_REASON_CHARACTERS),
+        line=lines_printable,
+    ),
+    fold="cut",
+    is_shown=in_state("dead"),
+)
+FAILURES = ItemColumn(
+    name="failures",
+    heading=_("Last failures"),
+    value=attrgetter("item.failures"),
+    kind=Kind(
+        written=shown_failures,
+        template="failures.html",
+        line=lambda failures: "\n".join(map(_failure_line, reversed(failures))) or NOTHING,
+        record=lambda failures: list(map(_failure_record, failures)),
+    ),
+)
+ATTEMPTS = ItemColumn(
+    name="attempts",
+    heading=_("Attempts"),
+    value=attrgetter("item.attempts"),
+    kind=COUNT,
+    is_minor=True,
+)
+ITEM_SIZE = ItemColumn(
+    name="size",
+    heading=_("Size"),
+    value=attrgetter("item.size_bytes"),
+    kind=SIZE,
+    is_minor=True,
+)
+
+#: The pages' table of items, between where an item is in its list and its value.
+LISTED = (
+    PRIORITY,
+    PUSHED,
+    LEASED_UNTIL,
+    WORKER,
+    DELAYED_UNTIL,
+    DIED,
+    REASON,
+    replace(FAILURES, is_shown=in_state("dead")),
+    ATTEMPTS,
+    ITEM_SIZE,
+)
+#: The commands' table, before its value.
+TABLE = (ID, PRIORITY, PUSHED, ATTEMPTS, LEASED_UNTIL, DELAYED_UNTIL, WORKER, REASON)
+#: The page of one item, and ``queue_show``.
+FACTS = (
+    ItemColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.name")),
+    STATE,
+    LEASED_UNTIL,
+    WORKER,
+    DELAYED_UNTIL,
+    DIED,
+    REASON,
+    FAILURES,
+    PRIORITY,
+    PUSHED,
+    ATTEMPTS,
+    replace(ITEM_SIZE, kind=replace(SIZE, written=_exact_size, template="")),
+    ItemColumn(
+        name="unique",
+        heading=_("Unique key"),
+        value=attrgetter("unique_while"),
+        kind=Kind(written=_UNIQUE.__getitem__, cell=lambda kept: str(_UNIQUE[kept])),
+    ),
+    ID,
+    ItemColumn(
+        name="key",
+        heading=_("Key"),
+        value=attrgetter("key"),
+        kind=replace(CODE, written=key_text, cell=lambda key: printable(key_text(key))),
+        is_place=True,
+    ),
+    ItemColumn(
+        name="key_escaped",
+        heading=_("Key for fdbcli"),
+        value=attrgetter("key"),
+        kind=replace(CODE, written=key_escaped, cell=key_escaped),
+        is_place=True,
+    ),
+)
+#: What lines of JSON about items in any state have besides what is read back.
+DETAILS = (STATE, LEASED_UNTIL, REASON, DIED, WORKER, FAILURES, ITEM_SIZE)

@@ -1,0 +1,328 @@
+"""What is said of a task: its state, its attempts, and the facts that its page and command show.
+
+To add a fact, add a :class:`TaskColumn` to :data:`FACTS`: the page of a task has it, and
+``tasks_show``. The columns of the lists are in :mod:`fdbqueue.tasks.pages.lists`: no command lists
+tasks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.columns import CODE, DURATION, FUTURE, NUMBER, PAST, TEXT, Column
+from fdbqueue.columns.text import grouped, number, visible
+from fdbqueue.service import Item, Queue
+from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.options import FdbQueueTask
+from fdbqueue.tasks.records import AttemptFailure
+from fdbqueue.tasks.results import Found, Known, known_of
+
+#: The tab of the tasks that have succeeded.
+DONE = "done"
+#: Ids that the backend makes, and that addresses can have. Values of items come from anyone who
+#: may push.
+RESULT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+_IN_A_STATE = {"ready": _("Ready"), "delayed": _("Scheduled"), "dead": _("Failed")}
+_AGAIN = {"ready": _("Ready for retry"), "delayed": _("Retry scheduled")}
+_MAX_PATH = 300
+_MAX_WORKER = 200
+#: What is at the end of an attempt that has not failed.
+_OUTCOMES = {TaskResultStatus.RUNNING: _("Running"), TaskResultStatus.SUCCESSFUL: _("Successful")}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task, and what is stored of it; ``addresses`` are those of the pages."""
+
+    id: str
+    queue: Queue
+    backend: Any
+    record: dict[str, Any]
+    item: Item | None
+    known: Known
+    addresses: Any = None
+
+    @classmethod
+    def of(cls, backend: Any, queue: Queue, task_id: str, found: Found) -> TaskRow:
+        """Return the row of a task, given what is stored of it."""
+        known = known_of(task_id, found, backend.settings.lease_seconds)
+        return cls(task_id, queue, backend, found.record, found.item, known)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a worker runs it now."""
+        return self.known.status is TaskResultStatus.RUNNING
+
+    @property
+    def is_successful(self) -> bool:
+        """Whether it has returned a value."""
+        return self.known.status is TaskResultStatus.SUCCESSFUL
+
+    @property
+    def tab(self) -> str:
+        """The tab of the queue's page that it is in."""
+        return DONE if self.item is None else self.item.state
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an attempt has begun."""
+        return bool(self.known.attempts.workers)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it is called with."""
+        return {"args": self.known.call.args, "kwargs": self.known.call.kwargs}
+
+
+def most_attempts(backend: Any, path: str) -> int | None:
+    """Return how many attempts a task may have, None if its module is not imported here.
+
+    A path may be any text, so nothing is imported for it.
+    """
+    module, _dot, name = path.rpartition(".")
+    task = getattr(sys.modules.get(module), name, None)
+    if task is None:
+        return None
+    own = task.max_attempts if isinstance(task, FdbQueueTask) else None
+    most: int = backend.settings.max_attempts if own is None else own
+    return most
+
+
+def state_of(known: Known, item: Item | None, record: dict[str, Any]) -> str | Promise:
+    """Return what state a task is in, in words."""
+    if item is None:
+        is_success = known.status is TaskResultStatus.SUCCESSFUL
+        return _("Successful") if is_success else _("Aborted")
+    if item.state != "leased":
+        words = _AGAIN if item.attempts and item.state in _AGAIN else _IN_A_STATE
+        return words[item.state]
+    if known.status is not TaskResultStatus.RUNNING:
+        return _("Worker lost")
+    return _("Running, abort requested") if record.get("abort") else _("Running")
+
+
+def shown_path(path: str) -> str:
+    """Return a dotted path as text."""
+    return visible(path if len(path) <= _MAX_PATH else f"{path[:_MAX_PATH]}…")
+
+
+def short_name(path: str) -> str:
+    """Return the last part of a dotted path as text."""
+    return shown_path(path.rpartition(".")[2] or path)
+
+
+def attempts_text(begun: int, most: int | None) -> str:
+    """Return how many attempts have begun, and of how many if that is known."""
+    if most is None:
+        return number(begun)
+    return gettext("%(begun)s of %(most)s") % {"begun": number(begun), "most": grouped(most)}
+
+
+def moment(microseconds: int | None) -> datetime.datetime | None:
+    """Return a moment in UTC, None for None."""
+    if microseconds is None:
+        return None
+    return _EPOCH + datetime.timedelta(microseconds=microseconds)
+
+
+def last_duration(known: Known) -> float | None:
+    """Return how many seconds the last attempt took, None if there was none or it has not ended."""
+    latest, finished = known.attempts.latest, known.finished
+    if latest is None or finished is None or not known.attempts.workers:
+        return None
+    return (finished - latest) / 1_000_000
+
+
+# Attempts
+
+
+class ShownAttempt(NamedTuple):
+    """An attempt as text.
+
+    Attributes:
+        number: Which it was; empty for an error that is of no attempt.
+        worker: The id of its worker; empty if there was none.
+        outcome: What came of it if it has not failed, or if its error is not kept.
+        exception: The dotted path of its exception's class; empty if it has none.
+        traceback: Where it was raised.
+    """
+
+    number: str
+    worker: str
+    outcome: str | Promise
+    exception: str = ""
+    traceback: str = ""
+
+
+def shown_attempts(known: Known, safe: Callable[[str], str] = visible) -> list[ShownAttempt]:
+    """Return the attempts at a task, the latest first.
+
+    Of many, the errors of the first are not kept. An error without a worker, that of a task which
+    was aborted or buried before it ran again, comes last.
+
+    Args:
+        known: What is known of the task.
+        safe: Makes a text safe to show.
+    """
+    workers, errors = known.attempts.workers, known.attempts.errors
+    failed = len(workers) - (known.status in _OUTCOMES and bool(workers))
+    of_attempts = errors[:failed]
+    unknown = failed - len(of_attempts)
+    shown = []
+    for at, worker in enumerate(workers, start=1):
+        kept = at - 1 - unknown
+        name = (grouped(at), safe(worker[:_MAX_WORKER]))
+        if at > failed:
+            shown.append(ShownAttempt(*name, _OUTCOMES[known.status]))
+        elif kept < 0:
+            shown.append(ShownAttempt(*name, _("Failed; its error is not kept")))
+        else:
+            shown.append(_failed(*name, of_attempts[kept], safe))
+    shown.extend(_failed("", "", error, safe) for error in errors[failed:])
+    return shown[::-1]
+
+
+def _failed(
+    number: str, worker: str, error: AttemptFailure, safe: Callable[[str], str]
+) -> ShownAttempt:
+    text = safe(error.traceback).rstrip()
+    return ShownAttempt(number, worker, _("Failed"), safe(shown_path(error.exception)), text)
+
+
+# Facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskColumn(Column[TaskRow]):
+    """A fact of a task.
+
+    Attributes:
+        is_shown: Tells whether a task has it.
+    """
+
+    is_shown: Callable[[TaskRow], bool] = lambda _task: True
+
+
+def _attempts(task: TaskRow) -> str:
+    most = most_attempts(task.backend, task.known.call.task)
+    return attempts_text(len(task.known.attempts.workers), most)
+
+
+def _run_after(task: TaskRow) -> datetime.datetime | None:
+    at: datetime.datetime | None = task.known.call.run_after
+    return None if at is None or at.tzinfo is None else at
+
+
+_RUN_AFTER = TaskColumn(
+    name="run_after",
+    heading=_("Asked to run after"),
+    value=_run_after,
+    kind=FUTURE,
+    is_shown=lambda task: task.known.call.run_after is not None and task.tab == "delayed",
+)
+FACTS = (
+    TaskColumn(
+        name="state",
+        heading=_("State"),
+        value=lambda task: state_of(task.known, task.item, task.record),
+    ),
+    TaskColumn(
+        name="function",
+        heading=_("Function"),
+        value=lambda task: shown_path(task.known.call.task),
+        kind=TEXT,
+    ),
+    TaskColumn(name="attempts", heading=_("Attempts"), value=_attempts),
+    TaskColumn(
+        name="worker",
+        heading=_("Worker"),
+        value=lambda task: task.known.attempts.workers[-1],
+        kind=TEXT,
+        is_shown=attrgetter("is_running"),
+    ),
+    TaskColumn(
+        name="enqueued",
+        heading=_("Enqueued"),
+        value=lambda task: moment(task.known.enqueued),
+        kind=PAST,
+    ),
+    _RUN_AFTER,
+    replace(
+        _RUN_AFTER,
+        kind=PAST,
+        is_shown=lambda task: task.known.call.run_after is not None and task.tab != "delayed",
+    ),
+    TaskColumn(
+        name="again",
+        heading=_("Next attempt after"),
+        value=attrgetter("item.until"),
+        kind=FUTURE,
+        is_shown=lambda task: task.tab == "delayed" and task.has_begun,
+    ),
+    TaskColumn(
+        name="started",
+        heading=_("First attempt began"),
+        value=lambda task: moment(task.known.attempts.started),
+        kind=PAST,
+        is_shown=lambda task: len(task.known.attempts.workers) > 1,
+    ),
+    TaskColumn(
+        name="latest",
+        heading=_("Last attempt began"),
+        value=lambda task: moment(task.known.attempts.latest),
+        kind=PAST,
+        is_shown=attrgetter("has_begun"),
+    ),
+    TaskColumn(
+        name="finished",
+        heading=_("Ended"),
+        value=lambda task: moment(task.known.finished),
+        kind=PAST,
+        is_shown=lambda task: task.known.finished is not None,
+    ),
+    TaskColumn(
+        name="duration",
+        heading=_("Last attempt took"),
+        value=lambda task: last_duration(task.known),
+        kind=DURATION,
+        is_shown=lambda task: task.known.finished is not None,
+    ),
+    TaskColumn(
+        name="priority",
+        heading=_("Priority"),
+        value=attrgetter("known.call.priority"),
+        kind=NUMBER,
+    ),
+    TaskColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.name")),
+    TaskColumn(
+        name="backend",
+        heading=_("Task backend"),
+        value=attrgetter("known.call.backend"),
+        kind=TEXT,
+    ),
+    TaskColumn(name="id", heading=_("Task id"), value=attrgetter("id"), kind=CODE),
+    TaskColumn(
+        name="item",
+        heading=_("Item"),
+        value=attrgetter("item.id"),
+        kind=CODE,
+        is_shown=lambda task: task.item is not None,
+    ),
+)
+
+
+def shown_facts(task: TaskRow, columns: tuple[TaskColumn, ...] = FACTS) -> list[TaskColumn]:
+    """Return the facts that a task has."""
+    return [column for column in columns if column.is_shown(task)]
