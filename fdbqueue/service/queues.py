@@ -671,7 +671,7 @@ class Queue(AsyncVerbs):
     def has_item(self, item_id: str, *, tr: Transaction | None = None) -> bool:
         """Tell whether an item is in the queue, whatever state it is in.
 
-        Unlike :meth:`get` it also finds an item in a batch, or on its way to a popper: by a snapshot
+        Unlike :meth:`get` it also finds one in a batch, or on its way to a popper: by a snapshot
         read of all batches and handoffs, if it is nowhere else.
 
         Raises:

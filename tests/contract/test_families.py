@@ -883,7 +883,7 @@ def test_a_waiter_is_woken_by_the_end_of_a_lease(open_catalog, database, pool):
     assert waiter.result(LONG_SECONDS).value == 1
 
 
-def test_a_member_that_spent_its_rate_comes_again_with_its_next_token(open_catalog, database, clock):
+def test_a_member_that_spent_its_rate_comes_again_with_a_token(open_catalog, database, clock):
     """Until then the others give, and a row says from when it has something."""
     catalog = open_catalog(database, rate="1/m", burst=1)
     users = catalog.several(["user-*"])

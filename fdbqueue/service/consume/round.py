@@ -38,7 +38,7 @@ from fdbqueue.service.storage.store import ItemStore
 
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
 #: ends: the names must fit into its row.
-_MAX_LEASES, MAX_NAMES_BYTES = 500, 30_000
+MAX_LEASES, MAX_NAMES_BYTES = 500, 30_000
 #: Pops or leases items that were taken, and returns them. Called with the transaction, its
 #: ``CountChange``, and the items, none of them corrupt.
 Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
@@ -116,7 +116,7 @@ class TakeRequest(SharedOperation):
     @property
     def shared_lease_us(self) -> int:
         """For how long another process may lease items for it; 0 if it must not."""
-        fits = self.count <= _MAX_LEASES and len(packed_lease_keys(self.ends)) <= MAX_NAMES_BYTES
+        fits = self.count <= MAX_LEASES and len(packed_lease_keys(self.ends)) <= MAX_NAMES_BYTES
         return self.lease_us if fits and self.call is None else 0
 
     def note_acknowledged(self) -> None:
@@ -172,30 +172,6 @@ def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
             return list(batch[:index])
         room -= one.count
     return list(batch)
-
-
-def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
-    """Return the first request, and those that can share a help request with it."""
-    lease_us = batch[0].shared_lease_us if batch else 0
-    alike = [one for one in batch if one.shared_lease_us == lease_us]
-    alike = [one for one in alike if not lease_us or one.worker == batch[0].worker]
-    if not lease_us:
-        return alike
-    found: list[TakeRequest] = []
-    ending: set[bytes] = set()
-    size = count = sent = 0
-    for one in alike:
-        keys = one.ends
-        size += len(packed_lease_keys(keys))
-        count += one.count
-        sent += one.ends_bytes
-        if found and (size > MAX_NAMES_BYTES or count > _MAX_LEASES or sent > MAX_ENDS_BYTES):
-            break
-        places = {place for place, _ in keys}
-        if not ending & places:  # else its lease ends for another thread first
-            ending |= places
-            found.append(one)
-    return found
 
 
 class Taker:

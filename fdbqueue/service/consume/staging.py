@@ -36,17 +36,19 @@ from fdbqueue.exceptions import CorruptItem, OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
 from fdbqueue.service.consume.round import (
+    MAX_LEASES,
+    MAX_NAMES_BYTES,
     Contended,
     Portion,
     Result,
     RoundResult,
     Taker,
     TakeRequest,
-    alike,
     fitting,
 )
 from fdbqueue.service.consume.state import begin_state, parse_state
 from fdbqueue.service.items import Item
+from fdbqueue.service.limits import MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import ready_and_taken, taken_at
 from fdbqueue.service.storage.handoffs import (
     Handoff,
@@ -81,6 +83,30 @@ _WEIGHT = 0.2
 
 #: Takes items in a round, as ``EndPoppers._take`` does.
 TakeRound = Callable[..., "RoundResult | None"]
+
+
+def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
+    """Return the first request, and those that can share a help request with it."""
+    lease_us = batch[0].shared_lease_us if batch else 0
+    alike = [one for one in batch if one.shared_lease_us == lease_us]
+    alike = [one for one in alike if not lease_us or one.worker == batch[0].worker]
+    if not lease_us:
+        return alike
+    found: list[TakeRequest] = []
+    ending: set[bytes] = set()
+    size = count = sent = 0
+    for one in alike:
+        keys = one.ends
+        size += len(packed_lease_keys(keys))
+        count += one.count
+        sent += one.ends_bytes
+        if found and (size > MAX_NAMES_BYTES or count > MAX_LEASES or sent > MAX_ENDS_BYTES):
+            break
+        places = {place for place, _ in keys}
+        if not ending & places:  # else its lease ends for another thread first
+            ending |= places
+            found.append(one)
+    return found
 
 
 class Staging:
