@@ -49,6 +49,7 @@ _NO_ENDS = Ends(is_empty=True, undecodable=())
 class QueueRow:
     """A queue and what is known of it; what was not read yet is empty.
 
+    ``held`` is the name of the limit that gives workers nothing now, empty for none.
     ``history_minutes`` is how many minutes of its history are read, and ``rate_minutes`` how many
     of these the rates are means over, the present minute included.
     """
@@ -62,6 +63,7 @@ class QueueRow:
     pops: float = 0
     pause: Pause | None = None
     ends: Ends = _NO_ENDS
+    held: str = ""
     history_minutes: int = _HOUR_MINUTES
     rate_minutes: int = RATE_MINUTES
 
@@ -112,6 +114,7 @@ def _begin(name: str, method: str) -> BeginRead:
 begin_counts = _begin("counts", "begin_counts")
 begin_pauses = _begin("pause", "begin_pause")
 begin_ends = _begin("ends", "begin_ends")
+begin_held = _begin("held", "begin_held")
 
 
 def begin_oldest(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
@@ -178,10 +181,33 @@ def is_unattended(row: QueueRow) -> bool:
 
     Pushes of the present minute do not count: no worker may have had the time to take them.
     """
+    return row.counts.leased <= 0 and not row.held and _only_gets(row)
+
+
+def _only_gets(row: QueueRow) -> bool:
+    """Tell whether a queue that is not paused has ready items, gets more, and loses none."""
     recent = row.minutes[-RATE_MINUTES:]
-    if row.pause is not None or row.counts.leased or row.counts.ready <= 0:
+    if row.pause is not None or row.counts.ready <= 0:
         return False
     return any(minute.pushes for minute in recent[:-1]) and not any(m.pops for m in recent)
+
+
+def is_held(row: QueueRow) -> bool:
+    """Tell whether items wait because of the queue's own limit, and for nothing else."""
+    return bool(row.held) and row.pause is None and (_only_gets(row) or is_overdue(row.oldest))
+
+
+def _held_by(row: QueueRow) -> str:
+    """Return the limit that holds a queue, and how long its oldest item waits."""
+    options = row.queue.options
+    if row.held == "rate":
+        limit = str(options.rate)
+    else:
+        limit = _("%(leased)s of %(most)s leased") % {
+            "leased": grouped(row.counts.leased),
+            "most": grouped(options.max_leased or 0),
+        }
+    return f"{limit}, {short_age(row.oldest)}" if row.oldest else limit
 
 
 MISMATCHED = Concern(
@@ -200,7 +226,7 @@ BLOCKED = Concern(
     applies=lambda row: bool(row.ends.undecodable_ids),
 )
 #: What concerns look at.
-CONCERN_READS = (begin_counts, begin_oldest, begin_pauses, begin_ends, begin_rates)
+CONCERN_READS = (begin_counts, begin_oldest, begin_pauses, begin_ends, begin_held, begin_rates)
 CONCERNS = (
     MISMATCHED,
     BLOCKED,
@@ -223,8 +249,15 @@ CONCERNS = (
         name="overdue",
         label=_("Waiting for over an hour"),
         meaning=_("The oldest ready item has waited too long."),
-        applies=lambda row: is_overdue(row.oldest),
+        applies=lambda row: is_overdue(row.oldest) and not is_held(row),
         figure=lambda row: short_age(row.oldest) if row.oldest else "",
+    ),
+    Concern(
+        name="held",
+        label=_("Held by its limit"),
+        meaning=_("Items wait because max_leased or rate lets workers take no more of them now."),
+        applies=is_held,
+        figure=_held_by,
     ),
     Concern(
         name="paused",
@@ -311,7 +344,7 @@ NAME = QueueColumn(
     heading=_("Name"),
     value=attrgetter("queue.name"),
     is_name=True,
-    reads=(begin_pauses, begin_ends),
+    reads=(begin_pauses, begin_ends, begin_held),
     sort_reads=(),
 )
 KIND = QueueColumn(

@@ -18,6 +18,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.head import Head, TransactionBudget
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.consume.state import Pause, all_due, begin_pause, begin_state, parse_state
@@ -202,13 +203,15 @@ class Overview:
     Args:
         store: Its items.
         counters: Its counts.
+        limits: Its limits; None if it has none.
     """
 
-    def __init__(self, store: ItemStore, counters: Counters) -> None:
+    def __init__(self, store: ItemStore, counters: Counters, limits: Limits | None) -> None:
         self._keys = store.keys
         self._tables = store.tables
         self._store = store
         self._counters = counters
+        self._limits = limits
 
     def begin_counts(self, tr: Transaction) -> Callable[[], Counts]:
         """Begin to read how many items are in each state."""
@@ -217,6 +220,23 @@ class Overview:
     def begin_pause(self, tr: Transaction) -> Callable[[], Pause | None]:
         """Begin to read whether the queue is paused."""
         return begin_pause(tr, self._tables)
+
+    def begin_held(self, tr: Transaction) -> Callable[[], str]:
+        """Begin to read which limit gives workers nothing now: its option's name, or nothing.
+
+        Reads two keys at most, and none of a queue without limits.
+        """
+        if self._limits is None:
+            return str
+        allowance = self._limits.begin(tr, self._tables, now_us())
+
+        def result() -> str:
+            allowance.settle()
+            if allowance.is_fully_leased:
+                return "max_leased"
+            return "rate" if allowance.is_held(to_lease=False) else ""
+
+        return result
 
     def begin_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
         """Begin to read the pushes and pops of the last minutes, the present one last."""

@@ -787,7 +787,7 @@ class Queue(AsyncVerbs):
     @property
     def overview(self) -> Overview:
         """Begins to read figures of this queue, so that many queues can be read at once."""
-        return Overview(self._store, self._counters)
+        return Overview(self._store, self._counters, self.parts.taker.limits)
 
     # Dead letters
 
