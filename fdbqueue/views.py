@@ -275,10 +275,15 @@ class ItemView(PageView):
             message = _("This item is not in the queue. It may have been popped or acknowledged.")
             missing = Problem(status=404, title=_("Item not found"), message=message)
             return self.problem(missing, item_id=_shown_id(item_id), **about)
+        shown = item_page.facts_of(queue, details, self.addresses, reading)
+        if not is_live_part(request):  # the value of an item never changes
+            shown |= item_page.value_of(queue, details, form)
         return self.page(
             _("Item in %(queue)s") % {"queue": queue.name},
+            live=refresh_of(request, form, can_change=item_page.is_cheap(details)),
+            is_one=True,
             **about,
-            **item_page.context(queue, details, form, self.addresses, reading),
+            **shown,
         )
 
 
@@ -302,7 +307,8 @@ class TaskView(PageView):
             )
             missing = Problem(status=404, title=_("Task not found"), message=message)
             return self.problem(missing, task_id=_shown_id(task_id), **about)
-        return self.page(template=reading.task_template, **about, **shown)
+        live = refresh_of(request, form, can_change=shown["can_change"])
+        return self.page(template=reading.task_template, live=live, is_one=True, **about, **shown)
 
 
 class NoPageView(PageView):

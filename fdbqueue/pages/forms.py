@@ -168,9 +168,9 @@ def is_live_part(request: HttpRequest) -> bool:
     return request.headers.get("HX-Request") == "true"
 
 
-def refresh_of(request: HttpRequest, form: PageForm) -> Refresh:
-    """Return how the page of a request refreshes itself."""
-    is_possible = apps.is_installed("django_htmx")
+def refresh_of(request: HttpRequest, form: PageForm, *, can_change: bool = True) -> Refresh:
+    """Return how the page of a request refreshes itself; one that cannot change does not."""
+    is_possible = can_change and apps.is_installed("django_htmx")
     chosen = int(form.cleaned_data.get("refresh") or 0) if is_possible and form.is_valid() else 0
     query = request.GET.copy()
     intervals = []

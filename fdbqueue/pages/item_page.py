@@ -24,6 +24,9 @@ from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import TEXT_CHARACTERS, WHOLE_CHARACTERS, dumped, show, tree
 from fdbqueue.service import Item, LongText, Queue, Undecodable, run
 
+#: The page of a longer item does not refresh by itself: each time it would read all of the item.
+MOST_REFRESHED_BYTES = 1_000_000
+
 
 class Choice(NamedTuple):
     """A way to show the value, and the address that shows it so."""
@@ -71,10 +74,15 @@ def item_details(queue: Queue, item_id: str, form: ItemForm) -> ItemDetails:
     return run(queue.database, read, read_only=True)
 
 
-def context(
-    queue: Queue, details: ItemDetails, form: ItemForm, addresses: Addresses, reading: Reading
+def is_cheap(details: ItemDetails) -> bool:
+    """Tell whether reading an item again every few seconds costs little."""
+    return details.row.item.size_bytes <= MOST_REFRESHED_BYTES
+
+
+def facts_of(
+    queue: Queue, details: ItemDetails, addresses: Addresses, reading: Reading
 ) -> dict[str, Any]:
-    """Return what the template shows of an item."""
+    """Return what the template shows of an item, but for its value."""
     row, item = dataclasses.replace(details.row, addresses=addresses), details.row.item
     columns = shown(reading.facts, queue, item.state)
     return {
@@ -82,10 +90,7 @@ def context(
         "places": facts([column for column in columns if column.is_place], row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
-        "is_decodable": not isinstance(item.value, Undecodable),
-        "choices": _choices(queue, item, form),
         "command": _command(queue, item),
-        **_value(queue, details, form),
     }
 
 
@@ -111,7 +116,7 @@ def _choices(queue: Queue, item: Item, form: ItemForm) -> list[Choice]:
     ]
 
 
-def _value(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
+def value_of(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
     """Return the value as the reader has chosen to see it, and how many hits it has."""
     item, chosen = details.row.item, form.cleaned_data["show"]
     highlighter = Highlighter(form.cleaned_data["q"])
@@ -124,6 +129,8 @@ def _value(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]
     is_plain = value.is_dump or highlighter.count  # the lines of a dump break hits
     text = (Highlighter("") if is_plain else highlighter).highlighted(value.text)
     return {
+        "is_decodable": not isinstance(item.value, Undecodable),
+        "choices": _choices(queue, item, form),
         "value": value,
         "tree": markup,
         "text": text,

@@ -20,7 +20,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import CODE, DURATION, FUTURE, NUMBER, PAST, TEXT, Column
-from fdbqueue.columns.text import grouped, number, visible
+from fdbqueue.columns.text import grouped, lasting, number, seconds_since, visible
 from fdbqueue.service import Item, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.options import FdbQueueTask
@@ -37,6 +37,7 @@ _IN_A_STATE = {"ready": _("Ready"), "delayed": _("Scheduled"), "dead": _("Failed
 _AGAIN = {"ready": _("Ready for retry"), "delayed": _("Retry scheduled")}
 _MAX_PATH = 300
 _MAX_WORKER = 200
+_MAX_MESSAGE = 1_000
 #: What is at the end of an attempt that has not failed.
 _OUTCOMES = {TaskResultStatus.RUNNING: _("Running"), TaskResultStatus.SUCCESSFUL: _("Successful")}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -165,6 +166,18 @@ class ShownAttempt(NamedTuple):
     exception: str = ""
     traceback: str = ""
 
+    @property
+    def message(self) -> str:
+        """What its exception says, without the class: the end of its traceback, clipped."""
+        name = self.exception.rpartition(".")[2]
+        lines = self.traceback.split("\n") if name else []
+        for at in range(len(lines) - 1, -1, -1):
+            path, colon, first = lines[at].partition(": ")
+            if colon and path.rpartition(".")[2] == name:
+                text = "\n".join([first, *lines[at + 1 :]])
+                return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+        return ""
+
 
 def shown_attempts(known: Known, safe: Callable[[str], str] = visible) -> list[ShownAttempt]:
     """Return the attempts at a task, the latest first.
@@ -199,6 +212,90 @@ def _failed(
 ) -> ShownAttempt:
     text = safe(error.traceback).rstrip()
     return ShownAttempt(number, worker, _("Failed"), safe(shown_path(error.exception)), text)
+
+
+# The course of a task
+
+
+class Step(NamedTuple):
+    """A moment in the life of a task.
+
+    Attributes:
+        text: What happened.
+        at: When; None for what lasts.
+        took: What it did since the step before, and for how long; empty for the first.
+    """
+
+    text: str | Promise
+    at: datetime.datetime | None
+    took: str = ""
+
+
+class _Event(NamedTuple):
+    """What happened to a task, and what it did before: a text that takes a duration."""
+
+    at: datetime.datetime
+    text: str | Promise
+    before: str | Promise
+    is_begin: bool = False
+
+
+def course(task: TaskRow) -> list[Step]:
+    """Return what happened to a task, the first first, and what it does now.
+
+    Stored are when it was enqueued, when its first attempt and its last began, when it ended, and,
+    while it has an item, when the last of its attempts failed. If the begin of an attempt that
+    failed is not known, the time since what is known before it is given as that.
+    """
+    events = _events(task)
+    steps = []
+    for before, event in zip([None, *events], events, strict=False):
+        took: str | Promise = ""
+        if before is not None:
+            ran = before.is_begin and not event.is_begin
+            words = _("ran %(time)s") if ran else event.before
+            took = words % {"time": lasting((event.at - before.at).total_seconds())}
+        steps.append(Step(event.text, event.at, str(took)))
+    now = _now(task, events[-1].at if events else None)
+    return steps if now is None else [*steps, now]
+
+
+def _events(task: TaskRow) -> list[_Event]:
+    """Return what is known to have happened to a task, in the order of time."""
+    known, attempts = task.known, task.known.attempts
+    count, failures = len(attempts.workers), _failures(task)
+    waited, later = _("waited %(time)s"), _("%(time)s later")
+    found = [_Event(at, _("Enqueued"), "") for at in [moment(known.enqueued)] if at]
+    begins = {1: moment(attempts.started), count: moment(attempts.latest)} if count else {}
+    for which, at in begins.items():
+        if at is not None:
+            text = _("Attempt %(number)s began") % {"number": grouped(which)}
+            found.append(_Event(at, text, waited, is_begin=True))
+    for which, at in failures:
+        text = _("Attempt %(number)s failed") % {"number": grouped(which)}
+        found.append(_Event(at, text, later))
+    ended = moment(known.finished)
+    if ended is not None:
+        found.append(_Event(ended, state_of(known, task.item, task.record), later))
+    return sorted(found, key=lambda event: event.at)
+
+
+def _failures(task: TaskRow) -> list[tuple[int, datetime.datetime]]:
+    """Return which attempts failed, and when, but for the one that its end says."""
+    item, latest = task.item, moment(task.known.attempts.latest)
+    found = [] if item is None else [(one.attempt, one.at) for one in item.failures]
+    if found and task.known.finished is not None and latest and found[-1][1] >= latest:
+        found.pop()
+    return found
+
+
+def _now(task: TaskRow, since: datetime.datetime | None) -> Step | None:
+    """Return what a task does now, None if it has ended or cannot say."""
+    if task.item is None or task.known.finished is not None or since is None:
+        return None
+    text = state_of(task.known, task.item, task.record)
+    words = _("for %(time)s") if task.is_running else _("waits for %(time)s")
+    return Step(text, None, words % {"time": lasting(max(0.0, seconds_since(since)))})
 
 
 # Facts

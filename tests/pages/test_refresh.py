@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import modify_settings
 
+from fdbqueue.pages import item_page
 from fdbqueue.pages.forms import LIVE_HEADER
 from tests.pages.addresses import LIST, items, of, text
 
@@ -40,6 +41,19 @@ def test_a_page_asks_for_itself_every_few_seconds(viewer, address):
     assert 'hx-trigger="every 5s"' in text(viewer.get(address))
     markup = text(viewer.get(address + "?refresh=30&q=a"))
     assert f'hx-get="{address}?refresh=30&amp;q=a" hx-trigger="every 30s"' in markup
+
+
+def test_the_part_of_an_item_has_its_facts_alone(viewer, queue, monkeypatch):
+    """Its value stays as it is; an item that is long to read is not asked for again."""
+    address = of("mail", queue("mail").push("news"))
+    assert f'hx-get="{address}" hx-trigger="every 5s"' in text(viewer.get(address))
+    part = viewer.get(address, headers=PART)
+    assert part.headers[LIVE_HEADER] == "1"
+    assert "metadata-caption" in text(part)
+    assert "hx-swap-oob" not in text(part)
+    assert "value-heading" not in text(part)
+    monkeypatch.setattr(item_page, "MOST_REFRESHED_BYTES", 3)
+    assert "hx-get" not in text(viewer.get(address))
 
 
 @pytest.mark.parametrize(("address", "query"), [(LIST, "q=a"), (of("mail"), "end=max")])

@@ -21,8 +21,10 @@ from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
+from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
-from fdbqueue.tasks.records import is_id
+from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
+from fdbqueue.tasks.results import Known
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
 from tests.pages import watched_engine
@@ -479,6 +481,92 @@ def test_the_page_of_a_failed_task(viewer, work, queue, capsys):
     call_command(*command(response), "--no-input")
     assert facts(viewer.get(page_of(task.id)))["State"] == "Ready"
     assert queue.counts().dead == 0
+
+
+def test_the_page_of_a_failed_task_says_why_first(viewer, work):
+    """The state, the message and the last traceback come before everything else, unfolded."""
+    task = letters.refuse.enqueue("ada")
+    work()
+    shown = text(viewer.get(page_of(task.id)))
+    why, _section, rest = shown.partition('class="fdbqueue-why ')[2].partition("</section>")
+    assert why.startswith("fdbqueue-why-bad")
+    assert plain(re.search(r"<h2[^>]*>(.*?)</h2>", why, re.DOTALL)[1]) == "Failed attempts: 2 of 2"
+    assert "<bdi>no &lt;b&gt;route&lt;/b&gt; to ada</bdi></p>" in why
+    assert '<details id="traceback-2" class="fdbqueue-figures" open>' in why
+    assert '<details id="traceback-1" class="fdbqueue-figures">' in rest
+    behind = ("metadata-caption", "arguments-heading", "command-1")
+    places = [rest.index(f'id="{name}"') for name in behind]
+    assert places == sorted(places)
+
+
+def steps(response):
+    """Return the steps of a task: what happened, and what it did since the step before."""
+    markup = text(response).partition('class="fdbqueue-course"')[2].partition("</ol>")[0]
+    found = re.findall(r'-step">(.*?)</span>(?: <span class="fdbqueue-took">(.*?)<)?', markup)
+    return [(plain(what), re.sub(r"[\d.]+ (ms|s)$", "…", took)) for what, took in found]
+
+
+def test_the_course_of_a_failed_task(viewer, work):
+    """What happened is in order, each step with what the task did before it, and how long."""
+    task = letters.refuse.enqueue("ada")
+    work()
+    assert steps(viewer.get(page_of(task.id))) == [
+        ("Enqueued", ""),
+        ("Attempt 1 began", "waited …"),
+        ("Attempt 1 failed", "ran …"),
+        ("Attempt 2 began", "waited …"),
+        ("Failed", "ran …"),
+    ]
+
+
+def test_the_course_of_tasks_that_have_not_ended(viewer, work, queue):
+    """It ends with what they do now: they wait, or run."""
+    task = letters.wait.enqueue("ada")
+    work()
+    failed = [("Enqueued", ""), ("Attempt 1 began", "waited …"), ("Attempt 1 failed", "ran …")]
+    found = steps(viewer.get(page_of(task.id)))
+    assert found == [*failed, ("Retry scheduled", "waits for …")]
+    task = letters.send.enqueue("ada")
+    assert steps(viewer.get(page_of(task.id))) == [("Enqueued", ""), ("Ready", "waits for …")]
+    queue.lease(seconds=60)
+    found = steps(viewer.get(page_of(task.id)))
+    assert found == [*failed[:2], ("Running", "for …")]
+
+
+def test_the_page_of_a_task_refreshes_until_it_has_ended(viewer, work):
+    """A part comes without the frame; that of a task which has ended asks for no other."""
+    task = letters.send.enqueue("ada")
+    whole = viewer.get(page_of(task.id))
+    assert f'hx-get="{page_of(task.id)}" hx-trigger="every 5s"' in text(whole)
+    part = viewer.get(page_of(task.id), headers={"HX-Request": "true"})
+    assert part.headers["X-Fdbqueue-Live"] == "1"
+    assert "<html" not in text(part)
+    assert "hx-swap-oob" not in text(part)
+    assert 'hx-trigger="every 5s"' in text(part)
+    assert facts(part)["State"] == "Ready"
+    work()
+    part = viewer.get(page_of(task.id), headers={"HX-Request": "true"})
+    assert facts(part)["State"] == "Successful"
+    assert "hx-get" not in text(part)
+    assert "hx-get" not in text(viewer.get(page_of(task.id)))
+
+
+def test_a_message_of_several_lines_and_of_none():
+    """It is what the traceback ends with; an exception without one has none."""
+    (attempt,) = shown_attempts(failed_with("ValueError: one\n\n  two"))
+    assert attempt.message == "one\n\n  two"
+    (attempt,) = shown_attempts(failed_with("ValueError"))
+    assert attempt.message == ""
+    (attempt,) = shown_attempts(failed_with("ValueError: " + "x" * 5_000))
+    assert len(attempt.message) == 1_001
+
+
+def failed_with(end):
+    """Return what is known of a task that failed once, with this end of its traceback."""
+    traceback = f'Traceback (most recent call last):\n  File "a: b", line 1\n{end}\n'
+    error = AttemptFailure("builtins.ValueError", traceback)
+    attempts = Attempts(("w",), (error,), 1, 1)
+    return Known(unknown_call("id"), TaskResultStatus.FAILED, attempts, 1, 2)
 
 
 def test_the_page_of_a_task_that_waits_for_another_attempt(viewer, work):

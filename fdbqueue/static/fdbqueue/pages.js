@@ -37,8 +37,8 @@
     for (const { id, open, left, top } of kept) {
       const element = document.getElementById(id);
       if (element) {
-        if (open) {
-          element.open = true;
+        if (open !== undefined) {
+          element.open = open; // folded again, too, if the page shows it unfolded
         }
         element.scrollLeft = left;
         element.scrollTop = top;

@@ -1,4 +1,4 @@
-"""The page of one task: everything that its result says."""
+"""The page of one task: first why it is as it is, then everything else that its result says."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from fdbqueue.columns import WORD, facts, link
+from fdbqueue.columns.text import Moment
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
 from fdbqueue.service import Queue
 from fdbqueue.tasks.columns import (
     FACTS,
     RESULT_ID,
+    ShownAttempt,
+    Step,
     TaskRow,
+    attempts_text,
+    course,
+    most_attempts,
     short_name,
     shown_attempts,
     shown_facts,
     shown_path,
+    state_of,
 )
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
 
@@ -32,6 +39,26 @@ class Command(NamedTuple):
 
     text: str | Promise
     command: str
+
+
+class Answer(NamedTuple):
+    """Why a task is in its state.
+
+    Attributes:
+        state: What state that is, in words.
+        kind: ``bad``, ``good`` or ``busy``, which colours it; empty for a task that waits.
+        attempts: How many attempts have begun, and of how many.
+        latest: The last attempt, and those before it back to the last error.
+        earlier: The other attempts.
+        steps: What happened to the task.
+    """
+
+    state: str | Promise
+    kind: str
+    attempts: str
+    latest: list[ShownAttempt]
+    earlier: list[ShownAttempt]
+    steps: list[Step]
 
 
 class ShownValue(NamedTuple):
@@ -60,8 +87,33 @@ def read_task(
         "has_arguments": bool(call.args or call.kwargs),
         "arguments": _shown(task.arguments, task),
         "returned": _shown(task.known.value, task) if task.is_successful else None,
-        "attempts": shown_attempts(task.known),
+        "answer": _answer(task),
+        "can_change": task.item is not None,
     }
+
+
+def _answer(task: TaskRow) -> Answer:
+    attempts = shown_attempts(task.known)
+    errors = [n for n, one in enumerate(attempts, start=1) if one.exception]
+    first = errors[0] if errors and not task.is_successful else 1
+    path = task.known.call.task
+    steps = [step._replace(at=step.at and Moment.ago(step.at)) for step in course(task)]
+    return Answer(
+        state_of(task.known, task.item, task.record),
+        _kind(task),
+        attempts_text(len(task.known.attempts.workers), most_attempts(task.backend, path)),
+        attempts[:first],
+        attempts[first:],
+        steps,
+    )
+
+
+def _kind(task: TaskRow) -> str:
+    if task.is_successful:
+        return "good"
+    if task.item is None or task.item.state == "dead":
+        return "bad"
+    return "busy" if task.is_running else ""
 
 
 def _shown(value: Any, task: TaskRow) -> ShownValue:
