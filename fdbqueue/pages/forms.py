@@ -27,6 +27,11 @@ LIVE_HEADER = "X-Fdbqueue-Live"
 #: The choices of how often a page refreshes itself, in seconds; 0 is never.
 INTERVALS = (0, 2, 5, 30)
 
+#: The order of leased items by the ends of their leases, and of delayed ones by those of their
+#: delays.
+BY_MOMENT = "until"
+_MOMENTS = {"leased": _("Lease ends first"), "delayed": _("Due first")}
+
 _PRIORITIES = ("min_priority", "max_priority")
 _MAX_TEXT = 200
 _MAX_CURSOR = 14_000
@@ -186,7 +191,7 @@ class ItemsForm(PageForm):
     state = _hidden(STATES)
     end = forms.ChoiceField(
         label=_("Order"),
-        choices=[("min", _("Oldest first")), ("max", _("Newest first"))],
+        choices=[("min", ""), ("max", "")],
         error_messages=CHOICE_ERRORS,
     )
     q = search_field(_("Value contains"), max_length=_MAX_TEXT, strip=False)
@@ -214,6 +219,8 @@ class ItemsForm(PageForm):
     }
     shown: tuple[str, ...] = ("end", "q", "limit")
     hidden = ("state", "group", "span", "refresh")
+    #: The orders by place, and what they are called.
+    ends: tuple[tuple[str, Any], ...] = (("min", _("Oldest first")), ("max", _("Newest first")))
     #: The fields that make the page search.
     searches: tuple[str, ...] = ("q", "reason", "group")
     #: The fields that only dead letters are chosen by.
@@ -222,7 +229,15 @@ class ItemsForm(PageForm):
     def __init__(self, parameters: QueryDict) -> None:
         if "refresh" not in parameters and self.is_search(parameters):
             self.defaults = {**self.defaults, "refresh": "0"}  # a search reads for seconds
+        state = parameters.get("state")
+        has_bounds = any(parameters.get(name) for name in _PRIORITIES)
+        if state == "delayed" and not has_bounds:  # among leased ones delayed ones are passed
+            self.defaults = {**self.defaults, "end": BY_MOMENT}
         super().__init__(parameters)
+        order = self.fields["end"]
+        assert isinstance(order, forms.ChoiceField)
+        moments = [(BY_MOMENT, _MOMENTS[state])] if state in _MOMENTS else []
+        order.choices = [*self.ends, *moments]
         if self.data.get("state") == "dead":
             self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
             self.most_main += len(self.of_dead[:1])
@@ -232,7 +247,7 @@ class ItemsForm(PageForm):
         return any(parameters.get(name) for name in self.searches)
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a range that ends before it begins, reasons of the living, and two places."""
+        """Refuse a range that ends before it begins or has no order, and what else cannot be."""
         super().clean()
         wanted = self.cleaned_data
         if wanted.get("state") != "dead" and any(wanted.get(name) for name in self.of_dead):
@@ -240,6 +255,8 @@ class ItemsForm(PageForm):
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
             self.add_error("min_priority", _("The lowest priority must not be above the highest."))
+        if wanted.get("end") == BY_MOMENT and (low is not None or high is not None):
+            self.add_error("end", _("A range of priorities is not in the order of time."))
         if self.cleaned_data.get("after") and self.cleaned_data.get("before"):
             self.add_error(None, _("Use only one of “after” and “before”."))
         return self.cleaned_data
@@ -255,7 +272,12 @@ class ItemsForm(PageForm):
     def tab_address(self, state: str) -> str:
         """Return the address of the items of another state."""
         dropped = {} if state == "dead" else dict.fromkeys(self.of_dead)
+        dropped |= self.dropped_order()
         return self.items_address(**dropped, state=state)
+
+    def dropped_order(self) -> dict[str, None]:
+        """Return the order if other states do not have it."""
+        return {"end": None} if self.data.get("end") == BY_MOMENT else {}
 
     def bounds(self) -> dict[str, Any]:
         """Return the arguments of ``queue.page()`` that choose the items."""
@@ -286,12 +308,7 @@ class PriorityItemsForm(ItemsForm):
     """Which items of a priority queue to show; subclasses set the type of its priorities."""
 
     shown = ("end", *_PRIORITIES, "q", "limit")
-
-    def __init__(self, parameters: QueryDict) -> None:
-        super().__init__(parameters)
-        order = self.fields["end"]
-        assert isinstance(order, forms.ChoiceField)
-        order.choices = [("min", _("Lowest priority first")), ("max", _("Highest priority first"))]
+    ends = (("min", _("Lowest priority first")), ("max", _("Highest priority first")))
 
 
 class IntegerItemsForm(PriorityItemsForm):

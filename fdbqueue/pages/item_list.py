@@ -1,7 +1,8 @@
 """The items on the page of a queue: paged in both directions, filtered, and searched.
 
 A position is the id of an item: a place in this queue that stays where it is while others
-push and pop, whether or not the item is still there. Ids are not signed: the page shows
+push and pop, whether or not the item is still there. In the order of time it is the moment and the
+id. Ids are not signed: the page shows
 them anyway, the service refuses those that are not a place of this queue, and the permission
 to view the queue is checked first.
 """
@@ -9,6 +10,7 @@ to view the queue is checked first.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,10 +22,10 @@ from fdbqueue.columns import cells
 from fdbqueue.columns.items import ItemRow, shown
 from fdbqueue.columns.queues import QueueRow
 from fdbqueue.columns.text import grouped
-from fdbqueue.pages.forms import ItemsForm
+from fdbqueue.pages.forms import BY_MOMENT, ItemsForm
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Item, Queue, Scan, scan
+from fdbqueue.service import Item, Queue, Scan, scan, scan_by_moment
 
 #: A search ends when half of the page's time is over, and at the latest when it has looked at this
 #: many items, or about this many bytes. FoundationDB allows a transaction five seconds.
@@ -175,9 +177,10 @@ def _page(search: _Search, form: ItemsForm) -> ItemList:
     before = form.cleaned_data["before"]
     if before:
         found = search.scan(before, is_backward=True)
-        if found.cursor is not None:
+        if found.cursor is not None and found.first is not None:
             return _backward(form, search, found)
-        # the beginning is reached: show the whole first page, not the piece before an item
+        # the beginning is reached: show the whole first page, not the piece before an item; or
+        # there were too many items of another state to pass
     after = None if before else form.cleaned_data["after"] or None
     return _forward(form, search, search.scan(after), after)
 
@@ -190,7 +193,10 @@ class _Search:
         self._form = form
         self._tr = tr
         self._matches = reading.matching(queue, form)
-        self._scan = reading.scans.get(form.cleaned_data["state"])
+        state = form.cleaned_data["state"]
+        self._scan = reading.scans.get(state)
+        if form.cleaned_data["end"] == BY_MOMENT:
+            self._scan = functools.partial(scan_by_moment, state=state)
         self.is_selective = self._matches is not None
 
     def scan(self, position: str | None, *, is_backward: bool = False) -> Scan:
@@ -203,12 +209,12 @@ class _Search:
             "after": position,
         }
         matches = self._matches or _always
+        if self.is_selective:
+            bounds["most_bytes"] = LOOKED_AT_BYTES
         if self._scan is not None:
             return self._scan(self._queue, matches, is_backward=is_backward, **bounds)
         end = self._form.cleaned_data["end"]
         end = _OTHER_END[end] if is_backward else end
-        if self.is_selective:
-            bounds["most_bytes"] = LOOKED_AT_BYTES
         return scan(self._queue, matches, end=end, **bounds, **self._form.bounds())
 
 

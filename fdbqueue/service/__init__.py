@@ -87,7 +87,7 @@ from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.tools.load import Load
-from fdbqueue.service.tools.scan import Scan, scan
+from fdbqueue.service.tools.scan import Scan, scan, scan_by_moment
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import error_code, run, transactional
@@ -165,6 +165,7 @@ __all__ = [
     "pauses_of",
     "run",
     "scan",
+    "scan_by_moment",
     "strict_json",
     "transactional",
 ]

@@ -222,12 +222,12 @@ class Step(NamedTuple):
 
     Attributes:
         text: What happened.
-        at: When; None for what lasts.
+        at: When, as the reader shows it; None for what lasts.
         took: What it did since the step before, and for how long; empty for the first.
     """
 
     text: str | Promise
-    at: datetime.datetime | None
+    at: Any
     took: str = ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
 from fdbqueue.service.queues import Queue
@@ -14,6 +15,10 @@ from fdbqueue.service.queues import Queue
 _READ_AT_ONCE = 1_001
 #: After the first read, the next are about as long as this, so that a search ends soon when late.
 _BYTES_AT_ONCE = 1_000_000
+#: A search in the order of time ends when it has passed so many items of the other state.
+_MOST_PASSED = 10_000
+#: The digits of a moment in microseconds.
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,9 @@ class Scan:
     Attributes:
         found: The matching items, each with the number of items looked at before it.
         looked_at: How many items were looked at.
-        first: The id of the first of them, None when there was none.
-        cursor: The id to continue after, None when there are no more items.
+        first: The place of the first of them, None when there was none: its id, or what the order
+            of the search has instead.
+        cursor: The place to continue after, None when there are no more items.
     """
 
     found: list[tuple[int, Item]]
@@ -111,3 +117,67 @@ def scan(
             found.append((looked_at, item))
         looked_at, first, last = looked_at + 1, first or item.id, item.id
     return Scan(found, looked_at, first, last if items.is_cut else None)
+
+
+def scan_by_moment(
+    queue: Queue,
+    matches: Callable[[Item], bool],
+    *,
+    state: str,
+    tr: Transaction,
+    most_found: int,
+    most_looked_at: int,
+    most_bytes: int = MAX_RETURNED_BYTES,
+    is_late: Callable[[], bool] = lambda: False,
+    after: str | None = None,
+    is_backward: bool = False,
+) -> Scan:
+    """Look at leased or delayed items, whose lease or delay ends first; otherwise as :func:`scan`.
+
+    It also ends when it has passed some 10,000 items of the other state, which the index has, too.
+    A place is the moment in microseconds and the id. An item that is leased for longer meanwhile
+    moves behind those of later pages.
+
+    Args:
+        queue: The queue.
+        matches: Tells whether an item matches.
+        state: ``"leased"`` or ``"delayed"``.
+        tr: The transaction to read in.
+        most_found: Find at most this many items.
+        most_looked_at: Look at at most this many items.
+        most_bytes: Read about this many stored bytes at most.
+        is_late: Asked after each portion of the index; True ends the search.
+        after: Only items behind this place.
+        is_backward: Whether to begin with what ends last.
+
+    Raises:
+        InvalidInput: ``after`` is no such place of this queue.
+    """
+    begin = None if after is None else _parsed(after)
+    portions = queue.overview.by_moment(
+        tr, state, after=begin, is_backward=is_backward, at_once=most_looked_at + 1
+    )
+    found: list[tuple[int, Item]] = []
+    looked_at, passed, size, first, last = 0, 0, 0, None, None
+    for rows, is_last, is_full in portions:
+        for at, item_id, item in rows:
+            if item is None:
+                passed, last = passed + 1, f"{at}-{item_id}"
+                continue
+            if len(found) == most_found or looked_at == most_looked_at:
+                return Scan(found, looked_at, first, last)
+            last = f"{at}-{item_id}"
+            if matches(item):
+                found.append((looked_at, item))
+            looked_at, first, size = looked_at + 1, first or last, size + item.size_bytes
+        size += MAX_RETURNED_BYTES if is_full else 0
+        if not is_last and (size >= most_bytes or passed >= _MOST_PASSED or is_late()):
+            return Scan(found, looked_at, first, last)
+    return Scan(found, looked_at, first, None)
+
+
+def _parsed(place: str) -> tuple[int, str]:
+    moment, _dash, item_id = place.partition("-")
+    if not (moment.isascii() and moment.isdecimal() and len(moment) <= _MAX_DIGITS):
+        raise InvalidInput(after=place)
+    return int(moment), item_id

@@ -383,6 +383,7 @@ class TaskItemsForm(ItemsForm):
     """
 
     searches = ("q", "function", "exception")
+    ends = (("min", _("First to run first")), ("max", _("Last to run first")))
     of_dead = ()  # they are chosen by their exception
     reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
     group = None  # type: ignore[assignment]
@@ -392,11 +393,9 @@ class TaskItemsForm(ItemsForm):
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)
-        state, order = self.fields["state"], self.fields["end"]
+        state = self.fields["state"]
         assert isinstance(state, forms.ChoiceField)
-        assert isinstance(order, forms.ChoiceField)
         state.choices = list(TABS)
-        order.choices = [("min", _("First to run first")), ("max", _("Last to run first"))]
         self.shown = _shown_in(self.data.get("state"))
 
     def is_search(self, parameters: QueryDict) -> bool:
@@ -406,6 +405,7 @@ class TaskItemsForm(ItemsForm):
     def tab_address(self, state: str) -> str:
         """Return the address of another tab, without the filters that it does not have."""
         dropped = dict.fromkeys(set(self.shown).difference(_shown_in(state)))
+        dropped |= self.dropped_order()
         return self.items_address(**dropped, state=state)
 
 
