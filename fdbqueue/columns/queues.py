@@ -132,13 +132,32 @@ def begin_history(
     tr: Any, rows: Sequence[QueueRow], *, only_rates: bool = False
 ) -> Callable[[], None]:
     """Begin to read the pushes and pops of the last minutes."""
-    field = "rate_minutes" if only_rates else "history_minutes"
-    results = [row.queue.overview.begin_history(tr, getattr(row, field)) for row in rows]
+    results = [
+        row.queue.overview.begin_history(
+            tr, row.rate_minutes if only_rates else row.history_minutes
+        )
+        for row in rows
+    ]
 
     def wait() -> None:
         for row, result in zip(rows, results, strict=True):
             row.minutes = result()
             row.pushes, row.pops = rates(row.minutes, row.rate_minutes)
+
+    return wait
+
+
+def begin_waits(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    """Begin to read the minutes that concerns look at: more if a queue keeps no push times."""
+    dated = [row for row in rows if keeps_push_times(row.queue)]
+    waits = [
+        begin_rates(tr, dated),
+        begin_history(tr, [row for row in rows if not keeps_push_times(row.queue)]),
+    ]
+
+    def wait() -> None:
+        for one in waits:
+            one()
 
     return wait
 
@@ -194,7 +213,35 @@ def _only_gets(row: QueueRow) -> bool:
 
 def is_held(row: QueueRow) -> bool:
     """Tell whether items wait because of the queue's own limit, and for nothing else."""
-    return bool(row.held) and row.pause is None and (_only_gets(row) or is_overdue(row.oldest))
+    return (
+        bool(row.held)
+        and row.pause is None
+        and (_only_gets(row) or is_overdue(row.oldest) or _has_old(row))
+    )
+
+
+def is_growing(row: QueueRow) -> bool:
+    """Tell whether items are pushed, and none leaves, though fewer are leased than wait.
+
+    One slow lease is no reason why the others wait; a worker for each of them would be.
+    """
+    return 0 < row.counts.leased < row.counts.ready and not row.held and _only_gets(row)
+
+
+def _has_old(row: QueueRow) -> bool:
+    """Tell whether a queue that keeps no push times has a ready item that has waited too long.
+
+    It has if more are ready than were pushed in that time.
+    """
+    minutes = row.minutes[-_HOUR_MINUTES:]
+    if row.oldest is not None or len(minutes) < _HOUR_MINUTES or keeps_push_times(row.queue):
+        return False
+    return row.counts.ready > sum(minute.pushes for minute in minutes)
+
+
+def keeps_push_times(queue: Queue) -> bool:
+    """Tell whether the codec of a queue keeps when an item was pushed."""
+    return queue.codec.keeps_metadata
 
 
 def _held_by(row: QueueRow) -> str:
@@ -226,7 +273,7 @@ BLOCKED = Concern(
     applies=lambda row: bool(row.ends.undecodable_ids),
 )
 #: What concerns look at.
-CONCERN_READS = (begin_counts, begin_oldest, begin_pauses, begin_ends, begin_held, begin_rates)
+CONCERN_READS = (begin_counts, begin_oldest, begin_pauses, begin_ends, begin_held, begin_waits)
 CONCERNS = (
     MISMATCHED,
     BLOCKED,
@@ -246,10 +293,20 @@ CONCERNS = (
         figure=lambda row: _("%(rate)s/min") % {"rate": mean(row.pushes)},
     ),
     Concern(
+        name="growing",
+        label=_("Grows, no pops"),
+        meaning=_(
+            "Items are pushed, more are ready than leased, and none was popped or acknowledged in "
+            "the last minutes: workers are stuck, slow, or too few."
+        ),
+        applies=is_growing,
+        figure=lambda row: grouped(row.counts.ready),
+    ),
+    Concern(
         name="overdue",
         label=_("Waiting for over an hour"),
         meaning=_("The oldest ready item has waited too long."),
-        applies=lambda row: is_overdue(row.oldest) and not is_held(row),
+        applies=lambda row: (is_overdue(row.oldest) or _has_old(row)) and not is_held(row),
         figure=lambda row: short_age(row.oldest) if row.oldest else "",
     ),
     Concern(

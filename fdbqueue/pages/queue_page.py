@@ -14,7 +14,15 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Tile
-from fdbqueue.columns.queues import FIGURES, STATUS, QueueRow, fill, reads_of
+from fdbqueue.columns.queues import (
+    FIGURES,
+    OLDEST,
+    STATUS,
+    QueueRow,
+    fill,
+    keeps_push_times,
+    reads_of,
+)
 from fdbqueue.columns.text import (
     FoldedText,
     Moment,
@@ -289,6 +297,8 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
 def _tiles(row: QueueRow, reading: Reading) -> list[Tile]:
     """Return the figures of a queue; those of states are called what the tabs are."""
     labels = dict(reading.tabs)
+    if row.oldest is None and row.counts.ready > 0 and not keeps_push_times(row.queue):
+        labels[OLDEST.name] = _("Oldest: the codec keeps no times")
     return [column.tile(column.value(row), labels.get(column.name)) for column in FIGURES]
 
 

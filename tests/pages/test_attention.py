@@ -12,6 +12,7 @@ from fdbqueue.columns import queues
 from fdbqueue.columns.queues import QueueRow
 from fdbqueue.pages import queue_list
 from fdbqueue.service import Counts, Ends, FifoQueue, Minute, Pause, run
+from fdbqueue.testing import time_ahead
 from tests.pages.addresses import LIST, following, items, of, text
 from tests.pages.test_queues import names
 
@@ -170,6 +171,36 @@ def test_an_item_that_waits_too_long_is_a_concern():
 def test_pushes_that_nothing_takes_are_a_concern(known, is_unattended):
     """Of a queue with ready items that is not paused, and of which no worker holds any."""
     assert queues.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
+
+
+@pytest.mark.parametrize(
+    ("known", "is_growing"),
+    [
+        ({"counts": Counts(9, 1, 0, 0)}, True),
+        ({"counts": Counts(9, 9, 0, 0)}, False),  # a worker for each
+        ({"counts": Counts(9, 0, 0, 0)}, False),  # nothing takes any: another concern
+        ({"counts": Counts(9, 1, 0, 0), "minutes": minutes([3] * 5, [0, 0, 0, 1, 0])}, False),
+        ({"counts": Counts(9, 1, 0, 0), "minutes": minutes([0, 0, 0, 0, 3])}, False),
+        ({"counts": Counts(9, 1, 0, 0), "pause": Pause(NOW, "")}, False),
+        ({"counts": Counts(9, 2, 0, 0), "held": "max_leased"}, False),
+    ],
+)
+def test_a_backlog_beside_a_lease_is_a_concern(known, is_growing):
+    """If items come and none leaves, though more wait than are leased."""
+    assert queues.is_growing(row(**{"minutes": minutes([3] * 5), **known})) is is_growing
+
+
+@pytest.mark.parametrize("order", ["name", "-trouble"])
+def test_items_without_push_times_wait_too_long(viewer, queue, order):
+    """More are ready than came in the last hour; the page says why it has no age."""
+    with time_ahead(-2 * queues.OLDEST_SECONDS):
+        queue("raw").push_many([b"a", b"b"])
+    queue("pairs").push(("new", 1))
+    assert strip(viewer.get(f"{LIST}?sort={order}")) == {"overdue": [("raw", "")]}
+    assert "<dt>Oldest: the codec keeps no times</dt>" in text(viewer.get(of("raw")))
+    queue("raw").pop_many(2)
+    assert "keeps no times" not in text(viewer.get(of("raw")))
+    assert strip(viewer.get(f"{LIST}?sort={order}")) == {}
 
 
 def test_the_worst_concern_counts_most():
