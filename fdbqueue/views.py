@@ -125,7 +125,17 @@ class PageView(View):
             return self.problem(forbidden)
         if problem.is_unavailable:
             logger.warning("a page could not read the queues", exc_info=error)
-        return self.problem(problem)
+        named = self._named() if problem.status == 404 else {}
+        return self.problem(problem, **named)
+
+    def _named(self) -> dict[str, Any]:
+        """Return a name that no queue has, and the one most like it if the user may see that."""
+        sought = self.kwargs.get("name", "")
+        name = self.catalog().closest_name(sought)
+        closest = None
+        if name is not None and self._may_view(name):
+            closest = name, self.addresses.queue(name)
+        return {"queue_name": _shown_id(sought), "closest": closest}
 
     def _refusal(self, name: str | None) -> HttpResponseBase | None:
         """Return where to send a user who may not view the page, None if they may.

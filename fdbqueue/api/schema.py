@@ -25,6 +25,7 @@ from drf_spectacular.utils import (
     extend_schema_serializer,
 )
 
+from fdbqueue import access
 from fdbqueue.api import errors, fields, outputs
 from fdbqueue.api.actions import Action, Shapes, declarations
 from fdbqueue.api.media import JSON, PROBLEM
@@ -87,6 +88,15 @@ _KNOWN = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="ETags of responses that the client has: if this would be one of them, it is 304.",
 )
+
+#: What operations do, by the permission that they need.
+_GROUPS = {
+    access.VIEW: "Look",
+    access.PUSH: "Push",
+    access.POP: "Pop",
+    access.LEASE: "Lease",
+    access.MANAGE: "Manage",
+}
 
 #: The description of each error status.
 _ERRORS = {
@@ -153,7 +163,7 @@ def _described(viewset: Any, one: Action) -> Any:
     extend_schema(
         operation_id=f"queues_{one.name}",
         summary=one.summary,
-        tags=["queues"],
+        tags=[_GROUPS[one.permission]],
         parameters=_parameters(one),
         request=_shape((one.body, one.many) if one.body and one.many else one.body, "Body"),
         responses={**_answers(one), **_errors(one)},

@@ -14,7 +14,7 @@ import itertools
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from django.utils import timezone
@@ -62,12 +62,27 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a chart: its name, its style, its points, and the area under it."""
+    """One line of a chart: its name, its style, its points, and the area under it.
+
+    ``is_open`` says that the last point is of a period that has not ended: what leads there is
+    drawn in another way.
+    """
 
     name: str
     style: str
     points: str
     area: str = ""
+    is_open: bool = False
+
+    @property
+    def drawn(self) -> str:
+        """The points of what has ended."""
+        return self.points.rpartition(" ")[0] if self.is_open else self.points
+
+    @property
+    def unfinished(self) -> str:
+        """The last two points if the last is of a period that has not ended, else nothing."""
+        return " ".join(self.points.split(" ")[-2:]) if self.is_open else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +162,17 @@ def rate_sparkline(minutes: Sequence[Minute], span: str) -> Sparkline:
         text,
         [(_("Pushes"), "first", rates["pushes"]), (_("Pops"), "second", rates["pops"])],
         _("%(rate)s/min") % {"rate": mean(max(map(max, rates.values())))},
+        is_open=True,
     )
 
 
 def _sparkline(
-    title: str, text: str, series: Sequence[tuple[str, str, Sequence[float]]], peak: str
+    title: str,
+    text: str,
+    series: Sequence[tuple[str, str, Sequence[float]]],
+    peak: str,
+    *,
+    is_open: bool = False,
 ) -> Sparkline:
     highest = max(1, *(max(values) for _name, _style, values in series))
     drawn = SPARKLINE_HEIGHT - 4
@@ -159,7 +180,7 @@ def _sparkline(
     for name, style, values in series:
         step = SPARKLINE_WIDTH / max(1, len(values) - 1)
         places = ((n * step, 2 + drawn * (1 - v / highest)) for n, v in enumerate(values))
-        lines.append(Line(name, style, _points(places)))
+        lines.append(Line(name, style, _points(places), is_open=is_open))
     return Sparkline(title, text, peak, tuple(lines))
 
 
@@ -227,8 +248,8 @@ def rate_chart(minutes: Sequence[Minute], span: str) -> Chart:
         x_ticks=_time_ticks(begins, span),
         y_ticks=scale.ticks,
         lines=(
-            _line(_("Pushes"), "first", rates["pushes"], scale),
-            _line(_("Pops"), "second", rates["pops"], scale),
+            replace(_line(_("Pushes"), "first", rates["pushes"], scale), is_open=True),
+            replace(_line(_("Pops"), "second", rates["pops"], scale), is_open=True),
         ),
         tooltips=_time_tooltips(
             begins,

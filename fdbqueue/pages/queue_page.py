@@ -226,15 +226,37 @@ def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
     return queue.overview.lowest_levels(tr, MOST_PRIORITIES)
 
 
+#: What each option of a queue does.
+_MEANINGS = {
+    "kind": _("fifo: the earliest pushed is popped first; priority: the lowest priority is."),
+    "codec": _("How values become bytes; json alone keeps when an item was pushed."),
+    "priority_type": _("All priorities of the queue are kept in this type."),
+    "order": _("commit: strictly in the order of the pushes' commits; count: as in the recipes."),
+    "contention": _("relaxed: a pop takes one of the first 100 items; strict: the first."),
+    "handoff_timeout_seconds": _(
+        "After this time items return that one process took for another, and nobody collected."
+    ),
+    "max_attempts": _("After so many failed leases an item is a dead letter."),
+    "max_value_bytes": _("A longer value is refused."),
+    "max_leased": _("At most so many items are leased at a time."),
+    "rate": _("At most so many items are popped and leased in a time."),
+    "burst": _("So many may be taken at once after a time in which none was."),
+    "subspace": _("Where in the database all of it is stored."),
+}
+
+
 def settings(queue: Queue, reading: Reading = ITEMS) -> list[Setting]:
     """Return how a queue is set up: its kind, its options, and where it is."""
     if reading.settings is not None:
         return reading.settings(queue)
     options = queue.options.shown(queue.kind).items()
     return [
-        Setting(_("Kind"), queue.kind),
-        *(Setting(_(ALLOWED[name].label), _text(name, value)) for name, value in options),
-        Setting(_("Subspace"), subspace(queue), is_code=True),
+        Setting(_("Kind"), queue.kind, meaning=_MEANINGS["kind"]),
+        *(
+            Setting(_(ALLOWED[name].label), _text(name, value), meaning=_MEANINGS.get(name, ""))
+            for name, value in options
+        ),
+        Setting(_("Subspace"), subspace(queue), is_code=True, meaning=_MEANINGS["subspace"]),
     ]
 
 

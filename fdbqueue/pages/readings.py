@@ -28,11 +28,19 @@ from fdbqueue.service import Item, Queue, Scan
 
 
 class Setting(NamedTuple):
-    """How a queue is set up; ``is_code`` if the value is written for programs."""
+    """How a queue is set up.
+
+    Attributes:
+        label: What it is called.
+        value: What it is.
+        is_code: Whether the value is written for programs.
+        meaning: What it does, as a sentence.
+    """
 
     label: str | Promise
     value: str | Promise
     is_code: bool = False
+    meaning: str | Promise = ""
 
 
 def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:

@@ -357,3 +357,16 @@ def test_what_is_cleared_was_never_popped(queue, delay):
     assert (sum(m.pushes for m in found), sum(m.pops for m in found)) == (5, 0)
     mail.clear()
     assert {(m.pushes, m.pops) for m in mail.history(5)} == {(0, 0)}
+
+
+def test_the_unfinished_minute_of_the_rates_is_drawn_apart(viewer, queue):
+    """In the chart and in the small one; the depth of now is no part of a minute."""
+    queue("mail").push("news")
+    markup = text(viewer.get(of("mail")))
+    lines = re.findall(r'<polyline class="([^"]*)" points="([^"]*)"', markup)
+    apart = [points.split() for css, points in lines if "fdbqueue-unfinished" in css]
+    assert [len(points) for points in apart] == [2] * 4
+    solid = [points.split() for css, points in lines if "fdbqueue-unfinished" not in css]
+    assert sorted(len(points) for points in solid) == [59] * 4 + [60] * 2
+    for points in apart:
+        assert any(other[-1] == points[0] for other in solid)

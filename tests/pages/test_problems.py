@@ -105,6 +105,28 @@ def test_superusers_are_told_what_is_wrong_with_the_setting(mount, root, setting
     assert "<b>" not in text(response)
 
 
+def test_a_queue_that_is_not_there_is_named(mount, viewer, settings, setting):
+    """With one whose name is like it, if the reader may see that; escaped, and clipped."""
+    for page in ("mial/", "mial/items/x/"):
+        response = viewer.get(mount + page)
+        assert_in_frame(response, mount, 404, "There is no queue with this name.")
+        assert re.search(r"Queue: <bdi[^>]*>.*mial", text(response))
+        assert f'<a id="closest" href="{mount}mail/">mail</a>' in text(response)
+    response = viewer.get(f"{mount}<b>%E2%80%AE{'x' * 500}/")
+    assert response.status_code == 404
+    assert "&lt;b&gt;\\u202ex" in text(response)
+    assert "x" * 100 not in text(response).partition("Queue:")[2].partition("</p>")[0]
+    assert 'id="closest"' not in text(response)
+    api = {"AUTHORIZER": "tests.pages.test_problems.may_see_others"}
+    settings.FDBQUEUE = {**setting, "API": api}
+    assert 'id="closest"' not in text(viewer.get(f"{mount}mial/"))
+
+
+def may_see_others(_user, _permission, name):
+    """Allow all queues but one."""
+    return name != "mail"
+
+
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options"])
 def test_a_method_that_is_refused_is_refused_in_the_frame(mount, method, viewer, pusher):
     """405 that says what is allowed, whoever asks."""

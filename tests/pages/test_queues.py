@@ -13,7 +13,7 @@ from fdbqueue import columns
 from fdbqueue.columns.queues import QueueRow, rates
 from fdbqueue.pages import queue_list
 from fdbqueue.service import Counts, Minute
-from tests.pages.addresses import LIST, following, text
+from tests.pages.addresses import LIST, following, of, text
 
 DASH = "\N{EN DASH}"
 COLUMNS = ("kind", "ready", "leased", "delayed", "dead", "total", "oldest", "pushes", "pops")
@@ -206,3 +206,11 @@ def test_a_row_of_the_list_costs_few_calls(queue):
     assert markup.count("<td") == len(shown) - 1
     # 1,149 on Python 3.11, a few less on later ones, and 1,279 on 3.10
     assert count.calls <= (1_180 if sys.version_info >= (3, 11) else 1_310)
+
+
+def test_each_setting_says_what_it_means(viewer):
+    """Whatever the kind of the queue; an option without words would be seen here."""
+    for name in ("mail", "quakes"):
+        folded = text(viewer.get(of(name))).partition('id="fold-settings"')[2]
+        settings = folded.partition("</dl>")[0]
+        assert settings.count("<dt>") == settings.count("fdbqueue-meaning") > 8

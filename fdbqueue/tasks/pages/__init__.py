@@ -76,13 +76,42 @@ def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
     """Return how the tasks of a queue are run, and where they are."""
     options = backend.settings
     return [
-        Setting(gettext_lazy("Kind"), gettext_lazy("tasks")),
-        Setting(gettext_lazy("Task backend"), backend.alias),
-        Setting(gettext_lazy("Attempts"), _most(options.max_attempts)),
-        Setting(gettext_lazy("Lease"), lasting(options.lease_seconds)),
-        Setting(gettext_lazy("Successful tasks are kept for"), _kept(options.retention.successful)),
-        Setting(gettext_lazy("Failed tasks are kept for"), _kept(options.retention.failed)),
-        Setting(gettext_lazy("Subspace"), subspace(queue), is_code=True),
+        Setting(
+            gettext_lazy("Kind"),
+            gettext_lazy("tasks"),
+            meaning=gettext_lazy("The highest priority runs first, of those that may run."),
+        ),
+        Setting(
+            gettext_lazy("Task backend"),
+            backend.alias,
+            meaning=gettext_lazy("Its name in the setting TASKS."),
+        ),
+        Setting(
+            gettext_lazy("Attempts"),
+            _most(options.max_attempts),
+            meaning=gettext_lazy("A task whose attempts all fail is a failed one."),
+        ),
+        Setting(
+            gettext_lazy("Lease"),
+            lasting(options.lease_seconds),
+            meaning=gettext_lazy("If a worker is silent for so long, its tasks run elsewhere."),
+        ),
+        Setting(
+            gettext_lazy("Successful tasks are kept for"),
+            _kept(options.retention.successful),
+            meaning=gettext_lazy("Then their results are removed."),
+        ),
+        Setting(
+            gettext_lazy("Failed tasks are kept for"),
+            _kept(options.retention.failed),
+            meaning=gettext_lazy("Aborted ones, too. Then nothing is left of them."),
+        ),
+        Setting(
+            gettext_lazy("Subspace"),
+            subspace(queue),
+            is_code=True,
+            meaning=gettext_lazy("Where in the database all of it is stored."),
+        ),
     ]
 
 
