@@ -111,7 +111,7 @@ def test_a_queue_that_is_not_there_is_named(mount, viewer, settings, setting):
         response = viewer.get(mount + page)
         assert_in_frame(response, mount, 404, "There is no queue with this name.")
         assert re.search(r"Queue: <bdi[^>]*>.*mial", text(response))
-        assert f'<a id="closest" href="{mount}mail/">mail</a>' in text(response)
+        assert f'<a id="closest" href="{mount}mail/">Did you mean mail?</a>' in text(response)
     response = viewer.get(f"{mount}<b>%E2%80%AE{'x' * 500}/")
     assert response.status_code == 404
     assert "&lt;b&gt;\\u202ex" in text(response)
