@@ -140,8 +140,8 @@ class Catalog:
             for spec in self._patterns
             if spec.subspace is None
         }
-        #: Those of calls with an idempotency key that take from families.
-        self._responses = Responses(TableKeys(self._prefix["several"].key()), "several queues")
+        #: The responses of calls with an idempotency key that take from several queues.
+        self.responses = Responses(TableKeys(self._prefix["several"].key()), "several queues")
         #: The catalog that this one is another view of; None for itself.
         self._root: Catalog | None = None
         self._families: dict[tuple[tuple[str, ...], bool], Families] = {}
@@ -286,7 +286,6 @@ class Catalog:
                 root.database,
                 lambda name: root.queue(name).parts.consumer,
                 *self._members_of(names, with_owned=with_owned),
-                self._responses,
                 (with_owned,),
             )
             found = self._families.setdefault(key, made)
@@ -325,22 +324,17 @@ class Catalog:
             self._turns.clear()
         return self._turns.setdefault(several, Turns(fair=several[1]))
 
-    def fitting(self, patterns: Sequence[str], tr: Transaction | None = None) -> Fitting:
+    def fitting(self, patterns: Sequence[str]) -> Fitting:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits.
 
-        Every name is gone through once, whatever the number of patterns. Those are included under
-        which nothing but saved responses is stored.
-
-        Args:
-            patterns: The patterns.
-            tr: The transaction to read in, without depending on it; None for others.
+        Every name is gone through once, whatever the number of patterns.
         """
         fits = fits_of(patterns)
         begun = ""
         for start in sorted({pattern.partition("*")[0] for pattern in patterns}):
             if begun and start.startswith(begun):
                 continue
-            for name in self._names(start=start, with_responses=True, tr=tr):
+            for name in self._names(start=start, with_responses=True):
                 if found := fits(name):
                     yield name, found
             if not start:
@@ -359,18 +353,13 @@ class Catalog:
             self._kept_names = begun, time.monotonic() - begun, names
         return names
 
-    def calls_key(self, name: bytes) -> bytes:
-        """Return a key on which calls of one name conflict. Nothing is stored there."""
-        key: bytes = self._prefix.pack(("several", name))
-        return key
-
     def sweep(self) -> int:
         """Remove the expired responses of calls on families, and return how many.
 
         As :meth:`Queue.sweep` does for calls on one queue.
         """
         total = 0
-        while count := run(self.database, self._responses.sweep, wrote=bool):
+        while count := run(self.database, self.responses.sweep, wrote=bool):
             total += count
         return total
 
@@ -392,38 +381,28 @@ class Catalog:
         names = self.each_name(after=after, with_responses=with_responses)
         return list(itertools.islice(names, limit))
 
-    def each_name(
-        self, *, after: str = "", with_responses: bool = False, tr: Transaction | None = None
-    ) -> Iterator[str]:
+    def each_name(self, *, after: str = "", with_responses: bool = False) -> Iterator[str]:
         """Yield the names of the queues, sorted, and read them as they are asked for.
 
         These are the plain names, and those that fit a pattern, or that another app has, and have
-        been pushed to;
-        the latter cost about two reads each, a thousand names in a transaction. A queue that
-        was drained is among them, because it keeps its counts; one that was cleared is not.
+        been pushed to; the latter cost about two reads each, a thousand names in a transaction. A
+        queue that was drained is among them, because it keeps its counts; one that was cleared is
+        not.
 
         Args:
             after: Only names that sort after this one.
             with_responses: As for :meth:`names`.
-            tr: As for :meth:`fitting`.
         """
-        return self._names(after=after, with_responses=with_responses, tr=tr)
+        return self._names(after=after, with_responses=with_responses)
 
-    def _names(
-        self,
-        *,
-        after: str = "",
-        start: str = "",
-        with_responses: bool,
-        tr: Transaction | None,
-    ) -> Iterator[str]:
+    def _names(self, *, after: str = "", start: str = "", with_responses: bool) -> Iterator[str]:
         """Yield the names that sort after one and begin with a text."""
         named = sorted(
             name
             for name in self._named
             if name > after and name.startswith(start) and name not in self._owned
         )
-        merged = heapq.merge(named, self._existing(after, start, with_responses, tr))
+        merged = heapq.merge(named, self._existing(after, start, with_responses))
         yield from (name for name, _ in itertools.groupby(merged))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
@@ -471,9 +450,7 @@ class Catalog:
         ):
             raise QueueNotFound(name=name)
 
-    def _existing(
-        self, after: str, start: str, with_responses: bool, tr: Transaction | None
-    ) -> Iterator[str]:
+    def _existing(self, after: str, start: str, with_responses: bool) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns and not self._owned:
             return
@@ -485,7 +462,7 @@ class Catalog:
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
         while begin < end:
             read = functools.partial(_some_ranges, begin=begin, end=end, range_of=self._range_of)
-            found = run(self.database, read, read_only=True) if tr is None else read(tr)
+            found = run(self.database, read, read_only=True)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
