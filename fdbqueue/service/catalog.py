@@ -45,7 +45,7 @@ _NAMES_AT_ONCE = 1_000
 _FIRST_NAMES = 50
 
 #: So many queue objects are kept.
-_MAX_OPENED = 1_000
+_MAX_OPENED = 10_000
 #: The most lists of names, and their turns, that are kept.
 _MAX_SEVERAL = 200
 #: All names are read again after twenty times the time that it took.
@@ -176,7 +176,7 @@ class Catalog:
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; a queue of a pattern needs no creation.
 
-        Returns the same object for the same name, until 1,000 other names have been opened.
+        Returns the same object for the same name, until 10,000 other names have been opened.
 
         Raises:
             QueueNotFound: No spec has this name, and no pattern fits it.

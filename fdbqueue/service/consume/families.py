@@ -15,10 +15,12 @@ How a take goes, without a transaction of the caller's:
    the rows LATER whose moments are over. The process began anywhere, so processes seldom meet.
    Names that are no patterns are a page of their own. All of this is only a hint: a member that has
    nothing costs one look.
-3. **Visit** (:mod:`visits`). There are as many members as requests, each gives to one of them; if
-   there are fewer, to several. In each member a round (:mod:`round`) is served, as for one queue,
-   and the reads of 25 are under way before the first is awaited. A request whose member had nothing
-   goes on to the next. All items of one request come from one member, in its order.
+3. **Visit** (:mod:`visits`). In its turn a member gives to up to eight requests that are in line
+   together, so that they share its reads; to more if all members were met. A request whose member
+   had nothing goes on to another, then each to one of its own, and where nothing is found at all to
+   more and more at once. In each member a round (:mod:`round`) is served, as for one queue, and the
+   reads of 25 are under way before the first is awaited. All items of one request come from one
+   member, in its order.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
    row says when it has something next: when the first of its leases, delays and batches ends, what
    a limit of it says, in a second if other processes have yet to collect from it; never while it is
