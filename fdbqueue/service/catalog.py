@@ -395,11 +395,14 @@ class Catalog:
 
     def names_of_their_own(self) -> list[str]:
         """Return the names of :meth:`names` that do not fit a pattern alone, sorted."""
-        return [
-            name
-            for name in self.plain_names()
-            if name not in self._owned or name == next(self._existing("", name, False, None), None)
-        ]
+
+        def is_listed(tr: Transaction, name: str) -> bool:
+            return name not in self._owned or name == next(self._existing("", name, False, tr), "")
+
+        def read(tr: Transaction) -> list[str]:
+            return [name for name in self.plain_names() if is_listed(tr, name)]
+
+        return run(self.database, read, read_only=True) if self._owned else self.plain_names()
 
     def plain_names(self) -> list[str]:
         """Return the names that are no patterns, sorted, without reading anything."""
