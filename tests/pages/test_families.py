@@ -133,6 +133,7 @@ def test_members_are_found_by_how_their_names_begin(viewer, members, queue, star
 def test_nothing_begins_with_it(viewer, members):
     """The page says so."""
     assert "There are no such members." in text(viewer.get(FAMILY + "?start=user-9"))
+    assert "There are no more members." in text(viewer.get(FAMILY + "?page=2"))
 
 
 @pytest.mark.parametrize("query", ["?page=0", "?page=x", "?nonsense=1", "?start=" + "x" * 101])
