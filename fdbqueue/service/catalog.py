@@ -28,6 +28,7 @@ from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, fits
 from fdbqueue.service.storage.families import FamilyKeys, Member
 from fdbqueue.service.storage.ranges import KeyRange, ranges_of
 from fdbqueue.service.storage.tables import TableKeys
+from fdbqueue.service.tools.members import Family
 from fdbqueue.service.transactions import run
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.
@@ -40,6 +41,8 @@ _TEXT = b"\x02"
 
 #: So many names are looked for in one transaction, or looked through for one that is like another.
 _NAMES_AT_ONCE = 1_000
+#: The first transaction looks for so many, and each after it for twice as many.
+_FIRST_NAMES = 50
 
 #: So many queue objects are kept.
 _MAX_OPENED = 10_000
@@ -274,6 +277,22 @@ class Catalog:
         """Return the index of the members of a pattern, None for a queue that is no pattern."""
         return self._family_keys.get(spec.name)
 
+    def families(self) -> list[Family]:
+        """Return the families that the setting has, in its order, to look at; nothing is read."""
+        return [
+            Family(
+                spec.name,
+                spec.kind,
+                keys,
+                lambda start, after: self._names(
+                    start=start, after=after, with_responses=False, tr=None
+                ),
+                functools.partial(self._is_member, spec, lambda name: [name]),
+            )
+            for spec in self._patterns
+            if (keys := self.family(spec)) is not None
+        ]
+
     def _families_of(self, names: tuple[str, ...], *, with_owned: bool) -> Families:
         """Return what all calls of this process on some names share, one of them a pattern."""
         key = names, with_owned
@@ -362,6 +381,17 @@ class Catalog:
         while count := run(self.database, self.responses.sweep, wrote=bool):
             total += count
         return total
+
+    def names_of_their_own(self) -> list[str]:
+        """Return the names of :meth:`names` that do not fit a pattern alone, sorted."""
+
+        def is_listed(tr: Transaction, name: str) -> bool:
+            return name not in self._owned or name == next(self._existing("", name, False, tr), "")
+
+        def read(tr: Transaction) -> list[str]:
+            return [name for name in self.plain_names() if is_listed(tr, name)]
+
+        return run(self.database, read, read_only=True) if self._owned else self.plain_names()
 
     def plain_names(self) -> list[str]:
         """Return the names that are no patterns, sorted, without reading anything."""
@@ -460,8 +490,9 @@ class Catalog:
             end = begin + b"\xff"  # names are ASCII
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
+        count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while begin < end:
-            read = functools.partial(_some_ranges, begin=begin, end=end, range_of=self._range_of)
+            read = functools.partial(_some_ranges, begin, end, self._range_of, count)
             found = run(self.database, read, read_only=True)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
@@ -469,7 +500,8 @@ class Catalog:
                     is_queue = with_responses or key == self._subspace[name].key()
                     if is_queue and self._may_exist(name) and name > after:
                         yield name
-            begin = found[-1][1] if len(found) == _NAMES_AT_ONCE else end
+            begin = found[-1][1] if len(found) == count else end
+            count = min(2 * count, _NAMES_AT_ONCE)
 
     def _range_of(self, key: bytes) -> KeyRange:
         """Return the range of the keys with the same name, or of one that has none.
@@ -539,6 +571,6 @@ def _name_in(rest: bytes) -> Any:
 
 
 def _some_ranges(
-    tr: Transaction, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]
+    begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange], count: int, tr: Transaction
 ) -> list[KeyRange]:
-    return list(itertools.islice(ranges_of(tr.snapshot, begin, end, range_of), _NAMES_AT_ONCE))
+    return list(itertools.islice(ranges_of(tr.snapshot, begin, end, range_of), count))
