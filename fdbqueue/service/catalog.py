@@ -284,9 +284,7 @@ class Catalog:
                 spec.name,
                 spec.kind,
                 keys,
-                lambda start, after: self._names(
-                    start=start, after=after, with_responses=False, tr=None
-                ),
+                lambda start, after: self._names(start=start, after=after, with_responses=False),
                 functools.partial(self._is_member, spec, lambda name: [name]),
             )
             for spec in self._patterns
@@ -480,7 +478,9 @@ class Catalog:
         ):
             raise QueueNotFound(name=name)
 
-    def _existing(self, after: str, start: str, with_responses: bool) -> Iterator[str]:
+    def _existing(
+        self, after: str, start: str, with_responses: bool, tr: Transaction | None = None
+    ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns and not self._owned:
             return
@@ -493,7 +493,7 @@ class Catalog:
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while begin < end:
             read = functools.partial(_some_ranges, begin, end, self._range_of, count)
-            found = run(self.database, read, read_only=True)
+            found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
