@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ from django.utils.crypto import constant_time_compare
 
 from fdbqueue import conf, models
 from fdbqueue.exceptions import DeadlineExceeded, QueueNotFound
-from fdbqueue.service import Catalog, SeveralQueues
+from fdbqueue.service import Catalog, SeveralQueues, run
 
 VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"
@@ -277,13 +278,24 @@ def is_good_token(token: Any) -> bool:
 def monitored_names(catalog: Catalog) -> tuple[list[str], bool]:
     """Return the names of the queues that monitors read, and whether these are all.
 
-    The plain names come first, and then the first names that fit patterns.
+    The plain names come first. If too many others fit patterns, those members of families are among
+    them that have something, of each family in turn, and then the first names.
     """
     names = catalog.plain_names()
     plain = set(names)
     listed = catalog.names(limit=len(plain) + MAX_PATTERNED + 1)
     patterned = [name for name in listed if name not in plain]
-    return [*names, *patterned[:MAX_PATTERNED]], len(patterned) <= MAX_PATTERNED
+    if len(patterned) <= MAX_PATTERNED:
+        return [*names, *patterned], True
+    families = catalog.families()
+
+    def read(tr: Any) -> list[list[str]]:
+        return [one.with_something(tr, MAX_PATTERNED) for one in families]
+
+    found = itertools.zip_longest(*run(catalog.database, read, read_only=True))
+    busy = [name for turn in found for name in turn if name is not None]
+    chosen = itertools.islice(dict.fromkeys([*busy, *patterned]), MAX_PATTERNED)
+    return [*names, *sorted(chosen)], False
 
 
 def _may_monitor(request: HttpRequest) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, re_path
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -20,8 +20,8 @@ from django.views.generic import View
 
 from fdbqueue import access, deadlines
 from fdbqueue.columns.text import clip
-from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound
-from fdbqueue.pages import item_page, queue_list, queue_page
+from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound, QueueNotFound
+from fdbqueue.pages import family_page, item_page, queue_list, queue_page
 from fdbqueue.pages.forms import (
     LIVE_HEADER,
     FindForm,
@@ -210,6 +210,32 @@ class QueueListView(PageView):
         return may_view
 
 
+class FamilyView(PageView):
+    """The page of a family: those of its members that the user may view."""
+
+    template = "family.html"
+
+    def get(self, request: HttpRequest, pattern: str) -> TemplateResponse:
+        """Show the members that have something, or those whose names begin with a text."""
+        may_view = functools.partial(self.site.may_view, request)
+        catalog = self.catalog()
+        families = {family.name: family for family in catalog.families()}
+        family = families.get(pattern)
+        if not may_view(pattern) and (
+            family is None or not queue_list.some_members(family, may_view, 1)[0]
+        ):
+            raise PermissionDenied  # whether there is such a family or not
+        if family is None:
+            raise QueueNotFound(name=pattern)
+        form = family_page.FamilyForm(request.GET)
+        shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form), "family": family}
+        if not form.is_valid():
+            return self.page(pattern, status=400, **shown)
+        found = family_page.listed(catalog, family, form, may_view)
+        shown |= family_page.context(form, found, self.addresses)
+        return self.page(pattern, **shown)
+
+
 class QueueView(PageView):
     """The page of a queue: its settings, its figures, and its items."""
 
@@ -349,6 +375,7 @@ def page_patterns(
     """
     return [
         path("", page(QueueListView), name=url_name("queues")),
+        re_path(r"^(?P<pattern>[^/]*[*][^/]*)/$", page(FamilyView), name=url_name("family")),
         path("<str:name>/", page(QueueView), name=url_name("queue")),
         path("<str:name>/items/", page(FindView), name=url_name("find")),
         path("<str:name>/items/<str:item_id>/", page(ItemView), name=url_name("item")),

@@ -38,7 +38,7 @@ from fdbqueue.management.exit_codes import (
     usage_error,
 )
 from fdbqueue.management.formats import item_count
-from fdbqueue.service import Catalog, Queue, SeveralQueues
+from fdbqueue.service import Catalog, Family, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
 #: How the usage writes an argument, by how many times it may be given.
@@ -169,6 +169,19 @@ class QueueCommand(BaseCommand):
             return self.catalog.several(names, fair=fair)
         except QueueNotFound as error:
             raise self._not_found(error) from error
+
+    def family(self, name: str) -> Family:
+        """Return the family with a name.
+
+        Raises:
+            CommandError: No pattern of the setting has this name.
+        """
+        families = {family.name: family for family in self.catalog.families()}
+        if name in families:
+            return families[name]
+        known = f"It has {', '.join(families)}." if families else "It has no patterns."
+        message = f"The setting has no pattern {clipped(repr(name))}. {known}"
+        raise CommandError(message, returncode=NO_SUCH_QUEUE)
 
     def _not_found(self, error: QueueNotFound) -> CommandError:
         name = error.context["name"]

@@ -1,7 +1,9 @@
 """The list of queues: which are shown, in which order, and what is read for them.
 
 What it says of each is in :mod:`fdbqueue.columns.queues`; what only a page can show, a link and a
-line, is here.
+line, is here. A family of many members is one row, above the queues, and has a page of its own
+(``family_page.py``). As everywhere, a user learns only of members that this user may view: others
+are neither counted, nor do they make a family one row.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.access import visible
-from fdbqueue.columns import COUNT, Kind, Tile, cells, link
+from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link
+from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, FamilyRow, Members
 from fdbqueue.columns.queues import (
     BLOCKED,
     CONCERN_READS,
@@ -45,11 +47,13 @@ from fdbqueue.columns.text import age, clip, grouped
 from fdbqueue.pages.charts import sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Depth, depths, run
+from fdbqueue.service import Catalog, Depth, Family, depths, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
 LOOKED_AT = 1_000
 QUEUES_PER_PAGE = 100
+#: A family of more members than these, that the user may view, is one row.
+MEMBERS_LISTED = 20
 #: It names this many queues for each concern at most.
 NAMED = 5
 
@@ -71,6 +75,11 @@ def _name(row: QueueRow) -> SafeString:
         badges.append(("fdbqueue-mark", why or age(row.pause.since), _("Paused")))
     shown_badges = format_html_join("", ' <span class="{}" title="{}">{}</span>', badges)
     return format_html("{}{}", shown, shown_badges) if badges else shown
+
+
+def _family_name(row: FamilyRow) -> SafeString:
+    """Return the link to a family."""
+    return link(f"family-{row.queue.name}", row.address, row.queue.name)
 
 
 def _depths(row: QueueRow) -> list[Depth] | None:
@@ -111,6 +120,18 @@ TROUBLE = QueueColumn(
     value=trouble,
     kind=COUNT,
     reads=CONCERN_READS,
+)
+#: What it says of a family.
+FAMILY_COLUMNS: tuple[Column[Any], ...] = (
+    replace(
+        NAME,
+        value=lambda row: row,
+        kind=Kind(
+            written=lambda row: link(f"family-{row.queue.name}", row.address, row.queue.name)
+        ),
+    ),
+    KIND,
+    MEMBERS,
 )
 BY_NAME = {column.name: column for column in (*COLUMNS, TROUBLE)}
 #: The names of what the list can be sorted by.
@@ -183,6 +204,7 @@ class QueueList:
         examined: Those of which everything is read that concerns look at.
         first: The number of the page's first queue.
         following: The name after which there are queues that were not looked at.
+        families: The families that are one row, on the first page.
     """
 
     rows: list[QueueRow]
@@ -190,6 +212,45 @@ class QueueList:
     examined: list[QueueRow]
     first: int
     following: str | None
+    families: list[FamilyRow]
+
+
+def some_members(
+    family: Family, may_view: Callable[[str], bool], most: int, *, start: str = "", after: str = ""
+) -> tuple[list[str], str | None]:
+    """Return the next members that a user may view, and where to go on if there are more.
+
+    That is the name to continue after. No more names are looked at than the list looks at, but for
+    those that the user may not view.
+    """
+    found: list[str] = []
+    last = after
+    for looked_at, name in enumerate(filter(may_view, family.names(start, after=after))):
+        is_member = family.has(name)
+        if looked_at == LOOKED_AT or (is_member and len(found) == most):
+            return found, last
+        if is_member:
+            found.append(name)
+        last = name
+    return found, None
+
+
+def _names(catalog: Catalog, may_view: Callable[[str], bool]) -> tuple[list[str], list[Family]]:
+    """Return the names of the queues to list, sorted, and the families that are one row."""
+    names = set(filter(may_view, catalog.names_of_their_own()))
+    families = []
+    for family in catalog.families():
+        members, following = some_members(family, may_view, MEMBERS_LISTED)
+        if following is None:
+            names.update(members)
+        else:
+            families.append(family)
+    return sorted(names), families
+
+
+def _is_wanted(family: Family, wanted: str) -> bool:
+    """Tell whether a family, or a member of it, may have a text in its name."""
+    return wanted in family.name.casefold() or wanted.startswith(family.start.casefold())
 
 
 def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) -> QueueList:
@@ -199,13 +260,24 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
     shown: a few round trips to a cluster, whatever the number of queues and items.
     """
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
-    names, following = visible(catalog, may_view, after=after, limit=LOOKED_AT)
-    rows = [QueueRow(catalog.queue(name)) for name in names if wanted in name.casefold()]
+    listed_names, families = _names(catalog, may_view)
+    names = [name for name in listed_names if name > after]
+    following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
+    rows = [
+        QueueRow(catalog.queue(name)) for name in names[:LOOKED_AT] if wanted in name.casefold()
+    ]
+    is_first = not after and form.cleaned_data["page"] == 1
+    family_rows: list[FamilyRow] = []
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
     order = BY_NAME[form.column]
     sort_reads = order.reads_to_sort
 
     def read(tr: Any) -> list[QueueRow]:
+        family_rows[:] = [
+            FamilyRow(one, Members.of(one.with_something(tr, MOST_MEMBERS + 1, may_view)))
+            for one in families
+            if is_first and _is_wanted(one, wanted)
+        ]
         fill(tr, [(begin, rows) for begin in sort_reads])
         shown = order.sorted(rows, is_descending=form.is_descending)[
             first : first + QUEUES_PER_PAGE
@@ -217,7 +289,7 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
 
     shown = run(catalog.database, read, read_only=True)
     examined = rows if form.column == TROUBLE.name else shown
-    return QueueList(shown, rows, examined, first + 1, following)
+    return QueueList(shown, rows, examined, first + 1, following, family_rows)
 
 
 # What the template shows
@@ -280,10 +352,18 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
     last, count = found.first + len(found.rows) - 1, len(found.found)
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
+    for one in found.families:
+        begun = form.cleaned_data["q"]
+        query = urlencode({"start": begun}) if begun.startswith(one.queue.start) and begun else ""
+        one.address = addresses.family(one.queue.name) + (f"?{query}" if query else "")
     labels = [str(column.heading) for column in COLUMNS]  # translated once
+    family_labels = [str(column.heading) for column in FAMILY_COLUMNS]
     return {
+        "family_columns": FAMILY_COLUMNS,
+        "families": [cells(FAMILY_COLUMNS, one, family_labels) for one in found.families],
+        "members_listed": grouped(MEMBERS_LISTED),
         "tiles": _totals(found),
-        "attention": attention(found.examined, lambda row, tab: _at(addresses, row, tab)),
+        "attention": attention(found.examined, lambda row, tab: address_in(addresses, row, tab)),
         "examined": grouped(len(found.examined)),
         "is_examined": len(found.examined) == count,
         "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
@@ -302,7 +382,7 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
     }
 
 
-def _at(addresses: Addresses, row: QueueRow, state: str) -> str:
+def address_in(addresses: Addresses, row: QueueRow, state: str) -> str:
     """Return the address of a queue's items in a state."""
     address = addresses.queue(row.queue.name)
     return address if state == "ready" else f"{address}?{urlencode({'state': state})}"

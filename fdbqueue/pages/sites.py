@@ -27,8 +27,8 @@ class Addresses:
     """The addresses of the pages in their site.
 
     Args:
-        url_name: Returns the name of a page's URL: of ``queues``, ``queue``, ``item``, ``task``,
-            or of ``find``, which finds an item by its id.
+        url_name: Returns the name of a page's URL: of ``queues``, ``family``, ``queue``, ``item``,
+            ``task``, or of ``find``, which finds an item by its id.
         current_app: The instance namespace.
     """
 
@@ -43,6 +43,10 @@ class Addresses:
     def queue(self, name: str) -> str:
         """Return the address of a queue's page."""
         return self._of("queue", name)
+
+    def family(self, pattern: str) -> str:
+        """Return the address of the page of a family."""
+        return self._of("family", pattern)
 
     def item(self, name: str, item_id: str) -> str:
         """Return the address of an item's page."""

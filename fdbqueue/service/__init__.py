@@ -87,6 +87,7 @@ from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.tools.load import Load
+from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.scan import Scan, scan, scan_by_moment
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
 from fdbqueue.service.tools.worker import Worker
@@ -126,6 +127,7 @@ __all__ = [
     "End",
     "Ends",
     "Failure",
+    "Family",
     "FifoQueue",
     "Held",
     "IdempotencyKey",

@@ -28,6 +28,7 @@ from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, fits
 from fdbqueue.service.storage.families import FamilyKeys, Member
 from fdbqueue.service.storage.ranges import KeyRange, ranges_of
 from fdbqueue.service.storage.tables import TableKeys
+from fdbqueue.service.tools.members import Family
 from fdbqueue.service.transactions import run
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.
@@ -40,9 +41,11 @@ _TEXT = b"\x02"
 
 #: So many names are looked for in one transaction, or looked through for one that is like another.
 _NAMES_AT_ONCE = 1_000
+#: The first transaction looks for so many, and each after it for twice as many.
+_FIRST_NAMES = 50
 
 #: So many queue objects are kept.
-_MAX_OPENED = 1_000
+_MAX_OPENED = 10_000
 #: The most lists of names, and their turns, that are kept.
 _MAX_SEVERAL = 200
 #: All names are read again after twenty times the time that it took.
@@ -140,8 +143,8 @@ class Catalog:
             for spec in self._patterns
             if spec.subspace is None
         }
-        #: Those of calls with an idempotency key that take from families.
-        self._responses = Responses(TableKeys(self._prefix["several"].key()), "several queues")
+        #: The responses of calls with an idempotency key that take from several queues.
+        self.responses = Responses(TableKeys(self._prefix["several"].key()), "several queues")
         #: The catalog that this one is another view of; None for itself.
         self._root: Catalog | None = None
         self._families: dict[tuple[tuple[str, ...], bool], Families] = {}
@@ -173,7 +176,7 @@ class Catalog:
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; a queue of a pattern needs no creation.
 
-        Returns the same object for the same name, until 1,000 other names have been opened.
+        Returns the same object for the same name, until 10,000 other names have been opened.
 
         Raises:
             QueueNotFound: No spec has this name, and no pattern fits it.
@@ -274,6 +277,20 @@ class Catalog:
         """Return the index of the members of a pattern, None for a queue that is no pattern."""
         return self._family_keys.get(spec.name)
 
+    def families(self) -> list[Family]:
+        """Return the families that the setting has, in its order, to look at; nothing is read."""
+        return [
+            Family(
+                spec.name,
+                spec.kind,
+                keys,
+                lambda start, after: self._names(start=start, after=after, with_responses=False),
+                functools.partial(self._is_member, spec, lambda name: [name]),
+            )
+            for spec in self._patterns
+            if (keys := self.family(spec)) is not None
+        ]
+
     def _families_of(self, names: tuple[str, ...], *, with_owned: bool) -> Families:
         """Return what all calls of this process on some names share, one of them a pattern."""
         key = names, with_owned
@@ -286,7 +303,6 @@ class Catalog:
                 root.database,
                 lambda name: root.queue(name).parts.consumer,
                 *self._members_of(names, with_owned=with_owned),
-                self._responses,
                 (with_owned,),
             )
             found = self._families.setdefault(key, made)
@@ -325,22 +341,17 @@ class Catalog:
             self._turns.clear()
         return self._turns.setdefault(several, Turns(fair=several[1]))
 
-    def fitting(self, patterns: Sequence[str], tr: Transaction | None = None) -> Fitting:
+    def fitting(self, patterns: Sequence[str]) -> Fitting:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits.
 
-        Every name is gone through once, whatever the number of patterns. Those are included under
-        which nothing but saved responses is stored.
-
-        Args:
-            patterns: The patterns.
-            tr: The transaction to read in, without depending on it; None for others.
+        Every name is gone through once, whatever the number of patterns.
         """
         fits = fits_of(patterns)
         begun = ""
         for start in sorted({pattern.partition("*")[0] for pattern in patterns}):
             if begun and start.startswith(begun):
                 continue
-            for name in self._names(start=start, with_responses=True, tr=tr):
+            for name in self._names(start=start, with_responses=True):
                 if found := fits(name):
                     yield name, found
             if not start:
@@ -359,20 +370,26 @@ class Catalog:
             self._kept_names = begun, time.monotonic() - begun, names
         return names
 
-    def calls_key(self, name: bytes) -> bytes:
-        """Return a key on which calls of one name conflict. Nothing is stored there."""
-        key: bytes = self._prefix.pack(("several", name))
-        return key
-
     def sweep(self) -> int:
         """Remove the expired responses of calls on families, and return how many.
 
         As :meth:`Queue.sweep` does for calls on one queue.
         """
         total = 0
-        while count := run(self.database, self._responses.sweep, wrote=bool):
+        while count := run(self.database, self.responses.sweep, wrote=bool):
             total += count
         return total
+
+    def names_of_their_own(self) -> list[str]:
+        """Return the names of :meth:`names` that do not fit a pattern alone, sorted."""
+
+        def is_listed(tr: Transaction, name: str) -> bool:
+            return name not in self._owned or name == next(self._existing("", name, False, tr), "")
+
+        def read(tr: Transaction) -> list[str]:
+            return [name for name in self.plain_names() if is_listed(tr, name)]
+
+        return run(self.database, read, read_only=True) if self._owned else self.plain_names()
 
     def plain_names(self) -> list[str]:
         """Return the names that are no patterns, sorted, without reading anything."""
@@ -392,38 +409,28 @@ class Catalog:
         names = self.each_name(after=after, with_responses=with_responses)
         return list(itertools.islice(names, limit))
 
-    def each_name(
-        self, *, after: str = "", with_responses: bool = False, tr: Transaction | None = None
-    ) -> Iterator[str]:
+    def each_name(self, *, after: str = "", with_responses: bool = False) -> Iterator[str]:
         """Yield the names of the queues, sorted, and read them as they are asked for.
 
         These are the plain names, and those that fit a pattern, or that another app has, and have
-        been pushed to;
-        the latter cost about two reads each, a thousand names in a transaction. A queue that
-        was drained is among them, because it keeps its counts; one that was cleared is not.
+        been pushed to; the latter cost about two reads each, a thousand names in a transaction. A
+        queue that was drained is among them, because it keeps its counts; one that was cleared is
+        not.
 
         Args:
             after: Only names that sort after this one.
             with_responses: As for :meth:`names`.
-            tr: As for :meth:`fitting`.
         """
-        return self._names(after=after, with_responses=with_responses, tr=tr)
+        return self._names(after=after, with_responses=with_responses)
 
-    def _names(
-        self,
-        *,
-        after: str = "",
-        start: str = "",
-        with_responses: bool,
-        tr: Transaction | None,
-    ) -> Iterator[str]:
+    def _names(self, *, after: str = "", start: str = "", with_responses: bool) -> Iterator[str]:
         """Yield the names that sort after one and begin with a text."""
         named = sorted(
             name
             for name in self._named
             if name > after and name.startswith(start) and name not in self._owned
         )
-        merged = heapq.merge(named, self._existing(after, start, with_responses, tr))
+        merged = heapq.merge(named, self._existing(after, start, with_responses))
         yield from (name for name, _ in itertools.groupby(merged))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
@@ -472,7 +479,7 @@ class Catalog:
             raise QueueNotFound(name=name)
 
     def _existing(
-        self, after: str, start: str, with_responses: bool, tr: Transaction | None
+        self, after: str, start: str, with_responses: bool, tr: Transaction | None = None
     ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if not self._patterns and not self._owned:
@@ -483,8 +490,9 @@ class Catalog:
             end = begin + b"\xff"  # names are ASCII
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
+        count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while begin < end:
-            read = functools.partial(_some_ranges, begin=begin, end=end, range_of=self._range_of)
+            read = functools.partial(_some_ranges, begin, end, self._range_of, count)
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
@@ -492,7 +500,8 @@ class Catalog:
                     is_queue = with_responses or key == self._subspace[name].key()
                     if is_queue and self._may_exist(name) and name > after:
                         yield name
-            begin = found[-1][1] if len(found) == _NAMES_AT_ONCE else end
+            begin = found[-1][1] if len(found) == count else end
+            count = min(2 * count, _NAMES_AT_ONCE)
 
     def _range_of(self, key: bytes) -> KeyRange:
         """Return the range of the keys with the same name, or of one that has none.
@@ -562,6 +571,6 @@ def _name_in(rest: bytes) -> Any:
 
 
 def _some_ranges(
-    tr: Transaction, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]
+    begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange], count: int, tr: Transaction
 ) -> list[KeyRange]:
-    return list(itertools.islice(ranges_of(tr.snapshot, begin, end, range_of), _NAMES_AT_ONCE))
+    return list(itertools.islice(ranges_of(tr.snapshot, begin, end, range_of), count))

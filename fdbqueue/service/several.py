@@ -24,13 +24,14 @@ from fdbqueue.service.consume.families import Families, FamilyTake
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.several import (
     Consumers,
+    SeveralResponses,
     SeveralTake,
     TakeCall,
     Turns,
     first_with_items,
 )
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
-from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, make_call
+from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item, first, moment
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.queues import Queue
@@ -56,23 +57,16 @@ class Directory(Protocol):
     """Where queues are found by name: the catalog."""
 
     database: Database
+    responses: Responses
 
     def queue(self, name: str) -> Queue:
         """Return the queue with a name."""
 
-    def fitting(self, patterns: Sequence[str], tr: Transaction | None = None) -> Fitting:
+    def fitting(self, patterns: Sequence[str]) -> Fitting:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits."""
 
     def kept_names(self, seconds: float) -> Iterable[str]:
         """Return the names that exist, as they were within the last seconds."""
-
-    def each_name(
-        self, *, after: str = "", with_responses: bool = False, tr: Transaction | None = None
-    ) -> Iterator[str]:
-        """Yield the names that exist."""
-
-    def calls_key(self, name: bytes) -> bytes:
-        """Return a key on which calls of one name conflict. Nothing is stored there."""
 
 
 def _of_its_queue(
@@ -109,12 +103,10 @@ class SeveralQueues:
     noticed within that time, by callers that wait, too.
 
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
-    ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the saved response
-    is looked for in all the queues, and saved in the one that gave; that there were no items is
-    saved in the first queue, and nowhere if patterns have found no queue at all. In turn by a
-    pattern it is saved in one place for all queues of the catalog. The same call has the same
-    names, too. ``CorruptItem`` names the queue whose item cannot be decoded; nothing is taken from
-    any queue then.
+    ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the response is
+    saved in one place for all calls on several queues of the catalog, whichever gave; calls on one
+    queue have their keys apart. The same call has the same names, too. ``CorruptItem`` names the
+    queue whose item cannot be decoded; nothing is taken from any queue then.
 
     Args:
         directory: Finds queues.
@@ -142,9 +134,8 @@ class SeveralQueues:
         self._directory = directory
         self._turns = turns
         self._families = families
-        self._has_patterns = any("*" in name for name in names)
         self._kept = Consumers((), (), (), 0.0)
-        if not self._has_patterns:
+        if not any("*" in name for name in names):
             self._kept = self._found(names, float("inf"))
 
     def __repr__(self) -> str:
@@ -317,7 +308,7 @@ class SeveralQueues:
         def look() -> bool:
             if self._families is not None:
                 return self._families.has_items(to_lease=to_lease)
-            found = self._queues(None)
+            found = self._queues()
             wait.watches = found.lease_watches if to_lease else found.watches
             wait.look_at = found.stale_at
             has_items = functools.partial(
@@ -338,9 +329,7 @@ class SeveralQueues:
         families = self._families
 
         def read(transaction: Transaction) -> list[int]:
-            asked = (
-                self._queues(None).consumers if families is None else families.later(transaction)
-            )
+            asked = self._queues().consumers if families is None else families.later(transaction)
             limited = [one for one in asked if one.taker.limits is not None]
             found = [one.held_until(transaction, to_lease=to_lease) for one in limited]
             return [until for until in found if until is not None]
@@ -355,9 +344,9 @@ class SeveralQueues:
             limit: The most queues; None for all.
         """
         if self._families is None:
-            names: Iterable[str] = [one.name for one in self._queues(None).consumers]
+            names: Iterable[str] = [one.name for one in self._queues().consumers]
         else:
-            names = self._expanded(None)
+            names = self._expanded()
         return [self._directory.queue(name) for name in itertools.islice(names, limit)]
 
     def size(self, *, tr: Transaction | None = None) -> int:
@@ -437,11 +426,11 @@ class SeveralQueues:
         request: Callable[[Consumer], TakeRequest],
         call: KeyedCall | None,
     ) -> TakeCall:
-        given = verb, self.name, self.database, end, request, call
+        responses = SeveralResponses(self._directory.responses, self._consumer)
+        given = verb, self.name, self.database, end, request, responses, call
         if self._families is not None:
             return FamilyTake(self._families, count, *given)
-        queues = functools.partial(self._queues, call=call)
-        return SeveralTake(queues, self._turns, *given)
+        return SeveralTake(self._queues, self._turns, *given)
 
     async def _await(
         self, take: TakeCall, wait: float | None, once: IdempotencyKey | str | None
@@ -463,26 +452,15 @@ class SeveralQueues:
         kept = () if self._families is None else self._families.facts
         return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair, *kept)
 
-    def _queues(self, tr: Transaction | None = None, *, call: KeyedCall | None = None) -> Consumers:
-        """Return the queues; those that fit a pattern as of the last five seconds.
-
-        For a call with an idempotency key, as the transaction sees them: then the response is found
-        wherever it was saved. Two such calls conflict even if they see different queues.
-        """
-        if not self._has_patterns:
-            return self._kept
-        stale_at = time.monotonic() + _KEPT_SECONDS
-        if tr is not None and call is not None:
-            key = self._directory.calls_key(call.name)
-            tr.add_read_conflict_key(key)
-            tr.add_write_conflict_key(key)
-            return self._found(self._expanded(tr), stale_at)
+    def _queues(self) -> Consumers:
+        """Return the queues; those that fit a pattern as of the last five seconds."""
         kept = self._kept
         if kept.stale_at <= time.monotonic():
-            kept = self._kept = self._found(self._expanded(None), stale_at)
+            stale_at = time.monotonic() + _KEPT_SECONDS
+            kept = self._kept = self._found(self._expanded(), stale_at)
         return kept
 
-    def _expanded(self, tr: Transaction | None) -> Iterable[str]:
+    def _expanded(self) -> Iterable[str]:
         """Return the names of the queues, each once.
 
         Raises:
@@ -491,7 +469,7 @@ class SeveralQueues:
         is_limited = self._families is None
         fitting: dict[str, list[str]] = {name: [] for name in self.names if "*" in name}
         found = set(self.names) - set(fitting)
-        for name, patterns in self._directory.fitting(tuple(fitting), tr):
+        for name, patterns in self._directory.fitting(tuple(fitting)):
             for pattern in patterns:
                 fitting[pattern].append(name)
             found.add(name)
@@ -500,8 +478,11 @@ class SeveralQueues:
         named = (fitting.get(name, (name,)) for name in self.names)
         return dict.fromkeys(itertools.chain.from_iterable(named))
 
+    def _consumer(self, name: str) -> Consumer:
+        return self._directory.queue(name).parts.consumer
+
     def _found(self, names: Iterable[str], stale_at: float) -> Consumers:
-        consumers = tuple([self._directory.queue(name).parts.consumer for name in names])
+        consumers = tuple([self._consumer(name) for name in names])
         watches = tuple([one.group.watch for one in consumers])
         lease_watches = tuple([one.group.lease_watch for one in consumers])
         return Consumers(consumers, watches, lease_watches, stale_at)
@@ -515,7 +496,7 @@ class _AllowedOnly:
     ) -> None:
         self.database = directory.database
         self.queue = directory.queue
-        self.calls_key = directory.calls_key
+        self.responses = directory.responses
         self._directory = directory
         self._allows = allows
         self._in_secret = in_secret
@@ -524,26 +505,13 @@ class _AllowedOnly:
         """Return the names that exist and are allowed, as they were within the last seconds."""
         return filter(self._allows, self._directory.kept_names(seconds))
 
-    def each_name(
-        self, *, after: str = "", with_responses: bool = False, tr: Transaction | None = None
-    ) -> Iterator[str]:
-        """Yield the names that exist and are allowed."""
-        names = self._directory.each_name(after=after, with_responses=with_responses, tr=tr)
-        return filter(self._allows, names)
-
-    def fitting(self, patterns: Sequence[str], tr: Transaction | None = None) -> Fitting:
+    def fitting(self, patterns: Sequence[str]) -> Fitting:
         """Yield the names that exist, are allowed and fit a pattern, each with these patterns."""
         if not self._in_secret:
-            yield from (
-                one for one in self._directory.fitting(patterns, tr) if self._allows(one[0])
-            )
+            yield from (one for one in self._directory.fitting(patterns) if self._allows(one[0]))
             return
         fits = fits_of(patterns)
-        for name in (
-            self.kept_names(_KEPT_SECONDS)
-            if tr is None
-            else self.each_name(with_responses=True, tr=tr)
-        ):
+        for name in self.kept_names(_KEPT_SECONDS):
             if found := fits(name):
                 yield name, found
 

@@ -104,7 +104,7 @@ def test_a_get_where_only_posts_do_something(
         ("queues/mail/ack/", {"lease": ""}),
         ("queues/mail/resume/", {}),
         ("queues/mail/purge/", {"state": "", "reason": None, "limit": 1000}),
-        ("pop-from/", {"queues": [], "fair": False, "end": "min", "limit": 1, "wait": 0}),
+        ("pop-from/", {"queues": [], "fair": None, "end": "min", "limit": 1, "wait": 0}),
     ],
 )
 def test_what_a_form_is_filled_in_with(api: APIClient, path: str, body: Any) -> None:

@@ -123,6 +123,38 @@ def test_an_interrupt_at_any_line(database, subspace, operation):
     assert threading.active_count() < 50
 
 
+@pytest.mark.parametrize("fair", [False, True])
+def test_an_interrupt_under_a_key(database, subspace, fair):
+    """At the last lines, around the commit: the same call takes one item, and takes it once."""
+    catalog = family_of(database, subspace)
+    users, member = catalog.several(["user-*"], fair=fair), catalog.queue("user-1")
+    member.push(FIFO.value("a"))
+    users.pop(once="first")  # fills the caches
+    trace, count = raising_at(0, KeyboardInterrupt())
+    member.push(FIFO.value("a"))
+    sys.settrace(lambda *_: trace)
+    users.pop(once="counted")
+    sys.settrace(None)
+    raised = 0
+    for line in range(count() - LAST_LINES, count()):
+        member.clear()
+        member.push_many([FIFO.value("a"), FIFO.value("b")])
+        trace, _ = raising_at(line, KeyboardInterrupt(), passes_with=True)
+        sys.settrace(lambda *_: trace)  # noqa: B023  # called in this turn
+        try:
+            users.pop(once=f"key {line}")
+        except KeyboardInterrupt:
+            raised += 1
+        finally:
+            sys.settrace(None)
+        own = member.parts.group.poppers["min"].combiner
+        wait_until(lambda own=own: not (own.orphans or own.is_busy))
+        assert FIFO.text(users.pop(once=f"key {line}").value) == "a"
+        assert [FIFO.text(item.value) for item in member] == ["b"]
+        assert_counted(member)
+    assert raised > LAST_LINES // 2
+
+
 def test_processes_that_are_killed(engine, subspace, start):
     """Those who pop on get everything but what the dead may have taken, each once."""
     catalog = family_of(engine.database, subspace)

@@ -514,15 +514,16 @@ def test_the_same_call_under_a_key_returns_the_same(catalog, operation, names):
     assert [catalog.queue(name).size() for name in ("high", "low", "mail-1")] == [1, 1, 1]
     with pytest.raises(IdempotencyKeyReused):
         getattr(several, operation)(1, once="key")
-    with pytest.raises(IdempotencyKeyReused):
-        getattr(catalog.queue("low"), operation)(2, once="key")
-    with pytest.raises(IdempotencyKeyReused):
-        getattr(catalog.several([*names, "other"], fair=False), operation)(2, once="key")
+    for other in ([*names, "other"], ["other"], ["mail-*"]):
+        for fair in (False, True):
+            with pytest.raises(IdempotencyKeyReused):
+                getattr(catalog.several(other, fair=fair), operation)(2, once="key")
+    assert values(getattr(catalog.queue("low"), operation)(1, once="key")) == [("low", 3)]
 
 
 @pytest.mark.parametrize("names", [["high", "low"], ["mail-*", "low"]], ids=str)
 def test_that_there_was_nothing_is_saved_too(catalog, names):
-    """In the first queue."""
+    """Then the same call finds nothing later either."""
     several = catalog.several(names, fair=False)
     key = IdempotencyKey("key")
     assert several.pop_many(2, once=key) == []

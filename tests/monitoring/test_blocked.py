@@ -58,14 +58,20 @@ def test_a_queue_that_is_mended_is_not_blocked(queues, monitor):
 
 
 def test_too_many_queues_of_patterns(queues, monitor, monkeypatch):
-    """It says that it has not read all of them."""
+    """It says that it has not read all of them; those that have something come first."""
     monkeypatch.setattr(access, "MAX_PATTERNED", 2)
     monkeypatch.setattr(access, "QUEUES_AT_ONCE", 2)
-    for number in range(3):
+    for number in range(4):
+        queues.queue(f"user-{number}").push("x")
+    while queues.several(["user-*"]).pop():
+        pass
+    answer = monitor.get(ADDRESS).json()
+    assert (answer["blocked"], answer["complete"]) == ({}, False)
+    for number in (3, 2):
         queue = queues.queue(f"user-{number}")
         spoil(queue, queue.push("x"))
     answer = monitor.get(ADDRESS).json()
-    assert list(answer["blocked"]) == ["user-0", "user-1"]
+    assert list(answer["blocked"]) == ["user-2", "user-3"]
     assert answer["complete"] is False
 
 

@@ -182,6 +182,21 @@ def test_too_many_queues_are_not_all_read(queues, bearer, monkeypatch):
     assert sample(found, "fdbqueue_items", queue="quakes", state="ready") == 1
 
 
+def test_of_too_many_members_those_are_read_that_have_something(queues, bearer, monkeypatch):
+    """Under the one label of their family, whatever their names."""
+    monkeypatch.setattr(access, "MAX_PATTERNED", 2)
+    for number in range(5):
+        queues.queue(f"user-{number}").push("x")
+    while queues.several(["user-*"]).pop():
+        pass
+    queues.queue("user-4").push_many(range(7))
+    found = samples(bearer.get(ADDRESS))
+    assert sample(found, "fdbqueue_items", queue="user-*", state="ready") == 7
+    assert sample(found, "fdbqueue_queues", queue="user-*") == 2
+    labels = {dict(labels).get("queue", "") for _, labels in found}
+    assert [label for label in labels if label.startswith("user-")] == ["user-*"]
+
+
 def test_operations_are_counted_and_timed(queues, bearer):
     """By the queue's name in the setting and what was done, with the items."""
 

@@ -179,12 +179,13 @@ def test_numbers_are_written_as_the_language_does(viewer, queue):
 
 
 @pytest.mark.parametrize("sort", ["name", "-ready", "-oldest", "-pushes", "-trouble"])
-def test_the_list_asks_for_all_queues_together(viewer, queue, watched, sort):
+def test_the_list_asks_for_all_queues_together(viewer, queue, watched, sort, monkeypatch):
     """One transaction for the names and one for the figures, a few reads for each queue.
 
     Eight reads: two counts, two for the oldest, the minutes, the pause, and both ends. A queue
     without items may have no format yet, which is looked for again.
     """
+    monkeypatch.setattr(queue_list, "MEMBERS_LISTED", 30)
     for number in range(30):
         queue(f"user-{number:02}").push_many(range(40))
     viewer.get(LIST)  # has seen the formats of those that have items

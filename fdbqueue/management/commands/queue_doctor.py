@@ -47,7 +47,7 @@ from fdbqueue.management.formats import (
     item_count,
     json_line,
 )
-from fdbqueue.service import MAX_ITEMS, Pause, Queue, error_code, run, strict_json
+from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, error_code, run, strict_json
 from fdbqueue.service.tools import load, upkeep
 from fdbqueue.service.tools.upkeep import Examiner, count_stale, sweep
 from fdbqueue.service.transactions import receipts_of
@@ -88,6 +88,7 @@ examples:
   manage.py queue_doctor mail --repair
   manage.py queue_doctor --repair --no-input --json
   manage.py queue_doctor mail --adopt-settings
+  manage.py queue_doctor 'user-*' --timeout 300
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -118,7 +119,7 @@ examples:
         names = list(dict.fromkeys(options["names"]))
         with contextlib.suppress(ConfigurationError):  # the checks find it too
             for name in names:
-                self.queue(name)
+                self.family(name) if "*" in name else self.queue(name)
         if options["adopt_settings"]:
             self._adopt_settings(names, interactive=options["interactive"])
         as_json, repairs = options["as_json"], options["repair"]
@@ -241,9 +242,16 @@ class _Examination:
         self._at = ("receipts", None)
         yield check_receipts(catalog.database)
         readable = catalog.over(TimedDatabase(catalog.database, self._left))
-        for name in self._names or readable.names():
+        for name in self._all_names(readable):
             self._at = ("queue", name)
             yield from check_queue(catalog.queue(name), readable.queue(name), self._deadline)
+
+    def _all_names(self, catalog: Catalog) -> Iterator[str]:
+        """Yield the names of the queues: of a pattern those of its members, as they are read."""
+        families = {family.name: family for family in catalog.families()}
+        for name in self._names or catalog.names():
+            family = families.get(name)
+            yield from [name] if family is None else filter(family.has, family.names())
 
 
 @dataclass(frozen=True)

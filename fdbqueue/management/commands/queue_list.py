@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue import access, columns
+from fdbqueue.columns.families import LISTED_FAMILIES, MOST_MEMBERS, FamilyRow, Members
 from fdbqueue.columns.queues import LISTED, QueueRow, fill, reads_of
 from fdbqueue.columns.text import seconds_since, timestamp
 from fdbqueue.management import arguments, formats
@@ -29,18 +30,40 @@ class Command(QueueCommand):
 examples:
   manage.py queue_list
   manage.py queue_list --json
+  manage.py queue_list --family
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--family",
+            action="store_true",
+            help="Print the families instead, the patterns of the setting: how many members of "
+            f"each have something to take now, counted up to {MOST_MEMBERS:,}",
+        )
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["as_json"]:
+        if options["family"]:
+            families = self._families()
+            if options["as_json"]:
+                records = (columns.record(LISTED_FAMILIES, row) for row in families)
+                self.console.print_lines(map(formats.json_line, records))
+            else:
+                shown = formats.table_of(LISTED_FAMILIES, self.console.look)
+                self.console.print_lines(shown(families))
+        elif options["as_json"]:
             found = self._read(with_heads=True)
             self.console.print_lines(formats.json_line(_record(*one)) for one in found)
         else:
             table = formats.table_of(LISTED, self.console.look)
             self.console.print_lines(table(row for row, _ in self._read()))
+
+    def _families(self) -> Iterator[FamilyRow]:
+        """Yield what is said of each family."""
+        for family in self.catalog.families():
+            find = functools.partial(family.with_something, limit=MOST_MEMBERS + 1)
+            names = run(self.catalog.database, find, read_only=True)
+            yield FamilyRow(family, Members.of(names))
 
     def _read(self, *, with_heads: bool = False) -> Iterator[tuple[QueueRow, Item | None]]:
         """Yield what is said of each queue, and its head; several are read in one transaction."""

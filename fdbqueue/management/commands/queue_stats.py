@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
 
-from fdbqueue import columns
+from fdbqueue import access, columns
+from fdbqueue.columns.families import FAMILY_STATS, MOST_MEMBERS, FamilyRow, Members
 from fdbqueue.columns.queues import STATS, QueueRow, fill, reads_of
 from fdbqueue.columns.text import printable, short_time
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import Table, TextColumn
-from fdbqueue.service import HISTORY_MINUTES, Priority, Queue, run
+from fdbqueue.service import HISTORY_MINUTES, Family, Priority, Queue, run
 
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
@@ -28,7 +32,8 @@ class Command(QueueCommand):
         "Print how many items of queues are ready, leased, delayed and dead, how old the oldest "
         "ready item is, how many items are pushed and popped per minute, and whether a queue is "
         "blocked by an item that cannot be decoded, or paused. The counts are stored, so this "
-        "costs the same however long a queue is."
+        "costs the same however long a queue is. A pattern of the setting, such as 'user-*', is a "
+        f"row with the sums of its members that have items, {MOST_MEMBERS:,} at most."
     )
     allows_closed_output = True
     examples = """\
@@ -38,6 +43,7 @@ examples:
   manage.py queue_stats mail --by-reason
   manage.py queue_stats --watch
   manage.py queue_stats mail --watch 10 --json
+  manage.py queue_stats 'user-*'
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -87,12 +93,27 @@ examples:
                 pause.wait(seconds)
 
     def _lines(self, options: dict[str, Any]) -> list[str]:
-        rows = [_read(queue, options["minutes"] + 1) for queue in self.queues(options["names"])]
+        minutes = options["minutes"] + 1
         parts = [part for part in _PARTS if options[part.name]]
+        patterns = dict.fromkeys(name for name in options["names"] if "*" in name)
+        if patterns and parts:
+            raise usage_error(
+                "--by-priority and --by-reason are of single queues, not of patterns."
+            )
+        families = [self._summed(self.family(name), minutes) for name in patterns]
+        names = [name for name in options["names"] if name not in patterns]
+        queues = [] if patterns and not names else self.queues(names)
+        rows = [_read([queue], minutes)[0] for queue in queues]
         found = [(row, {part.name: part.read(row.queue) for part in parts}) for row in rows]
         if options["as_json"]:
-            return [formats.json_line(_record(row, more)) for row, more in found]
-        lines = formats.table_of(STATS, self.console.look)(rows)
+            return [
+                *(formats.json_line(_record(row, more)) for row, more in found),
+                *(formats.json_line(_family_record(row)) for row in families),
+            ]
+        lines = formats.table_of(STATS, self.console.look)(rows) if rows or not families else []
+        if families:
+            shown = formats.table_of(FAMILY_STATS, self.console.look)(families)
+            lines += [*([""] if lines else []), *shown]
         for part in parts:
             cells = [
                 (row.queue.name, *part.cells(one)) for row, more in found for one in more[part.name]
@@ -102,18 +123,34 @@ examples:
                 lines += ["", *Table(headings, self.console.look).lines(cells)]
         return lines
 
+    def _summed(self, family: Family, minutes: int) -> FamilyRow:
+        """Return the sums of the members of a family that have items, of so many at most."""
+        find = functools.partial(family.with_something, limit=MOST_MEMBERS + 1, with_later=True)
+        names = run(self.catalog.database, find, read_only=True)
+        summed = FamilyRow(family, Members.of(names))
+        rest = iter(names[:MOST_MEMBERS])
+        while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
+            for row in _read([self.catalog.queue(name) for name in some], minutes):
+                summed.add(row)
+        return summed
+
+
+def _family_record(row: FamilyRow) -> dict[str, Any]:
+    """Return the object for a line of JSON."""
+    return {"queue": row.queue.name, **columns.record(FAMILY_STATS[1:], row)}
+
 
 def _record(row: QueueRow, more: dict[str, list[Any]]) -> dict[str, Any]:
     """Return the object for a line of JSON."""
     return {"queue": row.queue.name, **columns.record(STATS[1:], row), **more}
 
 
-def _read(queue: Queue, minutes: int) -> QueueRow:
-    """Read the figures of a queue, with rates over some minutes, the present one included."""
-    row = QueueRow(queue, history_minutes=minutes, rate_minutes=minutes)
-    reads = [(begin, [row]) for begin in reads_of(STATS)]
-    run(queue.database, lambda tr: fill(tr, reads), read_only=True)
-    return row
+def _read(queues: Sequence[Queue], minutes: int) -> list[QueueRow]:
+    """Read the figures of queues, with rates over some minutes, the present one included."""
+    rows = [QueueRow(one, history_minutes=minutes, rate_minutes=minutes) for one in queues]
+    reads = [(begin, rows) for begin in reads_of(STATS)]
+    run(queues[0].database, lambda tr: fill(tr, reads), read_only=True)
+    return rows
 
 
 def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:

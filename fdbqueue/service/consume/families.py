@@ -15,10 +15,12 @@ How a take goes, without a transaction of the caller's:
    the rows LATER whose moments are over. The process began anywhere, so processes seldom meet.
    Names that are no patterns are a page of their own. All of this is only a hint: a member that has
    nothing costs one look.
-3. **Visit** (:mod:`visits`). There are as many members as requests, each gives to one of them; if
-   there are fewer, to several. In each member a round (:mod:`round`) is served, as for one queue,
-   and the reads of 25 are under way before the first is awaited. A request whose member had nothing
-   goes on to the next. All items of one request come from one member, in its order.
+3. **Visit** (:mod:`visits`). In its turn a member gives to up to eight requests that are in line
+   together, so that they share its reads; to more if all members were met. A request whose member
+   had nothing goes on to another, then each to one of its own, and where nothing is found at all to
+   more and more at once. In each member a round (:mod:`round`) is served, as for one queue, and the
+   reads of 25 are under way before the first is awaited. All items of one request come from one
+   member, in its order.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
    row says when it has something next: when the first of its leases, delays and batches ends, what
    a limit of it says, in a second if other processes have yet to collect from it; never while it is
@@ -86,14 +88,12 @@ from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import ROUND_ITEMS
 from fdbqueue.service.consume.poppers import forget_at_fork
 from fdbqueue.service.consume.ring import PAGE_ROWS, Ring, Source, Walking
-from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, Look
-from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses
 from fdbqueue.service.items import LAST_MOMENT, Item
 from fdbqueue.service.storage.families import IndexRow
-from fdbqueue.service.storage.reader import ENDS, End, Loaded
+from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
 
 logger = logging.getLogger(__name__)
@@ -211,12 +211,11 @@ class Families:
         open_queue: Returns what takes from the queue with a name.
         plain: The names that are no patterns, and those of plain queues that fit one.
         sources: The families whose members fit a pattern.
-        responses: Where the responses of calls with an idempotency key are kept.
         facts: What else such a call must have in common with the one before it.
 
     Attributes:
         database: As given, without a time limit.
-        consumer, responses, facts: As given; ``open_queue`` is ``consumer``.
+        consumer, facts: As given; ``open_queue`` is ``consumer``.
     """
 
     def __init__(
@@ -225,13 +224,11 @@ class Families:
         open_queue: Callable[[str], Consumer],
         plain: Sequence[str],
         sources: Sequence[Source],
-        responses: Responses,
         facts: tuple[bool, ...] = (),
     ) -> None:
         self.facts = facts
         self.database: Database = unlimited(database)
         self.consumer = open_queue
-        self.responses = responses
         self._sources = tuple(sources)
         self._ring = Ring(plain, sources)
         self.poppers: dict[End, FamilyPoppers] = {end: FamilyPoppers(self, end) for end in ENDS}
@@ -454,16 +451,14 @@ class FamilyTake(TakeCall):
             owns: Whether the transaction is this call's own.
             corrects: Whether to correct the index.
         """
-        call, responses = self._call, self._families.responses
+        call, responses = self._call, self._responses
         assert call is not None
         outcome = Outcome()
-        found = responses.recall(responses.begin_recall(tr, call), call)
-        if found is not None:
-            outcome.items = self._recalled(found[0])
+        recalled = responses.recall(tr, call)
+        if recalled is not None:
+            outcome.items = recalled
             return outcome
-        request = MemberRequest(
-            self._count, functools.partial(self._keyed, call=call), leases=self._leases
-        )
+        request = MemberRequest(self._count, self._made, leases=self._leases)
         served = self._visit(tr, walking, request, owns=owns, corrects=corrects)
         items = _result(served)
         outcome.wrote, outcome.expired = served.wrote, served.expired
@@ -472,32 +467,9 @@ class FamilyTake(TakeCall):
         if outcome.consumer is not None:
             self._reported = outcome.consumer.name
         elif saves and not outcome.is_cut:
-            responses.save(tr, call, b"\x00")
+            responses.save_nothing(tr, call)
             outcome.wrote = True
         return outcome
-
-    def _keyed(self, consumer: Consumer, call: KeyedCall) -> TakeRequest:
-        """Return the request to a queue that also saves what it takes."""
-        request = self._make(consumer)
-        request.is_copied = True
-        take = request.effect
-        name = consumer.name.encode()
-
-        def effect(tr: Transaction, count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
-            items = take(tr, count_change, loaded)
-            packed = SavedResponses.packed_items(loaded, items)
-            self._families.responses.save(tr, call, bytes((len(name),)) + name + packed)
-            return items
-
-        request.effect = effect
-        return request
-
-    def _recalled(self, payload: bytes) -> list[Item]:
-        """Return the items of a saved response."""
-        if not payload[0]:
-            return []
-        name, packed = payload[1 : 1 + payload[0]], payload[1 + payload[0] :]
-        return self._families.consumer(name.decode()).responses.unpacked_items(packed)
 
     # One transaction
 

@@ -260,7 +260,9 @@ def shared_group(
     database = unlimited(database)
     with _sharing:
         try:
-            groups = _shared.setdefault(database, weakref.WeakValueDictionary())
+            groups = _shared.get(database)
+            if groups is None:
+                groups = _shared[database] = weakref.WeakValueDictionary()
             found = groups.get(key)
         except TypeError:  # a database without weak references, or a codec without a hash
             return ProcessGroup(database, taker, handoff_timeout_seconds, stamped=stamped)

@@ -23,9 +23,8 @@ How a take goes, without a transaction of the caller's:
 
 In a transaction of the caller's there is 1 alone, and nothing helps other processes. Under an
 idempotency key there is 1 alone, too, again after each conflict: before anything is taken, the key
-is looked for in the saved responses of all queues, and the transaction depends on these reads. The
-response is saved in the queue that gave the items, that there were none in the first queue. Two
-calls under one key both read all responses, and each writes one of them, so only one takes items.
+is looked for in the one place of such responses (:class:`SeveralResponses`), and the transaction
+depends on that. Two calls under one key both read it, and each writes it, so only one takes items.
 
 *Whose turn it is* (:class:`Turns`), and which thread may be at 1: a thread is at work for as long
 as it holds a lock of its own, which any exception releases. Two threads that begin at the same
@@ -67,10 +66,10 @@ from fdbqueue.service.consume.poppers import forget_at_fork
 from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.state import begin_state, parse_state
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
-from fdbqueue.service.idempotency import KeyedCall, is_replayed
+from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.reader import End, Loaded
 from fdbqueue.service.storage.tables import Kind
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run
 
@@ -166,6 +165,55 @@ class Outcome:
     expired: list[tuple[str, expiry.ExpiredCounts]] = field(default_factory=list)
 
 
+class SeveralResponses:
+    """The responses of calls on several queues, in one place for all queues of a catalog.
+
+    A response names the queue that gave. So a key is known whichever of the queues that was, and
+    whatever the names of the next call are.
+
+    Args:
+        responses: Where they are kept.
+        open_queue: Returns what takes from the queue with a name.
+    """
+
+    def __init__(self, responses: Responses, open_queue: Callable[[str], Consumer]) -> None:
+        self._responses = responses
+        self._open = open_queue
+
+    def recall(self, tr: Transaction, call: KeyedCall) -> list[Item] | None:
+        """Return the response of a call, None if it was not made before.
+
+        Raises:
+            IdempotencyKeyReused: It is the response of another call.
+        """
+        found = self._responses.recall(self._responses.begin_recall(tr, call), call)
+        if found is None:
+            return None
+        payload = found[0]
+        stop = 1 + payload[0]
+        if stop == 1:
+            return []
+        return self._open(payload[1:stop].decode()).responses.unpacked_items(payload[stop:])
+
+    def save_nothing(self, tr: Transaction, call: KeyedCall) -> None:
+        """Save that there were no items."""
+        self._responses.save(tr, call, b"\x00")
+
+    def saved_by(self, request: TakeRequest, consumer: Consumer, call: KeyedCall) -> TakeRequest:
+        """Let a request to a queue save what it takes, too; return it."""
+        take, name = request.effect, consumer.name.encode()
+        request.is_copied = True
+
+        def effect(tr: Transaction, count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
+            items = take(tr, count_change, loaded)
+            packed = SavedResponses.packed_items(loaded, items)
+            self._responses.save(tr, call, bytes((len(name),)) + name + packed)
+            return items
+
+        request.effect = effect
+        return request
+
+
 class TakeCall:
     """One call that takes items from one of several queues: what is the same for any choice of it.
 
@@ -175,8 +223,9 @@ class TakeCall:
         name: What errors call the queues.
         database: Where they are; its transactions may have a time limit.
         end: Which end to take from.
-        request: Makes the request to one queue, without its idempotency key.
-        call: The call, if it has an idempotency key.
+        request: Makes the request to one queue.
+        responses: The responses of calls with an idempotency key.
+        call: The call, if it has one.
     """
 
     def __init__(
@@ -186,8 +235,10 @@ class TakeCall:
         database: Database,
         end: End,
         request: Callable[[Consumer], TakeRequest],
+        responses: SeveralResponses,
         call: KeyedCall | None = None,
     ) -> None:
+        self._responses = responses
         self._verb = verb
         self._leases = verb == "lease"
         self._name = name
@@ -270,7 +321,7 @@ class TakeCall:
                     return found
         except BaseException as error:
             vars(error)["outcome_known"] = not self._is_in_flight
-            if self._taken is not None:
+            if self._taken is not None and self._call is None:  # else the same call returns them
                 self._undo(*self._taken)
             raise
         raise AssertionError  # it counts for ever
@@ -337,8 +388,15 @@ class TakeCall:
         """Return the request to a queue, always the same one."""
         found = self._requests.get(consumer)
         if found is None:
-            found = self._requests[consumer] = self._make(consumer)
+            found = self._requests[consumer] = self._made(consumer)
         return found
+
+    def _made(self, consumer: Consumer) -> TakeRequest:
+        """Return a new request to a queue."""
+        request = self._make(consumer)
+        if self._call is None:
+            return request
+        return self._responses.saved_by(request, consumer, self._call)
 
     def _report(self, began: float, count: int, error: BaseException | None) -> None:
         seconds = time.perf_counter() - began
@@ -349,14 +407,14 @@ class SeveralTake(TakeCall):
     """One call that takes items from the first of several queues that has any.
 
     Args:
-        queues: Returns the queues; with a transaction, as it sees them.
+        queues: Returns the queues.
         turns: What it shares with other calls of the process.
         others: As for :class:`TakeCall`.
     """
 
     def __init__(
         self,
-        queues: Callable[[Transaction | None], Consumers],
+        queues: Callable[[], Consumers],
         turns: Turns,
         *others: Any,
     ) -> None:
@@ -377,7 +435,7 @@ class SeveralTake(TakeCall):
                 except Conflict:
                     self._turns.note_conflict()
                     return self._source
-        consumers = self._turns.in_turn(self._consumers(None))
+        consumers = self._turns.in_turn(self._consumers())
         look = functools.partial(
             first_with_items, consumers=consumers, end=self._end, to_lease=self._leases
         )
@@ -393,11 +451,6 @@ class SeveralTake(TakeCall):
         if items:
             self._turns.note_turn(items[0].queue)
 
-    def _request(self, consumer: Consumer) -> TakeRequest:
-        found = super()._request(consumer)
-        found.call, found.is_copied = self._call, self._call is not None
-        return found
-
     # One transaction
 
     def _attempt(self, tr: Transaction, *, owns: bool, saves: bool) -> Outcome:
@@ -411,17 +464,17 @@ class SeveralTake(TakeCall):
         """
         self._source = None
         outcome = Outcome()
-        consumers = self._consumers(None if self._call is None else tr)
+        consumers = self._consumers()
         if self._call is not None:
-            recalled = recall(tr, consumers, self._call)
+            recalled = self._responses.recall(tr, self._call)
             if recalled is not None:
                 outcome.items = recalled
                 return outcome
         for consumer, one in self._rounds(tr, self._turns.in_turn(consumers)):
             if self._serve(tr, consumer, one, outcome, owns=owns):
                 return outcome
-        if self._call is not None and saves and consumers:
-            consumers[0].responses.save_items(tr, self._call, [], [])
+        if self._call is not None and saves:
+            self._responses.save_nothing(tr, self._call)
             outcome.wrote = True
         return outcome
 
@@ -461,29 +514,13 @@ class SeveralTake(TakeCall):
 
     # What the steps share
 
-    def _consumers(self, tr: Transaction | None) -> Sequence[Consumer]:
+    def _consumers(self) -> Sequence[Consumer]:
         """Return the queues in the order that was given; the next wait is for these."""
-        found = self._queues(tr)
+        found = self._queues()
         watches = found.lease_watches if self._leases else found.watches
         self._item_wait.watches, self._item_wait.look_at = watches, found.stale_at
         self._reported = found.consumers[0].name if found.consumers else self._name
         return found.consumers
-
-
-def recall(tr: Transaction, consumers: Sequence[Consumer], call: KeyedCall) -> list[Item] | None:
-    """Return the response that one of the queues has saved for a call, None if none has.
-
-    The transaction depends on all of them.
-
-    Raises:
-        IdempotencyKeyReused: It is the response of another call.
-    """
-    reads = [(one.responses, one.responses.begin_recall(tr, call)) for one in consumers]
-    for responses, read in reads:
-        items = responses.recalled_items(read, call)
-        if items is not None:
-            return items
-    return None
 
 
 def first_with_items(

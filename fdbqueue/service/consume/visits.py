@@ -25,6 +25,9 @@ from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.reader import End
 
+#: How many requests of a process that are in line together a queue serves in its turn, so that its
+#: reads are shared.
+REQUESTS_A_TURN = 8
 #: How many queues' reads are under way at the same time.
 READ_AT_ONCE = 25
 #: A transaction of its own ends after so many looks, or seconds.
@@ -136,9 +139,9 @@ class Visit:
     def serve(self, requests: Sequence[MemberRequest]) -> Served:
         """Take items for the requests, as far as there are any; correct what gave nothing."""
         waiting = deque(requests)
-        ahead = 0
+        wanted = -(-len(waiting) // REQUESTS_A_TURN)
         while waiting and not self.is_cut:
-            hints = self._walk.next(min(max(len(waiting), ahead), READ_AT_ONCE))
+            hints = self._walk.next(min(wanted, READ_AT_ONCE))
             if not hints:
                 hints = self._generous[:READ_AT_ONCE]
                 del self._generous[:READ_AT_ONCE]
@@ -146,8 +149,8 @@ class Visit:
                 break
             count = len(waiting)
             self._look_at(hints, waiting)
-            # Where nothing is found it looks at more at once.
-            ahead = 2 * len(hints) if len(waiting) == count else 0
+            # Those that go on have a queue each; where nothing is found it looks at more at once.
+            wanted = max(len(waiting), 2 * len(hints) if len(waiting) == count else 0)
         if not (self.is_cut or self._gives_more):
             self.served.results += [(one, []) for one in waiting]
         if self._corrects:
@@ -155,12 +158,12 @@ class Visit:
         return self.served
 
     def _look_at(self, hints: Sequence[Hint], waiting: deque[MemberRequest]) -> None:
-        """Serve rounds in some queues, for one request each; for several if all were met.
+        """Serve rounds in some queues, and deal the requests to them.
 
         If there are more queues than requests, the rest are asked only if the others had nothing.
         """
-        count = len(waiting) if len(hints) < READ_AT_ONCE else len(hints)
-        dealt = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+        dealt = [*waiting]
+        waiting.clear()
         looks = []
         for place, hint in enumerate(hints):
             consumer = self._open(hint.name)

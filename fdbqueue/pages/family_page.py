@@ -1,0 +1,122 @@
+"""The page of a family: its members that have something, or those whose names begin with a text.
+
+The index of the family says which members have something; it is read up to a bound, and of the
+members only those that the page shows, in one transaction. So the page costs the same beside a
+million members. It shows, counts and names only those that the user may view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.columns import cells
+from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, Members
+from fdbqueue.columns.queues import RATE_MINUTES, QueueRow, fill, reads_of
+from fdbqueue.columns.text import grouped
+from fdbqueue.pages.forms import PageForm, search_field
+from fdbqueue.pages.queue_list import COLUMNS, Header, address_in, attention, some_members
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.service import Catalog, Family, run
+
+#: So many members are read at once.
+MEMBERS_PER_PAGE = 100
+
+
+class FamilyForm(PageForm):
+    """Which members of a family to show."""
+
+    start = search_field(_("Name begins with"), max_length=100)
+    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
+
+    defaults: Mapping[str, str] = {"refresh": "5", "page": "1"}
+    shown = ("start",)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyMembers:
+    """One page of the members of a family.
+
+    Attributes:
+        rows: Those shown: the noisiest first, or by name if the form asks for names.
+        first: The number of the first of them, among those that have something.
+        members: How many have something; None if the form asks for names.
+        following: The name after which there are others, if the form asks for names.
+    """
+
+    rows: list[QueueRow]
+    first: int
+    members: Members | None
+    following: str | None
+
+
+def listed(
+    catalog: Catalog, family: Family, form: FamilyForm, may_view: Callable[[str], bool]
+) -> FamilyMembers:
+    """Read one page of members."""
+    start, first = form.cleaned_data["start"], 0
+    chosen: list[str] | None = None
+    following = None
+    if start:
+        if not (start.startswith(family.start) or family.start.startswith(start)):
+            start = family.start + start  # as it is short for: 17 in user-*
+        after = form.cleaned_data["after"]
+        chosen, following = some_members(
+            family, may_view, MEMBERS_PER_PAGE, start=start, after=after
+        )
+    else:
+        first = (form.cleaned_data["page"] - 1) * MEMBERS_PER_PAGE
+
+    def read(tr: Any) -> tuple[list[QueueRow], Members | None]:
+        names, members = chosen, None
+        if names is None:
+            found = family.with_something(tr, MOST_MEMBERS + 1, may_view)
+            members = Members.of(found)
+            names = found[:MOST_MEMBERS][first : first + MEMBERS_PER_PAGE]
+        rows = [QueueRow(catalog.queue(name)) for name in names]
+        fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
+        return rows, members
+
+    rows, members = run(catalog.database, read, read_only=True)
+    if members is not None:
+        rows.sort(key=lambda row: (-row.pushes, -row.counts.ready, row.queue.name))
+    return FamilyMembers(rows, first + 1, members, following)
+
+
+def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dict[str, Any]:
+    """Return what the template shows of a page of members."""
+    for row in found.rows:
+        row.address = addresses.queue(row.queue.name)
+    labels = [str(column.heading) for column in COLUMNS]  # translated once
+    page, last = form.cleaned_data["page"], found.first + len(found.rows) - 1
+    members = found.members
+    previous_page = next_page = None
+    if members is None:
+        if found.following is not None:
+            next_page = form.address(after=found.following)
+    else:
+        previous_page = form.address(page=page - 1) if page > 1 else None
+        next_page = form.address(page=page + 1) if last < members.number else None
+    return {
+        "tiles": [] if members is None else [MEMBERS.tile(members)],
+        "attention": attention(found.rows, lambda row, tab: address_in(addresses, row, tab)),
+        "examined": grouped(len(found.rows)),
+        "is_examined": False,
+        "trouble_first": form.address(),
+        "is_trouble_first": True,
+        "headers": [Header(column, "", "") for column in COLUMNS],
+        "rows": [cells(COLUMNS, row, labels) for row in found.rows],
+        "first": grouped(found.first),
+        "last": grouped(last),
+        "found": None if members is None else members.as_text(grouped),
+        "counted": grouped(MOST_MEMBERS) if members is not None and not members.is_all else "",
+        "rate_minutes": RATE_MINUTES,
+        "previous_page": previous_page,
+        "next_page": next_page,
+        "from_start": form.address() if form.cleaned_data["after"] else None,
+    }

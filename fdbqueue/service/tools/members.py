@@ -1,0 +1,100 @@
+"""The members of a family, for those who look at it: which have something, and which there are.
+
+Nothing is taken, written or depended on. All is bounded by what the caller asks for, so that it
+costs the same beside a million members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.storage.families import FamilyKeys
+
+#: So many rows of the index are read at once.
+_ROWS = 1_000
+
+
+class Family:
+    """A family to look at; :meth:`Catalog.families` returns all.
+
+    Args:
+        name: The pattern.
+        kind: The kind of its members.
+        keys: Its index.
+        names: Yields the names of all queues that begin with a text and sort after another.
+        has: Tells whether a name is a member's.
+
+    Attributes:
+        name: As given.
+        kind: As given.
+        has: As given.
+        start: What the names of all members begin with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        keys: FamilyKeys,
+        names: Callable[[str, str], Iterator[str]],
+        has: Callable[[str], bool],
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.has = has
+        self.start = name.partition("*")[0]
+        self._keys = keys
+        self._names = names
+
+    def names(self, start: str = "", *, after: str = "") -> Iterator[str]:
+        """Yield the names of the queues that begin with a text, sorted, as they are asked for.
+
+        Those of other queues are among them if they begin as members do; :attr:`has` tells. Each
+        costs about two reads. There are none if no member begins with the text.
+        """
+        if start.startswith(self.start):
+            return self._names(start, after)
+        return self._names(self.start, after) if self.start.startswith(start) else iter(())
+
+    def with_something(
+        self,
+        tr: Transaction,
+        limit: int,
+        allows: Callable[[str], bool] = lambda _: True,
+        *,
+        with_later: bool = False,
+    ) -> list[str]:
+        """Return the members that may have something to take, in the order of the index.
+
+        That order has nothing to do with the names. A member from which the last item was taken is
+        among them until the next take from the family has looked at it.
+
+        Args:
+            tr: The transaction, which depends on nothing that is read.
+            limit: The most members.
+            allows: Tells whether to return a member; what it says no to is passed over, however
+                many these are, and nothing tells that they are there.
+            with_later: Whether to return those behind them, too, that have something later:
+                delayed or leased items.
+        """
+        found: dict[str, None] = {}
+        for name in self._indexed(tr, with_later=with_later):
+            if len(found) == limit:
+                break
+            if name not in found and allows(name):
+                found[name] = None
+        return list(found)
+
+    def _indexed(self, tr: Transaction, *, with_later: bool) -> Iterator[str]:
+        """Yield the members that have a row: first those of now, then those whose time is over."""
+        first, stop = self._keys.bounds
+        if not with_later:
+            stop = self._keys.later(None, now_us())[1]
+        while True:
+            rows = list(self._keys.rows(tr.snapshot.get_range(first, stop, limit=_ROWS)))
+            yield from (row.name for row in rows if self.has(row.name))
+            if len(rows) < _ROWS:
+                return
+            first = rows[-1].key + b"\x00"
