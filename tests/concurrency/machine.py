@@ -21,6 +21,8 @@ from hypothesis.stateful import (
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
 from fdbqueue.service import Item, Queue, SeveralQueues
 from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.idempotency import Responses
+from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import STATES, rows, unique_keys
 from tests.concurrency.clock import Clock
 from tests.concurrency.kinds import Kind
@@ -44,22 +46,17 @@ class Directory:
     def __init__(self, kind: Kind, database: Any, subspace: Subspace, queue: Queue) -> None:
         self.database = database
         empty = kind.open(database, Subspace(rawPrefix=subspace.key() + b"\xff\xfe"))
+        self.responses = Responses(TableKeys(subspace.key() + b"\xff\xfd"), "several queues")
         self._queues = {"main": queue, "before": empty}
 
     def queue(self, name: str) -> Queue:
         return self._queues[name]
 
-    def fitting(self, patterns: Any, tr: Any = None) -> Any:
-        raise AssertionError(patterns, tr)
+    def fitting(self, patterns: Any) -> Any:
+        raise AssertionError(patterns)
 
     def kept_names(self, seconds: float) -> Any:
         raise AssertionError(seconds)
-
-    def each_name(self, **options: Any) -> Any:
-        raise AssertionError(options)
-
-    def calls_key(self, name: bytes) -> bytes:
-        raise AssertionError(name)
 
 
 class QueueMachine(RuleBasedStateMachine):

@@ -17,7 +17,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     ValueTooLarge,
 )
-from fdbqueue.service import FifoQueue, PriorityQueue, Push
+from fdbqueue.service import FifoQueue, PriorityQueue, Push, run
 from fdbqueue.service.writes import _IN_FLIGHT
 from tests.concurrency.census import assert_counted
 from tests.contract.test_contention import Meddled
@@ -417,7 +417,7 @@ def test_what_fails_beside_a_write(database, held, subspace, pool, error):
     for call in (failed, acked):
         with pytest.raises(type(error)):
             call.result(SOON_SECONDS)
-    assert not database.create_transaction()[key].present()
+    assert not run(database, lambda tr: tr[key].present(), read_only=True)
     found = counted(queue)
     assert [one.value for one in found["leased"]] == ["leased"]
     assert len(found["ready"]) == _IN_FLIGHT + 1
