@@ -18,7 +18,9 @@ from benchmarks.peers import (
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
 from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.tables import TableKeys
 
 SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
 PRIORITIES = 10
@@ -194,6 +196,7 @@ class _Several:
 
     def __init__(self, database: Any, subspace: Subspace, empty: int, full: Any) -> None:
         self.database = database
+        self.responses = Responses(TableKeys(subspace["several"].key()), "several queues")
         self.queues: dict[str, Any] = {
             name: FifoQueue(database, subspace[name], name=name)
             for name in (f"empty-{n:03}" for n in range(empty))
@@ -206,10 +209,6 @@ class _Several:
 
     def fitting(self, *_: Any) -> Iterator[str]:
         """There are no patterns here."""
-        raise NotImplementedError
-
-    def calls_key(self, name: bytes) -> bytes:
-        """There are no keys here."""
         raise NotImplementedError
 
 
