@@ -36,8 +36,10 @@ millionths, and the moment at which they were counted. No row is a full bucket, 
   removes the row with all else, so the bucket is full again.
 
 A caller at a limit is told that there is nothing, if it was in line when the round read: a late
-one waits for the next round, because a lease may have ended before it came. A helping process
-serves a help request with what the limits allow, and says that there is no more.
+one waits for the next round, because a lease may have ended before it came. For the same reason it
+is not given a lease in this one: the room would be that of a caller who is told that there is none,
+while that lease has ended. A helping process serves a help request with what the limits allow, and
+says that there is no more.
 
 *Waiting* (:mod:`waiting`): at ``max_leased`` the watch is on the count, which every end of a lease
 changes, so these need not do anything for it. At the rate there is nothing to watch: the waiter
@@ -143,14 +145,18 @@ class Allowance:
             self._left = self._tokens // _TOKEN
         return self
 
-    def grant(self, count: int, *, leases: bool, ends: int = 0) -> int:
+    def grant(self, count: int, *, leases: bool, ends: int = 0, early: bool = True) -> int:
         """Return how many items may be taken for a request, of those that it wants.
 
         Args:
             count: How many it wants.
             leases: Whether they will be leased.
             ends: How many leases end with the request, whatever is taken for it.
+            early: Whether it was made before the transaction read. The room of one that was not is
+                not known: its thread may have ended a lease since, which was counted here.
         """
+        if leases and not early and self._limits.max_leased is not None:
+            return 0
         self._room += ends
         allowed = min(count, self._left, self._room) if leases else min(count, self._left)
         return max(0, int(allowed))

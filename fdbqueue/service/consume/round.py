@@ -538,10 +538,11 @@ class Round:
         allowance, wanted, held = self._allowance, [], set()
         if allowance is not None:
             allowance.settle(self._count_change.leased)
-        for one in batch:
+        for index, one in enumerate(batch):
             count, leases = one.count, one.lease_us > 0
             if allowance is not None:
-                count = allowance.grant(count, leases=leases, ends=len(one.ends))
+                is_early = index < early
+                count = allowance.grant(count, leases=leases, ends=len(one.ends), early=is_early)
                 if not count:
                     held.add(one)
             rows = head.take(count, leased=leases, kept=one.is_copied, facts_bytes=len(one.worker))
