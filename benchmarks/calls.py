@@ -42,6 +42,8 @@ from benchmarks.task_workers import our_backend
 #: Run before any is counted: they fill caches, and write what is written once a queue.
 _WARM_UP = 20
 _TURNS = 200
+#: Of fewer, one that does some housekeeping would decide the median.
+_LEAST_TURNS = 15
 _PRIORITY = 3
 #: How many tasks the worker runs whose calls are counted.
 _RUNS = 50
@@ -97,7 +99,7 @@ CASES = (
 
 def calls(plan: Plan) -> Iterator[Line]:
     """The calls of verbs, their frames to the first read, and their files; beside the most."""
-    turns = plan.turns(_TURNS)
+    turns = max(plan.turns(_TURNS), _LEAST_TURNS)
     with Process(our_backend(plan, ("fdbqueue-benchmarks", os.urandom(8).hex()))) as process:
         measured = process.call(tasks_counted, turns)
     for case in CASES:
