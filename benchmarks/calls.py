@@ -191,7 +191,7 @@ def tasks_counted(_: Backend, turns: int) -> dict[tuple[str, str], Count]:
 
 
 def _calls_of_more(enqueue: Callable[[], Any]) -> float:
-    """Return the calls of a worker that does so many tasks more than one, enqueues included."""
+    """Return how many calls fifty more tasks cost a worker, their enqueues included."""
     few, _ = counted_in_threads(lambda: work_off(enqueue))
     more, _ = counted_in_threads(lambda: work_off(*[enqueue] * (1 + _RUNS)))
     return more.calls - few.calls

@@ -17,7 +17,7 @@ from fdbqueue.columns.queues import FIGURES, KIND, NAME, QueueRow
 from fdbqueue.columns.text import grouped
 from fdbqueue.service import Counts, Family
 
-#: Members are counted, and summed up, up to so many.
+#: A family counts at most so many of its members, and adds up no others.
 MOST_MEMBERS = 1_000
 _NO_COUNTS = Counts(0, 0, 0, 0)
 

@@ -40,7 +40,8 @@ What is left behind by
 - *an interrupt*: the call is noted as in flight before it runs what may take items, in 1 or in 2,
   and as not in flight only by what that returned, or by an error of it with ``outcome_known``
   True. An interrupt in between, at whatever line, has ``outcome_known`` False. Once 1 has returned
-  items, and until they are returned to the caller, the queue's helper thread requeues them;
+  items, and until they are returned to the caller, the queue's helper thread requeues them. Under
+  an idempotency key it does not, because the same call returns them;
 - *a cancelled task*: its items are requeued by :mod:`fdbqueue.service.aio`, as for one queue;
 - *a process that dies*: as for one queue, popped items are gone once they are committed, and leases
   expire. No state is kept outside the queues; which queue gave last is in the process's memory.
