@@ -22,7 +22,7 @@ from fdbqueue.columns import cells
 from fdbqueue.columns.items import ItemRow, shown
 from fdbqueue.columns.queues import QueueRow
 from fdbqueue.columns.text import grouped
-from fdbqueue.pages.forms import BY_MOMENT, ItemsForm
+from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, Scan, scan, scan_by_moment
@@ -195,7 +195,9 @@ class _Search:
         self._matches = reading.matching(queue, form)
         state = form.cleaned_data["state"]
         self._scan = reading.scans.get(state)
-        if form.cleaned_data["end"] == BY_MOMENT:
+        order = form.cleaned_data["end"]
+        self._is_latest_first = order == BY_DEATH
+        if order in {BY_MOMENT, BY_DEATH}:
             self._scan = functools.partial(scan_by_moment, state=state)
         self.is_selective = self._matches is not None
 
@@ -212,6 +214,7 @@ class _Search:
         if self.is_selective:
             bounds["most_bytes"] = LOOKED_AT_BYTES
         if self._scan is not None:
+            is_backward = is_backward != self._is_latest_first
             return self._scan(self._queue, matches, is_backward=is_backward, **bounds)
         end = self._form.cleaned_data["end"]
         end = _OTHER_END[end] if is_backward else end

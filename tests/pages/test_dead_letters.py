@@ -149,7 +149,8 @@ def listed(viewer, **wanted):
 def test_a_text_is_looked_for_in_the_reasons(viewer, mail):
     """In capitals or not, with a text of the value too; the tab alone has the field."""
     kill(mail, "KeyError: 'Ada'", "no answer\nkey lost", "timed out", "", "\u202ekey")
-    assert listed(viewer, reason="KEY") == ["0", "1", "4"]
+    assert listed(viewer, reason="KEY") == ["4", "1", "0"]
+    assert listed(viewer, reason="KEY", end="min") == ["0", "1", "4"]
     assert listed(viewer, reason="key", q="1") == ["1"]
     assert listed(viewer, reason="\\u202E") == ["4"]
     assert listed(viewer, reason="nothing") == []

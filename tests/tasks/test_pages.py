@@ -204,7 +204,8 @@ def test_failed_tasks_by_exception(viewer, work, queue, capsys):
     chosen = table(viewer.get(PAGE + address))
     assert {row["Function"] for row in chosen} == {"refuse"}
     assert chosen[0]["Attempts"] == "2 of 2"
-    assert chosen[0]["Last error"].startswith("Refused : no <b>route</b> to ada Traceback")
+    assert chosen[0]["Last error"].startswith("Refused : no <b>route</b> to grace Traceback")
+    assert chosen[1]["Last error"].startswith("Refused : no <b>route</b> to ada Traceback")
     assert 'raise Refused(f"no <b>route</b>' in chosen[0]["Last error"]
     assert "<b>" not in text(response)
     call_command(*command(response, 1, "redrive"), "--no-input")
@@ -344,6 +345,26 @@ def test_a_tab_drops_the_filters_it_does_not_have(viewer, work):
     assert (
         html.unescape(addresses["leased"]) == "?end=max&function=f&q=a&state=leased#fdbqueue-live"
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("state=done&end=max", "they have no other order."),
+        ("state=aborted&end=max", "they have no other order."),
+        ("state=dead&end=until", "Items in this state have no such order."),
+        ("state=ready&end=died", "Items in this state have no such order."),
+        ("state=done&q=ada", "are not searched by their arguments."),
+        ("state=aborted&q=ada", "are not searched by their arguments."),
+        ("exception=KeyError", "Only failed tasks have an exception."),
+        ("state=done&exception=KeyError", "Only failed tasks have an exception."),
+    ],
+)
+def test_what_does_not_fit_a_tab(viewer, query, message):
+    """An order or a filter is never ignored: the page says why it has none."""
+    response = viewer.get(f"{PAGE}?{query}")
+    assert response.status_code == 400
+    assert message in plain(text(response))
 
 
 @pytest.mark.parametrize(

@@ -371,6 +371,14 @@ TABS = (
 _MAX_PATH = 300
 
 
+#: The parameters that only some tabs have, and what is said of them elsewhere.
+_FILTERS = {
+    "end": _("Tasks that have ended are listed the latest first: they have no other order."),
+    "q": _("Tasks that have ended are not searched by their arguments."),
+    "exception": _("Only failed tasks have an exception."),
+}
+
+
 def _path(label: Any) -> forms.CharField:
     return search_field(label, max_length=_MAX_PATH)
 
@@ -397,6 +405,15 @@ class TaskItemsForm(ItemsForm):
         assert isinstance(state, forms.ChoiceField)
         state.choices = list(TABS)
         self.shown = _shown_in(self.data.get("state"))
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse an order or a filter that the tasks of a tab do not have."""
+        super().clean()
+        state = self.cleaned_data.get("state")
+        for name in set(_FILTERS).difference(_shown_in(state)) if state else ():
+            if self.data.get(name, "") != self.defaults.get(name, ""):
+                self.add_error(None, _FILTERS[name])
+        return self.cleaned_data
 
     def is_search(self, parameters: QueryDict) -> bool:
         """Tell whether the page searches; aborted tasks are always looked for."""
