@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Tile
 from fdbqueue.columns.queues import (
+    COUNTS,
     FIGURES,
     OLDEST,
     STATUS,
@@ -280,7 +281,7 @@ def context(
         "details": details,
         "pause": details.row.pause and _shown_pause(details.row.queue, details.row.pause),
         "blockade": _blockade(details.row.queue, details.row.ends),
-        "tiles": _tiles(details.row, reading),
+        "tiles": _tiles(details.row, form, reading),
         "tabs": _tabs(form, details.row, reading),
         "spans": [
             (label, form.address(span=span) + "#fdbqueue-charts", form.cleaned_data["span"] == span)
@@ -316,12 +317,16 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
     )
 
 
-def _tiles(row: QueueRow, reading: Reading) -> list[Tile]:
-    """Return the figures of a queue; those of states are called what the tabs are."""
+def _tiles(row: QueueRow, form: ItemsForm, reading: Reading) -> list[Tile]:
+    """Return the figures of a queue; those of states have the names of the tabs, and lead there."""
     labels = dict(reading.tabs)
     if row.oldest is None and row.counts.ready > 0 and not keeps_push_times(row.queue):
         labels[OLDEST.name] = _("Oldest: the codec keeps no times")
-    return [column.tile(column.value(row), labels.get(column.name)) for column in FIGURES]
+    tiles = [column.tile(column.value(row), labels.get(column.name)) for column in FIGURES]
+    return [
+        tile._replace(address=form.tab_address(tile.name)) if tile.name in COUNTS else tile
+        for tile in tiles
+    ]
 
 
 def _tabs(form: ItemsForm, row: QueueRow, reading: Reading) -> list[Tab]:

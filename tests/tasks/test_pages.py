@@ -92,7 +92,7 @@ def table(response, caption="items-caption"):
     """Return the rows of a table: the text of each cell by its heading."""
     markup = text(response).partition(f'id="{caption}"')[2].partition("</table>")[0]
     headings = [plain(found) for found in re.findall(r'<th scope="col"[^>]*>(.*?)</th>', markup)]
-    rows = re.findall(r"<tr>(<t[hd](?! scope=\"col\").*?)</tr>", markup, re.DOTALL)
+    rows = re.findall(r"<tr[^>]*>\s*(<t[hd](?! scope=\"col\").*?)</tr>", markup, re.DOTALL)
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
     return [dict(zip(headings, map(plain, row), strict=True)) for row in cells]
 
@@ -131,7 +131,7 @@ def test_a_ready_task(viewer):
     assert earlier["Arguments"] == '"ada", urgent=true, copies=[1, null]'
     assert earlier["State"] == "Ready"
     assert earlier["Attempts"] == "0 of 5"
-    assert "less than a minute ago" in earlier["Enqueued"]
+    assert "s ago" in earlier["Enqueued"]
     shown = text(response)
     assert 'title="tests.tasks.letters.send"' in shown
     assert "Tasks 1 to 2" in shown
@@ -139,9 +139,7 @@ def test_a_ready_task(viewer):
     assert 'id="table-priorities"' not in shown
 
 
-@pytest.mark.parametrize(
-    ("seconds", "ago"), [(5, "less than a minute ago"), (3_600, "59 minutes ago")]
-)
+@pytest.mark.parametrize(("seconds", "ago"), [(5, r"\d s ago"), (3_600, "59 min ago")])
 def test_a_task_runs_since_its_lease_began(viewer, queue, backend, seconds, ago):
     """However long the lease is, and what the backend says of the length of leases."""
     ahead = 2 - seconds
@@ -151,7 +149,7 @@ def test_a_task_runs_since_its_lease_began(viewer, queue, backend, seconds, ago)
         queue.lease(worker="anna", seconds=seconds)
     after = timezone.now()
     (row,) = table(viewer.get(PAGE + "?state=leased"))
-    assert row["Running since"].endswith(ago)
+    assert re.fullmatch(ago, row["Running since"])
     task.refresh()
     assert task.status is TaskResultStatus.RUNNING
     since = task.last_attempted_at - datetime.timedelta(seconds=ahead)
@@ -164,7 +162,7 @@ def test_a_running_task(viewer, queue, backend):
     queue.lease(worker="host:<1>", seconds=60)
     (row,) = table(viewer.get(PAGE + "?state=leased"))
     assert (row["State"], row["Worker"], row["Attempts"]) == ("Running", "host:<1>", "1 of 5")
-    assert "less than a minute ago" in row["Running since"]
+    assert "s ago" in row["Running since"]
     abort(task.id)
     (row,) = table(viewer.get(PAGE + "?state=leased"))
     assert row["State"] == "Running, abort requested"
@@ -204,8 +202,11 @@ def test_failed_tasks_by_exception(viewer, work, queue, capsys):
     chosen = table(viewer.get(PAGE + address))
     assert {row["Function"] for row in chosen} == {"refuse"}
     assert chosen[0]["Attempts"] == "2 of 2"
-    assert chosen[0]["Last error"].startswith("Refused : no <b>route</b> to grace Traceback")
-    assert chosen[1]["Last error"].startswith("Refused : no <b>route</b> to ada Traceback")
+    assert chosen[0]["Last error"].startswith("no <b>route</b> to grace Traceback")
+    assert chosen[1]["Last error"].startswith("no <b>route</b> to ada Traceback")
+    assert "In all rows: tests.tasks.letters.Refused" in plain(text(viewer.get(PAGE + address)))
+    errors = [row["Last error"] for row in table(response)]
+    assert any(error.startswith("Refused : no <b>route</b> to ada") for error in errors)
     assert 'raise Refused(f"no <b>route</b>' in chosen[0]["Last error"]
     assert "<b>" not in text(response)
     call_command(*command(response, 1, "redrive"), "--no-input")
@@ -253,7 +254,7 @@ def test_tasks_that_were_aborted(viewer, work):
     rows = table(response)
     assert [row["Arguments"] for row in rows] == ["2", "1", "0"]
     assert (rows[0]["Function"], rows[0]["Attempts"]) == ("send", "0 of 5")
-    assert "less than a minute ago" in rows[0]["Ended"]
+    assert "s ago" in rows[0]["Ended"]
     assert table(aborted_page(viewer, "&function=long")) == []
 
 

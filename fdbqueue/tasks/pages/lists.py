@@ -24,7 +24,7 @@ from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
 from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, visible
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.forms import ItemsForm, search_field
-from fdbqueue.pages.item_columns import address_of
+from fdbqueue.pages.item_columns import address_of, in_one_line
 from fdbqueue.pages.search import contains, died_of
 from fdbqueue.pages.values import Preview, preview
 from fdbqueue.service import Item, Queue, Scan
@@ -175,7 +175,8 @@ class ShownFunction(NamedTuple):
 class ShownError(NamedTuple):
     """Why a task has failed: the exception, its message, and the traceback, folded.
 
-    ``number`` is that of the task on its page, because each traceback needs a name of its own.
+    ``number`` is that of the task on its page, because each traceback needs a name of its own. The
+    name is empty if all tasks of the list have it, and this one has a message.
     """
 
     number: int
@@ -237,9 +238,10 @@ def _error(row: ItemRow) -> ShownError:
     notes: TaskNotes = row.notes
     errors = notes.known.attempts.errors if notes.known and notes.has_record else ()
     message = rest.strip()
+    name = short_name(first) if " " not in first else shown_path(first)
     return ShownError(
         row.position,
-        short_name(first) if " " not in first else shown_path(first),
+        name if row.group is None or not message else "",
         shown_path(first),
         visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
         visible(errors[-1].traceback).rstrip() if errors else "",
@@ -255,8 +257,7 @@ _FUNCTION = Kind(template="tasks/function.html")
 _CLIPPED = Kind(template="tasks/clipped.html")
 _FIGURE = Kind(is_number=True)
 
-#: The table of tasks on the page of a queue.
-COLUMNS = (
+_COLUMNS = (
     ItemColumn(name="function", heading=_("Function"), value=_function, kind=_FUNCTION),
     ItemColumn(
         name="error",
@@ -339,6 +340,10 @@ COLUMNS = (
         is_shown=in_state("ready", "leased", "delayed"),
     ),
 )
+
+
+#: The table of tasks on the page of a queue.
+COLUMNS = tuple(map(in_one_line, _COLUMNS))
 
 
 def _item_function(row: ItemRow) -> ShownFunction:
