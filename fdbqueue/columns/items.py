@@ -255,9 +255,10 @@ FAILURES = ItemColumn(
 )
 ATTEMPTS = ItemColumn(
     name="attempts",
-    heading=_("Attempts"),
+    heading=_("Failed attempts"),
     value=attrgetter("item.attempts"),
     kind=COUNT,
+    label="FAILED",
     is_minor=True,
 )
 ITEM_SIZE = ItemColumn(

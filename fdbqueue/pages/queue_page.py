@@ -6,8 +6,8 @@ All of it is read in one transaction.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -135,7 +135,8 @@ class QueueDetails:
     """What was read of a queue: its figures, its charts, and one page of its items.
 
     There are no charts of a period in which the queue was empty and nothing happened, and none of
-    the rates if nothing was pushed or popped.
+    the rates if nothing was pushed or popped. ``counted`` is how many items the tabs have that are
+    no state.
     """
 
     row: QueueRow
@@ -144,6 +145,7 @@ class QueueDetails:
     priorities: Priorities | None
     items: ItemList
     reasons: Reasons | None = None
+    counted: Mapping[str, str] = field(default_factory=dict)
 
 
 def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetails:
@@ -163,7 +165,9 @@ def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> 
     is_dead = form.cleaned_data["state"] == "dead"
     reasons = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
     history = depths(row.counts, row.minutes)
+    counts = {name: reading.count(name, queue, tr) for name in reading.scans if reading.count}
     return QueueDetails(
+        counted={name: count() for name, count in counts.items()},
         row=row,
         **_charts(history, row, span),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
@@ -282,7 +286,7 @@ def context(
         "pause": details.row.pause and _shown_pause(details.row.queue, details.row.pause),
         "blockade": _blockade(details.row.queue, details.row.ends),
         "tiles": _tiles(details.row, form, reading),
-        "tabs": _tabs(form, details.row, reading),
+        "tabs": _tabs(form, details, reading),
         "spans": [
             (label, form.address(span=span) + "#fdbqueue-charts", form.cleaned_data["span"] == span)
             for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
@@ -329,13 +333,15 @@ def _tiles(row: QueueRow, form: ItemsForm, reading: Reading) -> list[Tile]:
     ]
 
 
-def _tabs(form: ItemsForm, row: QueueRow, reading: Reading) -> list[Tab]:
-    chosen = form.cleaned_data["state"]
+def _tabs(form: ItemsForm, details: QueueDetails, reading: Reading) -> list[Tab]:
+    chosen, counts = form.cleaned_data["state"], details.row.counts
     return [
         Tab(
             name,
             label,
-            "" if name in reading.scans else grouped(getattr(row.counts, name)),
+            details.counted.get(name, "")
+            if name in reading.scans
+            else grouped(getattr(counts, name)),
             form.tab_address(name),
             name == chosen,
         )

@@ -127,7 +127,7 @@ def test_the_table_shows_time_attempts_and_size(viewer, queue):
     size = f'<span title="{item.size_bytes} bytes">{item.size_bytes} bytes</span>'
     minor = '<td class="fdbqueue-number fdbqueue-minor" role="cell" data-label='
     assert f'{minor}"Size">{size}</td>' in markup
-    assert f'{minor}"Attempts">0</td>' in markup
+    assert f'{minor}"Failed attempts">0</td>' in markup
 
 
 @pytest.mark.parametrize(

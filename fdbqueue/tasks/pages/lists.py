@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
-from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, visible
+from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.forms import ItemsForm, search_field
 from fdbqueue.pages.item_columns import address_of, in_one_line
@@ -445,6 +445,9 @@ _MAX_DIGITS = 18
 _ASKED_AFTER = 1_000
 #: How many records of failed tasks are read at once.
 _READ_AT_ONCE = 100
+#: A tab counts at most so many done tasks, and reads the records of so many failed ones.
+_MOST_COUNTED = 1_000
+_MOST_READ = 50
 
 
 def scan_done(
@@ -500,10 +503,11 @@ def _entries(
 
 
 def _with_aborted(
-    records: Records, tr: Any, entries: Iterator[EndedTask]
+    records: Records, tr: Any, entries: Iterable[EndedTask]
 ) -> Iterator[tuple[EndedTask, bool]]:
     """Yield the entries of failed tasks, each with whether it is the end of an aborted one."""
-    while some := list(itertools.islice(entries, _READ_AT_ONCE)):
+    rest = iter(entries)
+    while some := list(itertools.islice(rest, _READ_AT_ONCE)):
         reads = [records.begin_read_short(tr, entry.id) for entry in some]
         for entry, read in zip(some, reads, strict=True):
             record = read() or records.read(tr, entry.id) or {}  # a long one is read in full
@@ -547,6 +551,29 @@ def _scan(
         last = _place(entry)
         looked_at, first = looked_at + 1, first or last
     return Scan(found, looked_at, first, None)
+
+
+def count_ended(records: Records, name: str, queue: Queue, tr: Any) -> Callable[[], str]:
+    """Begin to count the done or the aborted tasks, by a bounded part of their index.
+
+    Of more than 1,000 done ones it says that there are more. Which failed tasks were aborted only
+    their records tell: if more than 50 have failed, nothing is said, and the tab looks for them.
+    """
+    if name == DONE:
+        status, most = TaskResultStatus.SUCCESSFUL, _MOST_COUNTED
+    else:
+        status, most = TaskResultStatus.FAILED, _MOST_READ
+    entries = records.ended(tr.snapshot, queue.name, status.value, limit=most + 1)
+
+    def text() -> str:
+        found = list(entries)
+        if len(found) > most:
+            return f"{grouped(most)}+" if name == DONE else ""
+        if name == DONE:
+            return grouped(len(found))
+        return grouped(sum(is_aborted for _one, is_aborted in _with_aborted(records, tr, found)))
+
+    return text
 
 
 def _place(entry: EndedTask) -> str:
