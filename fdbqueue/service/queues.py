@@ -80,8 +80,8 @@ class Queue(AsyncVerbs):
     And errors: ``InvalidInput``, for arguments, means that nothing was changed. ``OutcomeUnknown``:
     it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
     cannot be decoded; all stay where they are. ``FormatMismatch``: the queue was written under
-    another kind, codec, priority type or order; nothing was changed. Whatever writes or decodes
-    items may raise it.
+    another kind, codec, priority type, order or number of shards; nothing was changed. Whatever
+    writes or decodes items may raise it.
 
     Attributes:
         database: Where it is.
@@ -101,22 +101,24 @@ class Queue(AsyncVerbs):
     def __init__(
         self,
         database: Database,
-        keys: ItemKeys,
+        subspace: Subspace,
+        keys: type[ItemKeys],
         priorities: Callable[[str, QueueOptions], Priorities],
         name: str | None,
         options: dict[str, Any],
         member: Member | None,
     ) -> None:
         self.database = database
-        self.subspace = keys.subspace
-        self.name = name if name is not None else repr(keys.subspace.key())
-        self.options = QueueOptions.checked(self.name, options)
+        self.subspace = subspace
+        self.name = name if name is not None else repr(subspace.key())
+        self.options = checked = QueueOptions.checked(self.name, options)
         codec = self.options.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
         self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
+        item_keys = keys(subspace, checked.shards or 0)
         self.parts: QueueParts = assemble(
-            database, keys, self.name, self.kind, self.codec, self._priorities, self.options, member
+            database, item_keys, self.name, self.kind, self.codec, self._priorities, checked, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -258,7 +260,7 @@ class Queue(AsyncVerbs):
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item, None when the queue is empty.
 
-        It is the earliest pushed of the lowest priority. Strict, unless the queue is relaxed: it
+        It is the earliest pushed of the lowest priority. Strict, unless the queue has shards: it
         was the first when it was taken, at some moment of this call. Threads of a process share
         transactions; processes that meet at one end take items for each other.
         """
@@ -636,7 +638,7 @@ class Queue(AsyncVerbs):
     def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the first item, None when the queue is empty.
 
-        It is what ``pop_min`` would take; in a relaxed queue a pop takes one of the first 100.
+        It is what ``pop_min`` would take; with shards a pop takes one near it.
         """
         return first(self.peek_many(1, end="min", tr=tr))
 
@@ -1054,7 +1056,8 @@ class FifoQueue(Queue):
     ) -> None:
         super().__init__(
             database,
-            FifoKeys(subspace),
+            subspace,
+            FifoKeys,
             lambda queue, _: NoPriorities(queue),
             name,
             {**options},
@@ -1092,7 +1095,8 @@ class PriorityQueue(Queue):
     ) -> None:
         super().__init__(
             database,
-            PriorityKeys(subspace),
+            subspace,
+            PriorityKeys,
             lambda queue, given: PriorityType(given.priority_type, queue),
             name,
             {**options, "priority_type": priority_type},

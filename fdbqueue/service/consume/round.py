@@ -181,7 +181,7 @@ class Taker:
         store: Its items.
         responses: The saved responses of calls with an idempotency key.
         leases: Its leases.
-        relaxed: Whether any of the first items will do.
+        choices: Of how many shards a take chooses the best; 0 in a queue without shards.
         max_attempts: How many failed leases make an item dead; None for no limit.
         limits: What limits how many items are leased and taken; None if nothing does.
     """
@@ -192,7 +192,7 @@ class Taker:
         responses: SavedResponses,
         leases: Leases,
         *,
-        relaxed: bool,
+        choices: int,
         max_attempts: int | None,
         limits: Limits | None = None,
     ) -> None:
@@ -201,7 +201,7 @@ class Taker:
         self.leases = leases
         self.max_attempts = max_attempts
         self.limits = limits
-        self.relaxed = relaxed
+        self.choices = choices
 
     def take(self, tr: Transaction, request: TakeRequest) -> list[Item]:
         """Take items in the caller's transaction, which serves no other popper.
@@ -357,6 +357,7 @@ class Round:
         early: The requests in line when the round begins.
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
+        slots: In a queue with shards, among how many runs of items to choose one.
     """
 
     def __init__(
@@ -367,13 +368,14 @@ class Round:
         early: Sequence[TakeRequest],
         order: Order = Order.STRICT,
         extra: int = 0,
+        slots: int = 1,
     ) -> None:
         self._taker = taker
         self._store = store = taker.store
         self._tr = tr
         self._end: End = end
         self._early = early
-        self._order = Order.RELAXED if taker.relaxed else order
+        self._order = order
         self._count_change = store.count_change()
         self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
@@ -394,7 +396,9 @@ class Round:
         if taker.limits is not None:
             self._allowance = taker.limits.begin(tr, store.tables, self._now)
             limit = int(min(limit, taker.limits.most))
-        self._head = Head(tr, store.keys, store.reader, end, limit, self._budget, self._order)
+        self._head = Head(
+            tr, store.keys, store.reader, end, limit, self._budget, order, taker.choices, slots
+        )
 
     def serve(
         self,
@@ -422,7 +426,7 @@ class Round:
         head, result, taker = self._head, self._result, self._taker
         head.preload()  # it comes last: then only one wait blocks
         state = parse_state(
-            self._store, self._tr, self._now, self._state_rows, relaxed=taker.relaxed
+            self._store, self._tr, self._now, self._state_rows, at_random=taker.choices > 0
         )
         self.taken = taken_at(self._end, state.taken)
         if own is not None and not _is_open(own, state):
@@ -510,14 +514,16 @@ class Round:
         A request whose call was made before gets its saved response, and one whose leases
         cannot end its error. A late request with a key, or with leases to end, waits for the next
         round, because this one has not read what it needs. So do all late requests when the
-        transaction does not depend on what it has read (``Order.AS_SEEN``).
+        transaction does not depend on what it has read (``Order.AS_SEEN``), unless the queue has
+        shards: there a late request gets items, too, but is not told that there are none.
         """
         early = line = self._early
         if combined is not None and own is None:
             line = combined.waiting()  # the early ones first
             waiting = frozenset(line)
             early = [one for one in early if one in waiting]
-            line = early if self._order is Order.AS_SEEN else line
+            if self._order is Order.AS_SEEN and not self._taker.choices:
+                line = early
         concluded = self._taker.concluded(self._reads) if self._reads else {}
         if concluded:
             self._result.results += [(one, concluded[one]) for one in early if one in concluded]
@@ -554,10 +560,12 @@ class Round:
         wrote = self._result.wrote or any(wanted) or bool(ends_leases)
         self._result.wrote = wrote
         told_empty = not (self._budget.is_full or self._more_due)
+        tells_late = wrote and self._order is Order.STRICT
         portions = [
             (one, rows)
             for index, (one, rows) in enumerate(zip(batch, wanted, strict=True))
-            if rows or (index < early if one in held else told_empty and (index < early or wrote))
+            if rows
+            or (index < early if one in held else told_empty and (index < early or tells_late))
         ]
         results, is_corrupt = self._taker.deliver(
             self._tr, self._count_change, portions, retried=self._retried

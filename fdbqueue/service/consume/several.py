@@ -545,11 +545,11 @@ def begin_look(tr: Transaction, taker: Taker, end: End, *, to_lease: bool) -> Ca
     now, store = now_us(), taker.store
     state = begin_state(store, tr, now)
     allowance = None if taker.limits is None else taker.limits.begin(tr, store.tables, now)
-    head = store.reader.rows(tr.snapshot, *store.keys.bounds(), 1, end)
+    head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
 
     def look() -> bool:
         is_empty = not any(True for _ in head)
-        found = parse_state(store, tr, now, state, relaxed=taker.relaxed)
+        found = parse_state(store, tr, now, state, at_random=taker.choices > 0)
         has_items = not is_empty or bool(found.dues or found.expired)
         if allowance is not None and has_items:
             ended = sum([due.kind is Kind.LEASE for due in found.dues])

@@ -93,7 +93,7 @@ class ItemStore:
     def requeue_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
         """Write a popped item again, as it was; the history still counts it as popped."""
         place = Place(loaded.row.place)
-        place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
+        place.set(tr, self.keys.prefix_of(place.data), self.write_chunks(tr, place, loaded.data))
         if loaded.has_attempts:
             assert isinstance(loaded.item, Item)
             self.write_attempts(tr, place, loaded.item.attempts)
@@ -190,7 +190,8 @@ class ItemStore:
             count_change.die(group_of(hidden.reason), 1)
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
-            count_change.high = HIGHEST
+            if not self.keys.shards:
+                count_change.high = HIGHEST
             return
         position = position or self.position(place.data)
         self.note_hidden(count_change, position)
@@ -199,7 +200,7 @@ class ItemStore:
 
     def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
         """Note the place of an item that may be requeued, so that later pushes go behind it."""
-        if position is not None:
+        if position is not None and not self.keys.shards:
             in_commit_order = not isinstance(position.sequence, int)
             count_change.high = max(
                 count_change.high, HIGHEST if in_commit_order else position.sequence
