@@ -23,6 +23,7 @@ from fdbqueue.service.browse import Overview
 from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
+from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.state import Pause
@@ -80,8 +81,8 @@ class Queue(AsyncVerbs):
     And errors: ``InvalidInput``, for arguments, means that nothing was changed. ``OutcomeUnknown``:
     it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
     cannot be decoded; all stay where they are. ``FormatMismatch``: the queue was written under
-    another kind, codec, priority type, order or number of shards; nothing was changed. Whatever
-    writes or decodes items may raise it.
+    other settings that decide how (kind, codec, priority type, order, shards); nothing was changed.
+    Whatever writes or decodes items may raise it.
 
     Attributes:
         database: Where it is.
@@ -116,9 +117,9 @@ class Queue(AsyncVerbs):
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
         self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
-        item_keys = keys(subspace, checked.shards or 0)
+        of_items = keys(subspace, checked.shards or 0)
         self.parts: QueueParts = assemble(
-            database, item_keys, self.name, self.kind, self.codec, self._priorities, checked, member
+            database, of_items, self.name, self.kind, self.codec, self._priorities, checked, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -997,25 +998,20 @@ class Queue(AsyncVerbs):
     def adopt_settings(self) -> None:
         """Store that the items are written under the settings that this queue object has.
 
-        For a queue whose kind, codec, priority type or order was changed on purpose, or that was
-        first pushed to under wrong settings: :class:`FormatMismatch` is raised no more here, but
-        wherever the former settings are. No item is changed. Stop all processes with other settings
-        first: one that has pushed before goes on under them.
+        Then :class:`FormatMismatch` is raised no more here, but wherever the former settings are.
+        Items move to their shards, in bounded transactions: if that is interrupted, call it again.
+        They are not changed else. Stop all processes with other settings first: one that has
+        pushed before goes on under them.
         """
-        run(self.database, self._store.format.replace, wrote=lambda _: True)
+        reshape(self.database, self._store)
 
     def sweep(self) -> int:
         """Remove the saved responses of calls under a key that expired an hour ago; count them.
 
-        By this client's clock, which may be an hour ahead of others'. In transactions of up
-        to 200 responses each.
+        By this client's clock, which may be an hour ahead of others'. 200 in a transaction.
         """
-        total = 0
-        while count := run(self.database, self.parts.responses.sweep, wrote=bool):
-            total += count
-        return total
-
-    # What the verbs share
+        sweep = self.parts.responses.sweep
+        return sum(iter(lambda: run(self.database, sweep, wrote=bool), 0))
 
     @functools.cached_property
     def _batches(self) -> Batches:

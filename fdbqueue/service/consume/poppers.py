@@ -175,15 +175,15 @@ class EndPoppers:
             self._staging.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
-        if self._slots > 1:
-            self._slots = max(1.0, self._slots * _CALM)
+        self._slots = max(1.0, self._slots * _CALM)
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
 
     def _count(self, conflicts: int, *, others_take: bool) -> int:
         """Decide what follows a conflict: a reservation, help from other processes, or a pause.
 
-        In a queue with shards, which has no one head to wait for: twice as many rows to choose from.
+        In a queue with shards, which has not one head to wait for: twice as many rows to choose
+        from.
 
         Returns:
             How many conflicts in a row pushes may have caused.

@@ -24,9 +24,9 @@ key. Its index or count is the read version of the push's transaction, so that i
 shards can be compared; in place of the first random bytes stands the number of the push, as in
 commit order.
 
-The part of the key after the subspace's prefix, and the shard, is the item's *place*. It stays the same when
-the item is leased, delayed or dead. The item's id is its place in URL-safe base64: a place in
-this queue, meaningless in any other.
+The part of the key after the subspace's prefix, and the shard, is the item's *place*. It stays the
+same when the item is leased, delayed or dead. The item's id is its place in URL-safe base64: a
+place in this queue, meaningless in any other.
 """
 
 from __future__ import annotations
@@ -220,6 +220,11 @@ class ItemKeys:
     def place_of(self, key: bytes) -> bytes:
         """Return the place of a ready item."""
         return key[self._place_at :]
+
+    def place_in_any(self, key: bytes) -> bytes:
+        """Return the place of a ready item of a queue with any number of shards, or none."""
+        at = len(self._prefix)
+        return key[at + (key[at] >= _FIRST_SHARD) :]
 
     def position(self, place: bytes) -> Position:
         """Return the parts of a place.

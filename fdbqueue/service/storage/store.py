@@ -190,8 +190,7 @@ class ItemStore:
             count_change.die(group_of(hidden.reason), 1)
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
-            if not self.keys.shards:
-                count_change.high = HIGHEST
+            count_change.high = HIGHEST
             return
         position = position or self.position(place.data)
         self.note_hidden(count_change, position)
@@ -200,7 +199,7 @@ class ItemStore:
 
     def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
         """Note the place of an item that may be requeued, so that later pushes go behind it."""
-        if position is not None and not self.keys.shards:
+        if position is not None:
             in_commit_order = not isinstance(position.sequence, int)
             count_change.high = max(
                 count_change.high, HIGHEST if in_commit_order else position.sequence
