@@ -13,8 +13,9 @@ choices, the expected number of ready items that are before the one that is take
 
     sum for k in 1 .. n - 1 of (1 - s) (1 + k / (n s - k)),  where s = 1 - C(n-k, m) / C(n, m)
 
-and 0 if all heads are read; of 16 shards and 2 choices 11.2. While processes conflict nevertheless,
-each skips some rows (``slots``): it takes a run of rows that begins anywhere among the first ones.
+and 0 if all heads are read; of 16 shards and 2 choices 11.2. Processes that conflict nevertheless
+take rows of different *slots*: that of a process says how many runs of rows it leaves to others in
+each shard (:class:`fdbqueue.service.consume.poppers.EndPoppers` chooses it).
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ ROUND_ITEMS = 1_000
 #: In a queue with shards, one window has about so many rows of each at most, if it has all shards
 #: or fewer: so many rows are not far out of order either.
 _FROM_EACH = 8
-#: In a queue with shards, no more rows than this are skipped, or one run.
-_MOST_SKIPPED = 64
 
 #: Popping an item clears up to three keys: its row and two of its age, its attempts (with its
 #: failures) and its chunks.
@@ -124,7 +123,7 @@ class Head:
         budget: What the transaction has taken already.
         order: What the transaction depends on.
         choices: How many shards to choose from; 0 for the first rows of all.
-        slots: Among how many runs of rows of a shard to choose one.
+        slot: How many runs of rows of each shard to leave to others.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class Head:
         budget: TransactionBudget,
         order: Order = Order.STRICT,
         choices: int = 0,
-        slots: int = 1,
+        slot: int = 0,
     ) -> None:
         self._tr = tr
         self._keys = keys
@@ -152,16 +151,13 @@ class Head:
         self._bounds = keys.bounds()
         #: The places that were not read yet, and the read of the next rows that is under way.
         self._rest = EVERY_PLACE
-        #: How many rows of the first window to skip; None for a window of all shards.
-        self._skipped: int | None = None
+        #: Whether the next rows are of some shards, not of all that was not read yet.
+        self._is_choice = choices > 0
         self._next_rows: Any
         if choices:
             choices = min(keys.shards, max(choices, -(-limit // _FROM_EACH)))
             shards = random.sample(range(keys.shards), choices)
-            runs = min(slots, max(2, _MOST_SKIPPED // limit)) if slots > 1 else 1
-            self._skipped = random.randrange(runs) * limit
-            count = limit + self._skipped
-            self._next_rows = reader.heads(tr.snapshot, shards, count, end)
+            self._next_rows = reader.heads(tr.snapshot, shards, limit, end, slot)
         else:
             self._next_rows = reader.ready(tr.snapshot, *self._rest, limit, end)
         self._window: deque[Row] = deque()
@@ -258,7 +254,7 @@ class Head:
 
     def _read(self) -> None:
         rows, self._next_rows = self._next_rows, None
-        skipped, self._skipped = self._skipped, None
+        is_choice, self._is_choice = self._is_choice, False
         if rows is None:
             rows = self._reader.ready(self._tr.snapshot, *self._rest, self._limit, self._end)
         count = 0
@@ -271,9 +267,7 @@ class Head:
             size += self._reader.size_of(self._window[-1])
             if size >= MAX_RETURNED_BYTES:
                 break
-        if skipped is not None:
-            for _ in range(min(skipped, count - 1)):
-                self._window.popleft()
+        if is_choice:
             return
         if count < self._limit and size < MAX_RETURNED_BYTES:
             self._exhausted = True

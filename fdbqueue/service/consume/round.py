@@ -357,7 +357,7 @@ class Round:
         early: The requests in line when the round begins.
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
-        slots: In a queue with shards, among how many runs of items to choose one.
+        slot: In a queue with shards, how many runs of items of each to leave to others.
     """
 
     def __init__(
@@ -368,7 +368,7 @@ class Round:
         early: Sequence[TakeRequest],
         order: Order = Order.STRICT,
         extra: int = 0,
-        slots: int = 1,
+        slot: int = 0,
     ) -> None:
         self._taker = taker
         self._store = store = taker.store
@@ -397,7 +397,7 @@ class Round:
             self._allowance = taker.limits.begin(tr, store.tables, self._now)
             limit = int(min(limit, taker.limits.most))
         self._head = Head(
-            tr, store.keys, store.reader, end, limit, self._budget, order, taker.choices, slots
+            tr, store.keys, store.reader, end, limit, self._budget, order, taker.choices, slot
         )
 
     def serve(
@@ -514,16 +514,14 @@ class Round:
         A request whose call was made before gets its saved response, and one whose leases
         cannot end its error. A late request with a key, or with leases to end, waits for the next
         round, because this one has not read what it needs. So do all late requests when the
-        transaction does not depend on what it has read (``Order.AS_SEEN``), unless the queue has
-        shards: there a late request gets items, too, but is not told that there are none.
+        transaction does not depend on what it has read (``Order.AS_SEEN``).
         """
         early = line = self._early
         if combined is not None and own is None:
             line = combined.waiting()  # the early ones first
             waiting = frozenset(line)
             early = [one for one in early if one in waiting]
-            if self._order is Order.AS_SEEN and not self._taker.choices:
-                line = early
+            line = early if self._order is Order.AS_SEEN else line
         concluded = self._taker.concluded(self._reads) if self._reads else {}
         if concluded:
             self._result.results += [(one, concluded[one]) for one in early if one in concluded]
@@ -560,12 +558,10 @@ class Round:
         wrote = self._result.wrote or any(wanted) or bool(ends_leases)
         self._result.wrote = wrote
         told_empty = not (self._budget.is_full or self._more_due)
-        tells_late = wrote and self._order is Order.STRICT
         portions = [
             (one, rows)
             for index, (one, rows) in enumerate(zip(batch, wanted, strict=True))
-            if rows
-            or (index < early if one in held else told_empty and (index < early or tells_late))
+            if rows or (index < early if one in held else told_empty and (index < early or wrote))
         ]
         results, is_corrupt = self._taker.deliver(
             self._tr, self._count_change, portions, retried=self._retried

@@ -103,11 +103,25 @@ class ItemReader:
         )
 
     def heads(
-        self, tr: SnapshotTransaction, shards: Sequence[int], limit: int, end: End
+        self, tr: SnapshotTransaction, shards: Sequence[int], limit: int, end: End, slot: int
     ) -> Iterable[Any]:
-        """Begin to read the first rows of some shards, of each about its part, in one order."""
-        at_once = min(limit, 1 + 2 * limit // len(shards))
-        reads = [self.rows(tr, *self._keys.shard_range(one), at_once, end) for one in shards]
+        """Begin to read rows near the heads of some shards, in one order.
+
+        Args:
+            tr: The transaction.
+            shards: The shards.
+            limit: How many rows of all of them; of each about its part is read.
+            end: Which end.
+            slot: Twice as many parts of each are skipped, if it has so many.
+        """
+        part = min(limit, 1 + 2 * limit // len(shards))
+        # Twice, because another process may take some of those between while this one reads.
+        skipped = slot * 2 * part
+        reads: list[Iterable[Any]] = [
+            self.rows(tr, *self._keys.shard_range(one), skipped + part, end) for one in shards
+        ]
+        if slot:
+            reads = [_behind(read, skipped, part) for read in reads]
         return self._merged(reads, limit, end)
 
     def _merged(self, reads: Sequence[Iterable[Any]], limit: int, end: End) -> Iterable[Any]:
@@ -257,6 +271,12 @@ class ItemReader:
             size_bytes=len(loaded.row.value),
             queue=self._queue,
         )
+
+
+def _behind(rows: Iterable[Any], skipped: int, part: int) -> Iterator[Any]:
+    """Yield the rows behind some; the last if there are not so many."""
+    found = list(rows)
+    yield from found[min(skipped, max(0, len(found) - part)) :]
 
 
 def _sound(loaded: Loaded) -> Item:
