@@ -40,8 +40,8 @@ _START_TIMEOUT_SECONDS = 120
 class Run:
     """What all clients of one run did; no latencies where operations are not timed one by one.
 
-    ``conflicts`` are those of its pops, for each pop of ours. ``numbers`` are those of the items
-    in the order in which the operations ended.
+    ``conflicts`` are those of its pops and one more, so never none, for each pop of ours.
+    ``numbers`` are those of the items in the order in which the operations ended.
     """
 
     a_second: float
@@ -128,7 +128,7 @@ def _run(
     return Run(
         max(1, in_time) / seconds,
         [one.ended_at - one.begun_at for one in timed],
-        conflicts / len(done),
+        (conflicts + 1) / len(done),
         [one.number for one in sorted(done, key=lambda one: one.ended_at)],
     )
 
