@@ -43,6 +43,7 @@ from fdbqueue.service.items import (
     moment,
 )
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
+from fdbqueue.service.moments import Order
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
@@ -619,11 +620,7 @@ class Queue(AsyncVerbs):
         return self.parts.pausing.pause(reason, tr)
 
     def resume(self, *, tr: Transaction | None = None) -> bool:
-        """Let pops and leases take items again, and wake those that wait.
-
-        Returns:
-            Whether the queue was paused.
-        """
+        """Let pops and leases take items again, and wake those that wait; tell if it was paused."""
         return self.parts.pausing.resume(tr)
 
     def paused(self, *, tr: Transaction | None = None) -> Pause | None:
@@ -692,6 +689,7 @@ class Queue(AsyncVerbs):
         min_priority: Any = None,
         max_priority: Any = None,
         state: str = "ready",
+        order: Order = "place",
         tr: Transaction | None = None,
     ) -> Page:
         """Return some items in order, starting from one end or behind a given item.
@@ -702,21 +700,23 @@ class Queue(AsyncVerbs):
 
         Args:
             end: Which end the order starts from.
-            after: The id of the item before the first, or the cursor of the page before;
-                the item need not exist any more.
+            after: The id of the item before the first (not in the order of time), or the cursor
+                of the page before; the item need not exist any more.
             limit: The most items, up to 10,000; a page ends after 5,000,000 stored bytes.
             min_priority: The lowest priority to show, itself included.
             max_priority: The highest priority to show, itself included.
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``. Expired leases and
                 delays stay where they are until the next pop or lease.
+            order: ``"place"``, or ``"time"``: leased and delayed items by when that ends, dead
+                letters by when they died; from the end ``"min"`` the earliest is the first.
 
         Raises:
-            InvalidInput: ``after`` is not an id of this queue, there is no such state, or a
-                FIFO queue was given a priority.
+            InvalidInput: ``after`` is not of this list, there is no such state, it does not have
+                this order, or a FIFO queue was given a priority.
             InvalidPriority: A bound does not fit the queue's priority type.
         """
         self._check(limit, end)
-        read = self._browser.page(end, after, limit, min_priority, max_priority, state)
+        read = self._browser.page(end, after, limit, min_priority, max_priority, state, order)
         return Page([], None) if read is None else self._runner.read(tr, read)
 
     def iterate(
@@ -769,9 +769,7 @@ class Queue(AsyncVerbs):
         cannot be decoded may say it, too. None when there are no items, or where it is not known:
         none of the first 100 says it, or the codec keeps no such record.
         """
-        return self._runner.read(
-            tr, lambda transaction: self.overview.begin_oldest(transaction)()()
-        )
+        return self._runner.read(tr, lambda reading: self.overview.begin_oldest(reading)()())
 
     def history(self, minutes: int = 60, *, tr: Transaction | None = None) -> list[Minute]:
         """Return how many items were pushed and taken in each of the last minutes.
@@ -985,7 +983,7 @@ class Queue(AsyncVerbs):
     # Maintain
 
     def recount(self) -> Counts:
-        """Count the items, correct the counts, and return them.
+        """Count the items, correct the counts and the order of deaths, and return the counts.
 
         Other programs' pushes and pops keep no counts. In transactions of a bounded length. Exact
         while other clients push and pop, as long as a FIFO queue, or each priority, can be read in

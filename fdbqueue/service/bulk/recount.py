@@ -1,6 +1,7 @@
 """Correct the counts of a queue, in bounded transactions, while others push and pop.
 
-And its row in the index of its family, because those who keep no counts do not write it either.
+And its row in the index of its family, because those who keep no counts do not write it either;
+and the rows of dead letters by when they died, which earlier versions did not write.
 
 The items and the counts are read at one version, and the difference is added to the counts, so
 concurrent changes do not matter: they change both alike. Ready items are counted a priority at a
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
@@ -20,7 +21,7 @@ from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.hidden import group_of, unpacked_facts
-from fdbqueue.service.storage.item_keys import EVERY_PLACE
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
@@ -32,6 +33,7 @@ _ROWS_AT_ONCE = 5_000
 _AGES_AT_ONCE = 500
 _LEVELS_AT_ONCE = 5_000
 _REASONS_AT_ONCE = 5_000
+_DEATHS_AT_ONCE = 500
 
 
 class _Reach(NamedTuple):
@@ -62,6 +64,7 @@ def recount(database: Database, store: ItemStore) -> None:
     run(database, store.format.check, read_only=True)
     for state in State:
         _recount_hidden(database, store, state)
+    _date_deaths(database, store)
     while not _recount_reasons(database, store):
         pass
     reach = _Reach(EVERY_PLACE[0], None, 0, 0, False)
@@ -90,26 +93,79 @@ def write_row(database: Database, store: ItemStore) -> None:
 
 
 def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
-    begin, stop = store.tables.state_bounds(state)
+    def correct(tr: Transaction, number: int) -> None:
+        difference = number - Counters(store.tables).hidden(tr)[state]
+        count_change = _guarded(tr, store, difference)
+        count_change.hide(state, difference)
+        count_change.write(tr)
+
+    def is_value(row: Any) -> bool:
+        return store.tables.hidden_place(state, row.key)[1]
+
+    _count_rows(database, store.tables.state_bounds(state), is_value, correct)
+
+
+def _count_rows(
+    database: Database,
+    bounds: Bounds,
+    is_counted: Callable[[Any], bool],
+    correct: Callable[[Transaction, int], None],
+) -> None:
+    """Count rows of a range, and correct in the last transaction what says how many there are."""
+    begin, stop = bounds
     found = 0
 
     def count(tr: Transaction) -> tuple[bytes, int, bool]:
         key, number, deadline = begin, 0, time.monotonic() + _SECONDS
         for row in _rows(tr, begin, stop):
             key = row.key + b"\x00"
-            number += store.tables.hidden_place(state, row.key)[1]
+            number += is_counted(row)
             if time.monotonic() > deadline:
                 return key, number, False
-        difference = found + number - Counters(store.tables).hidden(tr)[state]
-        count_change = _guarded(tr, store, difference)
-        count_change.hide(state, difference)
-        count_change.write(tr)
+        correct(tr, found + number)
         return key, number, True
 
     is_done = False
     while not is_done:
         begin, number, is_done = run(database, count)
         found += number
+
+
+def _date_deaths(database: Database, store: ItemStore) -> None:
+    """Write the rows of dead letters by when they died that are missing, and remove all others."""
+    after: bytes | None = None
+
+    def write(tr: Transaction, after: bytes | None) -> bytes | None:
+        places = store.places(tr, State.DEAD, after, _DEATHS_AT_ONCE)
+        for dead in store.facts(tr, State.DEAD, places):
+            key = None if dead is None else store.tables.death(dead.until, dead.row.place)
+            if key is not None:
+                tr[key] = b""
+        return places[-1] if len(places) == _DEATHS_AT_ONCE else None
+
+    def remove(tr: Transaction, begin: bytes) -> bytes | None:
+        stop = store.tables.death_bounds()[1]
+        keys = [bytes(row.key) for row in tr.snapshot.get_range(begin, stop, limit=_DEATHS_AT_ONCE)]
+        deaths = [store.tables.parse_death(key) for key in keys]
+        found = store.facts(tr, State.DEAD, [place for _moment, place in deaths])
+        for key, (moment, _place), dead in zip(keys, deaths, found, strict=True):
+            if dead is None or dead.until != moment:
+                tr.clear(key)
+        return keys[-1] + b"\x00" if len(keys) == _DEATHS_AT_ONCE else None
+
+    def correct(tr: Transaction, number: int) -> None:
+        count_change = _guarded(tr, store, difference := number - Counters(store.tables).dated(tr))
+        count_change.dated = difference
+        count_change.write(tr)
+
+    is_done = False
+    while not is_done:
+        after = run(database, functools.partial(write, after=after))
+        is_done = after is None
+    begin: bytes | None = store.tables.death_bounds()[0]
+    while begin is not None:
+        begin = run(database, functools.partial(remove, begin=begin))
+    _count_rows(database, store.tables.death_bounds(), lambda _row: True, correct)
 
 
 def _recount_reasons(database: Database, store: ItemStore) -> bool:

@@ -188,6 +188,10 @@ class ItemStore:
                 count_change.come_at(hidden.until)
         elif hidden.state is State.DEAD:
             count_change.die(group_of(hidden.reason), 1)
+            died = self.tables.death(hidden.until, place.data)
+            if died is not None:
+                tr[died] = b""
+                count_change.dated += 1
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
             count_change.high = HIGHEST
@@ -214,6 +218,10 @@ class ItemStore:
             tr.clear(self.tables.due(hidden.until, kind, hidden.row.place))
         else:
             count_change.die(group_of(hidden.reason), -1)
+            died = self.tables.death(hidden.until, hidden.row.place)
+            if died is not None:
+                tr.clear(died)
+                count_change.dated -= 1
         count_change.hide(hidden.state, -1)
 
     def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
