@@ -237,7 +237,8 @@ _MEANINGS = {
     "codec": _("How values become bytes; json alone keeps when an item was pushed."),
     "priority_type": _("All priorities of the queue are kept in this type."),
     "order": _("commit: strictly in the order of the pushes' commits; count: as in the recipes."),
-    "contention": _("relaxed: a pop takes one of the first 100 items; strict: the first."),
+    "shards": _("The ready items are spread over so many parts, and taken nearly in order."),
+    "choices": _("A pop takes the first item of so many shards, drawn at random."),
     "handoff_timeout_seconds": _(
         "After this time items return that one process took for another, and nobody collected."
     ),

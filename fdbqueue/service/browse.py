@@ -27,6 +27,7 @@ from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END
@@ -74,7 +75,7 @@ class Browser:
         self.moments = Moments(store)
 
     def peek(self, tr: Transaction, count: int, end: End) -> list[Item]:
-        """Return the first items at an end, in strict order, also in a relaxed queue.
+        """Return the first items at an end, in strict order, also in a queue with shards.
 
         They include what the next pop would requeue.
 
@@ -84,7 +85,7 @@ class Browser:
         now = now_us()
         read = begin_state(self._store, tr, now)
         head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
-        state = parse_state(self._store, tr, now, read, relaxed=self._taker.relaxed)
+        state = parse_state(self._store, tr, now, read, at_random=self._taker.choices > 0)
         preview = functools.partial(expiry.preview, self._store, tr)
         returned, attempts = preview(state.dues, state.expired, self._taker.max_attempts)
         head.add(returned)
@@ -162,20 +163,19 @@ class Browser:
             return functools.partial(self.moments.page, state=state, after=at, limit=limit, end=end)
         begin, stop = self._keys.between(low, high)
         if after is not None:
-            key = self._keys.key(self._keys.place_named(after))
+            place = self._keys.place_named(after)
             if end == "min":
-                begin = max(begin, key + (b"\x00" if state == "ready" else HIDDEN_END))
+                begin = max(begin, place + (b"\x00" if state == "ready" else HIDDEN_END))
             else:
-                stop = min(stop, key)
+                stop = min(stop, place)
         if begin >= stop:
             return None
         if state == "ready":
             return functools.partial(
                 self._reader.page, begin=begin, stop=stop, limit=limit, end=end
             )
-        places = self._keys.place_of(begin), self._keys.place_of(stop)
         return functools.partial(
-            self._store.page, state=STATES[state], places=places, limit=limit, end=end
+            self._store.page, state=STATES[state], places=(begin, stop), limit=limit, end=end
         )
 
     def _check_order(self, order: Any, state: str, *, has_bounds: bool) -> None:
@@ -282,7 +282,7 @@ class Overview:
         """Begin to read the first and the last ready item."""
         reader = self._store.reader
         mismatch = self.begin_mismatch(tr)
-        reads = {end: reader.rows(tr.snapshot, *self._keys.bounds(), 1, end) for end in ENDS}
+        reads = {end: reader.ready(tr.snapshot, *EVERY_PLACE, 1, end) for end in ENDS}
 
         def result() -> Ends:
             error = mismatch()
@@ -303,11 +303,12 @@ class Overview:
         """
         if not self._store.codec.keeps_metadata:
             return lambda: lambda: None
-        bounds = self._tables.ages() if self._keys.has_priorities else self._keys.bounds()
-        rows = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
         if self._keys.has_priorities:
-            return lambda: self._begin_present(tr, rows)
-        return lambda: self._head_pushed_at(tr, rows)
+            bounds = self._tables.ages()
+            ages = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
+            return lambda: self._begin_present(tr, ages)
+        head = self._store.reader.ready(tr.snapshot, *EVERY_PLACE, 1, "min")
+        return lambda: self._head_pushed_at(tr, head)
 
     def _begin_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
         for row in ages:
@@ -333,7 +334,7 @@ class Overview:
         return lambda: self._first_dated(tr)
 
     def _first_dated(self, tr: Transaction) -> Moment:
-        for row in tr.snapshot.get_range(*self._keys.bounds(), limit=_MAX_UNDATED):
+        for row in self._store.reader.ready(tr.snapshot, *EVERY_PLACE, _MAX_UNDATED, "min"):
             (item,) = self._shown(tr, [row])
             if item.pushed_at is not None:
                 return item.pushed_at

@@ -23,6 +23,7 @@ from fdbqueue.service.browse import Overview
 from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
+from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.state import Pause
@@ -81,8 +82,8 @@ class Queue(AsyncVerbs):
     And errors: ``InvalidInput``, for arguments, means that nothing was changed. ``OutcomeUnknown``:
     it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
     cannot be decoded; all stay where they are. ``FormatMismatch``: the queue was written under
-    another kind, codec, priority type or order; nothing was changed. Whatever writes or decodes
-    items may raise it.
+    other settings that decide how (kind, codec, priority type, order, shards); nothing was changed.
+    Whatever writes or decodes items may raise it.
 
     Attributes:
         database: Where it is.
@@ -102,22 +103,24 @@ class Queue(AsyncVerbs):
     def __init__(
         self,
         database: Database,
-        keys: ItemKeys,
+        subspace: Subspace,
+        keys: type[ItemKeys],
         priorities: Callable[[str, QueueOptions], Priorities],
         name: str | None,
         options: dict[str, Any],
         member: Member | None,
     ) -> None:
         self.database = database
-        self.subspace = keys.subspace
-        self.name = name if name is not None else repr(keys.subspace.key())
-        self.options = QueueOptions.checked(self.name, options)
+        self.subspace = subspace
+        self.name = name if name is not None else repr(subspace.key())
+        self.options = checked = QueueOptions.checked(self.name, options)
         codec = self.options.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
         self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
+        of_items = keys(subspace, checked.shards or 0)
         self.parts: QueueParts = assemble(
-            database, keys, self.name, self.kind, self.codec, self._priorities, self.options, member
+            database, of_items, self.name, self.kind, self.codec, self._priorities, checked, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -259,7 +262,7 @@ class Queue(AsyncVerbs):
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item, None when the queue is empty.
 
-        It is the earliest pushed of the lowest priority. Strict, unless the queue is relaxed: it
+        It is the earliest pushed of the lowest priority. Strict, unless the queue has shards: it
         was the first when it was taken, at some moment of this call. Threads of a process share
         transactions; processes that meet at one end take items for each other.
         """
@@ -633,7 +636,7 @@ class Queue(AsyncVerbs):
     def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the first item, None when the queue is empty.
 
-        It is what ``pop_min`` would take; in a relaxed queue a pop takes one of the first 100.
+        It is what ``pop_min`` would take; with shards a pop takes one near it.
         """
         return first(self.peek_many(1, end="min", tr=tr))
 
@@ -993,25 +996,20 @@ class Queue(AsyncVerbs):
     def adopt_settings(self) -> None:
         """Store that the items are written under the settings that this queue object has.
 
-        For a queue whose kind, codec, priority type or order was changed on purpose, or that was
-        first pushed to under wrong settings: :class:`FormatMismatch` is raised no more here, but
-        wherever the former settings are. No item is changed. Stop all processes with other settings
-        first: one that has pushed before goes on under them.
+        Then :class:`FormatMismatch` is raised no more here, but wherever the former settings are.
+        Items move to their shards, in bounded transactions: if that is interrupted, call it again.
+        They are not changed else. Stop all processes with other settings first: one that has
+        pushed before goes on under them.
         """
-        run(self.database, self._store.format.replace, wrote=lambda _: True)
+        reshape(self.database, self._store)
 
     def sweep(self) -> int:
         """Remove the saved responses of calls under a key that expired an hour ago; count them.
 
-        By this client's clock, which may be an hour ahead of others'. In transactions of up
-        to 200 responses each.
+        By this client's clock, which may be an hour ahead of others'. 200 in a transaction.
         """
-        total = 0
-        while count := run(self.database, self.parts.responses.sweep, wrote=bool):
-            total += count
-        return total
-
-    # What the verbs share
+        sweep = self.parts.responses.sweep
+        return sum(iter(lambda: run(self.database, sweep, wrote=bool), 0))
 
     @functools.cached_property
     def _batches(self) -> Batches:
@@ -1052,7 +1050,8 @@ class FifoQueue(Queue):
     ) -> None:
         super().__init__(
             database,
-            FifoKeys(subspace),
+            subspace,
+            FifoKeys,
             lambda queue, _: NoPriorities(queue),
             name,
             {**options},
@@ -1090,7 +1089,8 @@ class PriorityQueue(Queue):
     ) -> None:
         super().__init__(
             database,
-            PriorityKeys(subspace),
+            subspace,
+            PriorityKeys,
             lambda queue, given: PriorityType(given.priority_type, queue),
             name,
             {**options, "priority_type": priority_type},

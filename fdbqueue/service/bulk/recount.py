@@ -21,7 +21,7 @@ from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.hidden import group_of, unpacked_facts
-from fdbqueue.service.storage.item_keys import Bounds
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
@@ -40,15 +40,15 @@ class _Reach(NamedTuple):
     """How far the ready items have been counted.
 
     Attributes:
-        key: Where to continue.
-        low: The priority that key is in, as the key of its count; None at the beginning,
+        place: Where to continue.
+        low: The priority that the place is in, as the key of its count; None at the beginning,
             and in FIFO queues.
         carried: How many items of that priority were counted by earlier transactions.
         foreign: How many rows were found that are not items.
         is_done: Whether all were counted.
     """
 
-    key: bytes
+    place: bytes
     low: bytes | None
     carried: int
     foreign: int
@@ -67,7 +67,7 @@ def recount(database: Database, store: ItemStore) -> None:
     _date_deaths(database, store)
     while not _recount_reasons(database, store):
         pass
-    reach = _Reach(store.keys.bounds()[0], None, 0, 0, False)
+    reach = _Reach(EVERY_PLACE[0], None, 0, 0, False)
     while not reach.is_done:
         reach = run(database, functools.partial(_count_ready, store=store, reach=reach))
     if store.keys.has_priorities:
@@ -209,9 +209,8 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
     if reach.carried:
         found[reach.low] = reach.carried
     deadline = time.monotonic() + _SECONDS
-    last, begins_at, stopped = reach.low, reach.key, False
-    for row in _rows(tr, reach.key, store.keys.bounds()[1]):
-        place = store.keys.place_of(row.key)
+    last, begins_at, stopped = reach.low, reach.place, False
+    for place in _ready_places(tr, store, reach.place):
         position = store.position(place)
         if position is None:
             foreign += 1
@@ -219,19 +218,19 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
         level = _level(store, position.priority)
         if level != last:
             if len(found) >= _LEVELS_AT_ONCE:
-                return _corrected(tr, store, found, reach, row.key, level, foreign)
-            last, begins_at = level, row.key
+                return _corrected(tr, store, found, reach, place, level, foreign)
+            last, begins_at = level, place
         found[level] += 1
         if time.monotonic() > deadline:
             stopped = True
             break
     if not stopped:
         _correct(tr, store, found, foreign, reach.low, None)
-        return _Reach(reach.key, None, 0, foreign, True)
+        return _Reach(reach.place, None, 0, foreign, True)
     carried = found.pop(last)
     if found or last != reach.low:  # the next transaction counts it again, with all its time
         return _corrected(tr, store, found, reach, begins_at, last, reach.foreign)
-    return _Reach(row.key + b"\x00", last, carried, foreign, False)
+    return _Reach(place + b"\x00", last, carried, foreign, False)
 
 
 def _corrected(
@@ -239,13 +238,13 @@ def _corrected(
     store: ItemStore,
     found: Counter[bytes | None],
     reach: _Reach,
-    key: bytes,
+    place: bytes,
     high: bytes | None,
     foreign: int,
 ) -> _Reach:
     """Correct the priorities below ``high``, and continue from there."""
     _correct(tr, store, found, foreign, reach.low, high)
-    return _Reach(key, high, 0, foreign, False)
+    return _Reach(place, high, 0, foreign, False)
 
 
 def _level(store: ItemStore, priority: Priority | None) -> bytes | None:
@@ -325,6 +324,17 @@ def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
     noted = tr.snapshot[store.tables.retried]
     if noted.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts())):
         tr.clear(store.tables.retried)
+
+
+def _ready_places(tr: Transaction, store: ItemStore, begin: bytes) -> Iterator[bytes]:
+    """Yield the places of the ready items from one on, in their order."""
+    while True:
+        rows = store.reader.ready(tr.snapshot, begin, EVERY_PLACE[1], _ROWS_AT_ONCE, "min")
+        some = [store.keys.place_of(row.key) for row in rows]
+        yield from some
+        if len(some) < _ROWS_AT_ONCE:
+            return
+        begin = some[-1] + b"\x00"
 
 
 def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:

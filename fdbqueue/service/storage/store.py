@@ -93,7 +93,7 @@ class ItemStore:
     def requeue_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
         """Write a popped item again, as it was; the history still counts it as popped."""
         place = Place(loaded.row.place)
-        place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
+        place.set(tr, self.keys.prefix_of(place.data), self.write_chunks(tr, place, loaded.data))
         if loaded.has_attempts:
             assert isinstance(loaded.item, Item)
             self.write_attempts(tr, place, loaded.item.attempts)

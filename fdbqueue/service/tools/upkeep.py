@@ -232,7 +232,7 @@ class Examiner:
     def _state(self, tr: Transaction, now: int) -> QueueState:
         """Return the state of the queue, as a pop would read it."""
         rows = begin_state(self._store, tr, now)
-        return parse_state(self._store, tr, now, rows, relaxed=self._taker.relaxed)
+        return parse_state(self._store, tr, now, rows, at_random=self._taker.choices > 0)
 
     def _requeue(self, tr: Transaction) -> int:
         """Requeue some of what has expired, and return how many items, batches and keys."""
