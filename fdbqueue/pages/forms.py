@@ -304,6 +304,12 @@ class FindForm(PageForm):
     )
 
 
+class FindAnyForm(FindForm):
+    """Which item or task to go to, and after which queue to look."""
+
+    after = forms.CharField(required=False, max_length=100)
+
+
 class PriorityItemsForm(ItemsForm):
     """Which items of a priority queue to show; subclasses set the type of its priorities."""
 

@@ -115,6 +115,14 @@ def path_of(item: Item) -> str:
     return "" if call is None else call.task
 
 
+def task_named(item: Item) -> tuple[str, str] | None:
+    """Return the id of an item's task and the name of its function, None if it is no task."""
+    call = unpacked(item.value)
+    if call is None or not RESULT_ID.fullmatch(call.id):
+        return None
+    return call.id, short_name(call.task)
+
+
 def _calls(function: str) -> Callable[[Item], bool]:
     """Return what tells whether an item calls a function: its whole path, or the end of it."""
     end = f".{function}"
