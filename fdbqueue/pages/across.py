@@ -46,11 +46,11 @@ MOST_QUEUES = 200
 #: and this many items of these together, or about as many as have this many bytes.
 MOST_ITEMS = 1_000
 MOST_BYTES = 25_000_000
-ROWS_PER_PAGE = 100
+ROWS_PER_PAGE = 50
 #: A reason names this many queues, and a page this many workers.
 MOST_NAMED = 5
-MOST_WORKERS = 50
-_ID_CHARACTERS = 24
+MOST_WORKERS = 10
+_ID_CHARACTERS = 16
 
 
 # What is read
@@ -281,7 +281,6 @@ def _context(form: AcrossForm, found: Across, columns: Any, rows: Sequence[Any])
         "left": Left(
             grouped(len(found.rows)), grouped(found.total), grouped(found.queues), found.is_all
         ),
-        "busy": Tile("busy", _("Queues"), SafeString(grouped(found.busy))),
         "following": form.address(after=found.following) if found.following else None,
         "is_late": found.following == "",
         "from_start": form.address(after=None) if after else None,
@@ -332,7 +331,7 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
         "tiles": [
             Tile("leases", _("Leases"), SafeString(grouped(found.total))),
             Tile("workers", _("Workers"), SafeString(grouped(len(groups)))),
-            shown["busy"],
+            Tile("busy", _("Queues with leases"), SafeString(grouped(found.busy))),
         ],
         "chosen": visible(name),
         "everyone": form.address(),
@@ -368,7 +367,7 @@ def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[st
         "tiles": [
             Tile("dead", _("Dead letters"), SafeString(grouped(found.total))),
             Tile("reasons", _("Reasons"), SafeString(grouped(len(groups)))),
-            shown["busy"],
+            Tile("busy", _("Queues with dead letters"), SafeString(grouped(found.busy))),
         ],
     }
 

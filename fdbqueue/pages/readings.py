@@ -25,7 +25,7 @@ from fdbqueue.columns import STATES
 from fdbqueue.columns.items import FACTS, ItemColumn
 from fdbqueue.pages.forms import ItemsForm, items_form
 from fdbqueue.pages.item_columns import COLUMNS
-from fdbqueue.pages.search import contains, died_of, reason_contains
+from fdbqueue.pages.search import contains, died_of, reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, Scan
 
@@ -52,6 +52,8 @@ def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
         tests.append(died_of(wanted["group"]))
     if wanted["reason"]:
         tests.append(reason_contains(wanted["reason"]))
+    if wanted["worker"]:
+        tests.append(worker_contains(wanted["worker"]))
     if wanted["q"]:
         tests.append(contains(wanted["q"], queue.codec))
     if not tests:

@@ -8,9 +8,10 @@ import re
 import pytest
 from django.test import Client
 
+from fdbqueue.columns import DASH
 from fdbqueue.pages import across
 from tests.pages import rules
-from tests.pages.addresses import LIST, of, text
+from tests.pages.addresses import LIST, items, of, text
 
 WORKERS, FAILURES, FIND = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}-/find/"
 PAGES = [WORKERS, FAILURES, FIND + "?id=x"]
@@ -75,10 +76,10 @@ def test_leases_are_summed_by_worker(viewer, queue):
 @pytest.mark.parametrize(
     ("query", "workers"),
     [
-        ("", ["c", "ADA", "–"]),
-        ("?sort=leased", ["–", "ADA", "c"]),
-        ("?sort=worker", ["ADA", "c", "–"]),
-        ("?sort=queue", ["ADA", "–", "c"]),
+        ("", ["c", "ADA", DASH]),
+        ("?sort=leased", [DASH, "ADA", "c"]),
+        ("?sort=worker", ["ADA", "c", DASH]),
+        ("?sort=queue", ["ADA", DASH, "c"]),
         ("?worker=ad", ["ADA"]),
         ("?worker=nobody", []),
         ("?name=c", ["c"]),
@@ -218,8 +219,18 @@ def _stripped(response):
 
 @pytest.mark.parametrize(
     "query",
-    ["sort=nothing", "sort=until&sort=leased", "page=0", "page=x", "page=1001", "nope=1"]
-    + ["after=" + "x" * 101, "worker=" + "x" * 201, "worker=%00", "refresh=1"],
+    [
+        "sort=nothing",
+        "sort=until&sort=leased",
+        "page=0",
+        "page=x",
+        "page=1001",
+        "nope=1",
+        "after=" + "x" * 101,
+        "worker=" + "x" * 201,
+        "worker=%00",
+        "refresh=1",
+    ],
 )
 def test_parameters_that_do_not_fit(viewer, queue, query):
     """400 in the frame, with what is wrong, and nothing is read of items."""
@@ -312,3 +323,18 @@ def test_a_queue_of_other_settings_does_not_stop_the_page(viewer, queue, setting
     assert [row[1] for row in leases(response)] == ["mail"]
     assert "1 of 2 leases" in text(response)
     assert viewer.get(FIND, {"id": "x"}).status_code == 404
+
+
+def test_the_leased_items_of_a_queue_are_chosen_by_their_worker(viewer, queue):
+    """By a part of the name, ignoring case; only leased items have one, so other tabs drop it."""
+    for worker in ("ada-1", "Ada-2", "bob"):
+        queue("mail").push(1)
+        queue("mail").lease(seconds=60, worker=worker)
+    response = viewer.get(of("mail") + "?state=leased&worker=ADA")
+    assert len(items(response)) == 2
+    assert 'name="worker"' in text(response)
+    assert "worker=" not in re.search(r'id="tab-ready" href="([^"]*)"', text(response))[1]
+    refused = viewer.get(of("mail") + "?worker=ada")
+    assert refused.status_code == 400
+    assert "Only leased items have a worker." in text(refused)
+    assert 'name="worker"' not in text(viewer.get(of("mail")))

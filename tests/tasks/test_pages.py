@@ -781,3 +781,12 @@ def test_an_id_of_a_task_leads_to_it_from_the_list(viewer, work, settings, monke
     response = viewer.get(ACROSS + "find/", {"id": done.id})
     assert response.status_code == 404
     assert QUEUE not in text(response)
+
+
+def test_running_tasks_are_chosen_by_their_worker(viewer, queue):
+    """By a part of the name; tasks in other states have none."""
+    for worker in ("w<1>", "v"):
+        letters.send.enqueue("ada")
+        queue.lease(seconds=60, worker=worker)
+    assert len(table(viewer.get(PAGE + "?state=leased&worker=W%3C"))) == 1
+    assert viewer.get(PAGE + "?state=done&worker=w").status_code == 400
