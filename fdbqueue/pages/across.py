@@ -132,10 +132,8 @@ def read(catalog: Catalog, names: list[str], following: str | None, state: str) 
 
 
 def _items(queue: Queue, state: str, share: int, tr: Any) -> list[Item]:
-    """Return items of a queue: leased ones whose leases end first, dead ones pushed last."""
+    """Return items of a queue: leased ones whose leases end first, dead ones that died last."""
     try:
-        if state == "dead":
-            return list(queue.page(state=state, end="max", limit=share, tr=tr).items)
         found = scan_by_moment(
             queue,
             lambda _item: True,
@@ -144,6 +142,7 @@ def _items(queue: Queue, state: str, share: int, tr: Any) -> list[Item]:
             most_found=share,
             most_looked_at=share,
             is_late=deadlines.is_half_over,
+            is_backward=state == "dead",
         )
     except FormatMismatch:  # the list of queues says so
         return []

@@ -338,3 +338,13 @@ def test_the_leased_items_of_a_queue_are_chosen_by_their_worker(viewer, queue):
     assert refused.status_code == 400
     assert "Only leased items have a worker." in text(refused)
     assert 'name="worker"' not in text(viewer.get(of("mail")))
+
+
+def test_of_many_dead_letters_those_that_died_last_are_read(viewer, queue, monkeypatch):
+    """Wherever they are in the queue: the first item, buried last, is among them."""
+    monkeypatch.setattr(across, "MOST_ITEMS", 2)
+    queue("mail").push_many(range(5))
+    for number, item in enumerate(reversed(queue("mail").page().items)):
+        queue("mail").bury(item.id, reason=f"reason {number}")
+    shown = rows_of(viewer.get(FAILURES), "rows-caption")
+    assert [row[0] for row in shown] == ["reason 4", "reason 3"]
