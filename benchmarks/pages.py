@@ -1,4 +1,5 @@
-"""The pages: that of a queue of a million items beside a thousand's, and the list of 500 queues.
+"""The pages: that of a queue of a million items beside a thousand's, the list of 500 queues,
+and the pages across 100 queues.
 
 Each round is a request through Django's test client, by somebody who is logged in, up to
 the last byte of the page.
@@ -35,6 +36,8 @@ PAGES = {
     "queue page, a day": "?span=day",
     "queue page, a text not there": "?q=nowhere",
 }
+#: The pages across queues.
+ACROSS = ("-/workers/", "-/failures/")
 #: What is asked of the list.
 LISTS = ("", "?sort=-ready", "?sort=-oldest", "?sort=-pushes")
 
@@ -81,6 +84,43 @@ def queue_list(plan: Plan) -> Iterator[Line]:
                     bar="no bar",
                     rounds=plan.rounds(5),
                 )
+
+
+def across(plan: Plan) -> Iterator[Line]:
+    """The pages across 100 queues with 10,000 leases and as many dead letters, beside a tenth."""
+    many, few = plan.sized((100, 10), (100, 10), (6, 2))
+    names = [f"q{number:03}" for number in range(100)]
+    with _project() as client, _queues(plan, names):
+        for first, last in ((0, few), (few, many)):
+            _lease_and_bury(names[first:last])
+            if last == few:
+                baselines = {
+                    page: _timed(client, f"{LIST}{page}", plan.turns(TURNS))() for page in ACROSS
+                }
+        for page in ACROSS:
+            baseline = baselines[page]
+            yield compare(
+                f"{page}, {many} queues, {100 * many:,} leases",
+                _timed(client, f"{LIST}{page}", plan.turns(TURNS)),
+                lambda baseline=baseline: baseline,
+                peer_name=f"{few} queues, {100 * few:,} leases",
+                unit="ms",
+                bar="no bar",
+                rounds=plan.rounds(5),
+            )
+
+
+def _lease_and_bury(names: list[str]) -> None:
+    """Let each queue have 100 leased items, of ten workers, and 100 dead letters of ten reasons."""
+    import fdbqueue
+
+    for name in names:
+        queue = fdbqueue.queue(name)
+        queue.push_many((SMALL, 1) for _ in range(200))
+        for number in range(10):
+            queue.lease_many(10, seconds=3_600, worker=f"worker-{number}")
+        for number, item in enumerate(queue.page(limit=100).items):
+            queue.bury(item.id, reason=f"reason {number % 10}")
 
 
 @contextlib.contextmanager
@@ -165,4 +205,8 @@ def _timed(client: Any, address: str, turns: int) -> Callable[[], float]:
     return measure
 
 
-BENCHMARKS = (Benchmark("pages", queue_page), Benchmark("list", queue_list))
+BENCHMARKS = (
+    Benchmark("pages", queue_page),
+    Benchmark("list", queue_list),
+    Benchmark("across", across),
+)

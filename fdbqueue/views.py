@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -19,11 +20,12 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import View
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns.text import clip
+from fdbqueue.columns.text import clip, grouped
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound, QueueNotFound
-from fdbqueue.pages import family_page, item_page, queue_list, queue_page
+from fdbqueue.pages import across, family_page, item_page, queue_list, queue_page
 from fdbqueue.pages.forms import (
     LIVE_HEADER,
+    FindAnyForm,
     FindForm,
     ItemForm,
     PageForm,
@@ -181,24 +183,7 @@ class PageView(View):
         """Return the catalog, to be read within the timeout."""
         return deadlines.begin(self.timeout_seconds, reads_only=True)
 
-
-class QueueListView(PageView):
-    """The list of the queues that the user may view."""
-
-    template = "queues.html"
-
-    def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show the queues that the parameters ask for, or point out bad parameters."""
-        may_view = self._checked()
-        form = queue_list.QueuesForm(request.GET)
-        shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form)}
-        if not form.is_valid():
-            return self.page(_("Queues"), status=400, **shown)
-        found = queue_list.listed(self.catalog(), form, may_view)
-        shown |= queue_list.context(form, found, self.addresses)
-        return self.page(_("Queues"), **shown)
-
-    def _checked(self) -> Callable[[str], bool]:
+    def may_view_some(self) -> Callable[[str], bool]:
         """Return a function that tells whether the user may see a queue's name.
 
         Raises:
@@ -208,6 +193,98 @@ class QueueListView(PageView):
         if not may_view(None) and not access.visible(self.catalog(), may_view, limit=1)[0]:
             raise PermissionDenied
         return may_view
+
+    def about_all(self, view: str) -> dict[str, Any]:
+        """Return what the pages of all queues show: the way to the others, and to an id."""
+        return {
+            "view": view,
+            "find_address": self.addresses.find_any(),
+            "has_tasks": apps.is_installed("fdbqueue.tasks"),
+        }
+
+
+class QueueListView(PageView):
+    """The list of the queues that the user may view."""
+
+    template = "queues.html"
+
+    def get(self, request: HttpRequest) -> TemplateResponse:
+        """Show the queues that the parameters ask for, or point out bad parameters."""
+        may_view = self.may_view_some()
+        form = queue_list.QueuesForm(request.GET)
+        shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form)}
+        shown |= self.about_all("queues")
+        if not form.is_valid():
+            return self.page(_("Queues"), status=400, **shown)
+        found = queue_list.listed(self.catalog(), form, may_view)
+        shown |= queue_list.context(form, found, self.addresses)
+        return self.page(_("Queues"), **shown)
+
+
+class AcrossView(PageView):
+    """A page of the items in one state of all queues that the user may view."""
+
+    view: str
+    state: str
+    title: str | Promise
+    form: type[across.AcrossForm]
+    context: Callable[..., dict[str, Any]]
+
+    def get(self, request: HttpRequest) -> TemplateResponse:
+        """Show what the parameters ask for, or point out bad parameters."""
+        may_view = self.may_view_some()
+        form = self.form(request.GET)
+        shown = {"form": form, "live": refresh_of(request, form), **self.about_all(self.view)}
+        if not form.is_valid():
+            return self.page(self.title, status=400, **shown)
+        catalog = self.catalog()
+        names, following = across.looked_at(catalog, may_view, form.cleaned_data["after"])
+        found = across.read(catalog, names, following, self.state)
+        return self.page(self.title, **shown, **type(self).context(form, found, self.addresses))
+
+
+class WorkersView(AcrossView):
+    """The workers, and the leases of all queues."""
+
+    view, state, title, template = "workers", "leased", _("Workers"), "workers.html"
+    form, context = across.WorkersForm, staticmethod(across.workers)
+
+
+class FailuresView(AcrossView):
+    """The dead letters of all queues, by reason."""
+
+    view, state, title, template = "failures", "dead", _("Failures"), "dead_letters.html"
+    form, context = across.FailuresForm, staticmethod(across.failures)
+
+
+class FindAnyView(PageView):
+    """Goes to the item or the task of any queue whose id a reader has typed."""
+
+    template = "found.html"
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        """Redirect to its page, or say where it was looked for."""
+        may_view = self.may_view_some()
+        about = self.about_all("")
+        form = FindAnyForm(request.GET)
+        if not form.is_valid():
+            return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
+        sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
+        found = across.find(self.catalog(), sought, after, may_view, self.addresses)
+        if len(found.places) == 1 and found.following is None and not after:
+            return HttpResponseRedirect(found.places[0][1])
+        following = form.address(id=sought, after=found.following) if found.following else None
+        return self.page(
+            _("Find by id"),
+            status=200 if found.places else 404,
+            item_id=_shown_id(sought),
+            places=found.places,
+            queues=grouped(found.queues),
+            is_whole=found.following is None and not after,
+            following=following,
+            is_late=found.following == "",
+            **about,
+        )
 
 
 class FamilyView(PageView):
@@ -375,6 +452,9 @@ def page_patterns(
     """
     return [
         path("", page(QueueListView), name=url_name("queues")),
+        path("-/workers/", page(WorkersView), name=url_name("workers")),  # no queue is called "-"
+        path("-/failures/", page(FailuresView), name=url_name("failures")),
+        path("-/find/", page(FindAnyView), name=url_name("find-any")),
         re_path(r"^(?P<pattern>[^/]*[*][^/]*)/$", page(FamilyView), name=url_name("family")),
         path("<str:name>/", page(QueueView), name=url_name("queue")),
         path("<str:name>/items/", page(FindView), name=url_name("find")),

@@ -15,6 +15,8 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     an item        ``columns/items.py``                   ``pages``, ``queue_peek``,
                                                           ``queue_pop``, ``queue_show``
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
+    a worker,      ``columns/across.py``                  ``pages``
+    a reason
     =============  =====================================  ===================================
 
 ``text.py`` has the words: ages, durations, sizes, and what is safe to show. This room knows neither

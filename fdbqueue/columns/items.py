@@ -222,6 +222,14 @@ WORKER = ItemColumn(
     kind=TEXT,
     is_shown=in_state("leased"),
 )
+LEASED_AT = ItemColumn(
+    name="leased_at",
+    heading=_("Leased"),
+    value=attrgetter("item.leased_at"),
+    kind=PAST,
+    label="LEASED",
+    is_shown=in_state("leased"),
+)
 DIED = ItemColumn(
     name="died_at",
     heading=_("Died"),

@@ -1,4 +1,4 @@
-"""The read-only pages: the list of queues, a family, a queue, an item, and a task.
+"""The read-only pages: the list of queues, those across them, a family, a queue, an item, a task.
 
 How a request goes
     ``admin.py`` (in an admin site) and ``urls.py`` (as plain views) give the views their
@@ -10,6 +10,7 @@ How a request goes
     page               module          what it says is in                  template
     =================  ==============  ==================================  ===============
     list of queues     ``queue_list``  ``fdbqueue.columns.queues``         ``queues.html``
+    all queues         ``across``      ``fdbqueue.columns.across``         ``across.html``
     a family           ``family_page`` ``fdbqueue.columns.families``       ``family.html``
     a queue            ``queue_page``  ``fdbqueue.columns.queues``         ``queue.html``
     its items          ``item_list``   ``fdbqueue.columns.items``          ``items.html``

@@ -203,6 +203,7 @@ class ItemsForm(PageForm):
     group = forms.CharField(
         required=False, strip=False, max_length=_MAX_TEXT, widget=forms.HiddenInput
     )
+    worker = search_field(_("Worker contains"), max_length=_MAX_TEXT, strip=False)
     limit = forms.IntegerField(label=_("Rows per page"), min_value=25, max_value=200)
     span = _hidden([("hour", "hour"), ("day", "day")])
     after = forms.CharField(
@@ -226,7 +227,7 @@ class ItemsForm(PageForm):
     #: The orders by place, and what they are called.
     ends: tuple[tuple[str, Any], ...] = (("min", _("Oldest first")), ("max", _("Newest first")))
     #: The fields that make the page search.
-    searches: tuple[str, ...] = ("q", "reason", "group")
+    searches: tuple[str, ...] = ("q", "reason", "group", "worker")
     #: The fields that only dead letters are chosen by.
     of_dead: tuple[str, ...] = ("reason", "group")
 
@@ -247,6 +248,9 @@ class ItemsForm(PageForm):
         if self.data.get("state") == "dead":
             self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
             self.most_main += len(self.of_dead[:1])
+        if self.data.get("state") == "leased":
+            self.shown = (*self.shown[:-1], "worker", *self.shown[-1:])
+            self.most_main += 1
 
     def is_search(self, parameters: QueryDict) -> bool:
         """Tell whether the page searches, instead of listing what comes first."""
@@ -258,6 +262,8 @@ class ItemsForm(PageForm):
         wanted = self.cleaned_data
         if wanted.get("state") != "dead" and any(wanted.get(name) for name in self.of_dead):
             self.add_error(None, _("Only dead letters have a reason."))
+        if wanted.get("state") != "leased" and wanted.get("worker"):
+            self.add_error(None, _("Only leased items have a worker."))
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
             self.add_error("min_priority", _("The lowest priority must not be above the highest."))
@@ -279,6 +285,7 @@ class ItemsForm(PageForm):
     def tab_address(self, state: str) -> str:
         """Return the address of the items of another state."""
         dropped = {} if state == "dead" else dict.fromkeys(self.of_dead)
+        dropped |= {} if state == "leased" else {"worker": None}
         dropped |= self.dropped_order()
         return self.items_address(**dropped, state=state)
 
@@ -309,6 +316,12 @@ class FindForm(PageForm):
     id = forms.CharField(
         max_length=_MAX_CURSOR, error_messages={"required": _("Enter the id of an item.")}
     )
+
+
+class FindAnyForm(FindForm):
+    """Which item or task to go to, and after which queue to look."""
+
+    after = forms.CharField(required=False, max_length=100)
 
 
 class PriorityItemsForm(ItemsForm):

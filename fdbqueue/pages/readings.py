@@ -5,6 +5,9 @@ An app that gives the items of some queues a meaning names in its ``AppConfig`` 
 the name of a queue, for each page of it, and returns its reading, None for a queue that is not the
 app's; so it must not read anything of the queue. All other queues have :data:`ITEMS`. This package
 knows none of these apps, and imports what they name only when a page is shown.
+
+An app whose tasks have ids of their own names ``fdbqueue_queue_of_task``, too: a function that
+returns the name of the queue of a task by its id, None if there is no such task.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from fdbqueue.columns import STATES
 from fdbqueue.columns.items import FACTS, ItemColumn
 from fdbqueue.pages.forms import ItemsForm, items_form
 from fdbqueue.pages.item_columns import COLUMNS
-from fdbqueue.pages.search import contains, died_of, reason_contains
+from fdbqueue.pages.search import contains, died_of, reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, Scan
 
@@ -49,6 +52,8 @@ def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
         tests.append(died_of(wanted["group"]))
     if wanted["reason"]:
         tests.append(reason_contains(wanted["reason"]))
+    if wanted["worker"]:
+        tests.append(worker_contains(wanted["worker"]))
     if wanted["q"]:
         tests.append(contains(wanted["q"], queue.codec))
     if not tests:
@@ -85,6 +90,8 @@ class Reading:
         task: Reads what the page of one task shows, by its id, and returns the template's context,
             None if there is no such task. None if items are not tasks.
         task_template: The template of that page.
+        task_named: Returns the id of the task that an item is, and what to call it; None if it is
+            none that has a page.
     """
 
     template: str = "queue.html"
@@ -101,6 +108,7 @@ class Reading:
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
     task: Callable[[Queue, str, Addresses], dict[str, Any] | None] | None = None
     task_template: str = ""
+    task_named: Callable[[Item], tuple[str, str] | None] = lambda _item: None
 
 
 #: The reading of every queue that no app has another one for.
@@ -115,3 +123,16 @@ def reading_of(queue: Queue) -> Reading:
         if reading is not None:
             return reading
     return ITEMS
+
+
+def queue_of_task(task_id: str) -> str | None:
+    """Return the name of the queue that a task is in by its id, None if no app has such a task.
+
+    The reader may not be one who may know that: ask first who may view the queue.
+    """
+    for app in apps.get_app_configs():
+        path = getattr(app, "fdbqueue_queue_of_task", None)
+        name: str | None = import_string(path)(task_id) if path else None
+        if name is not None:
+            return name
+    return None

@@ -37,6 +37,12 @@ def reason_contains(wanted: str) -> Callable[[Item], bool]:
     return lambda item: folded in visible(item.reason or "").casefold()
 
 
+def worker_contains(wanted: str) -> Callable[[Item], bool]:
+    """Return a function that tells whether the name of an item's worker contains a text."""
+    folded = visible(wanted).casefold()
+    return lambda item: folded in visible(item.worker or "").casefold()
+
+
 def died_of(reason: str) -> Callable[[Item], bool]:
     """Return a function that tells whether an item is in the group of a reason."""
     group = group_named(reason)

@@ -27,8 +27,9 @@ class Addresses:
     """The addresses of the pages in their site.
 
     Args:
-        url_name: Returns the name of a page's URL: of ``queues``, ``family``, ``queue``, ``item``,
-            ``task``, or of ``find``, which finds an item by its id.
+        url_name: Returns the name of a page's URL: of ``queues``, ``workers``, ``failures``,
+            ``family``, ``queue``, ``item``, ``task``; or of ``find``, which finds an item of a
+            queue by its id, or ``find-any``, which finds it in any.
         current_app: The instance namespace.
     """
 
@@ -39,6 +40,18 @@ class Addresses:
     def queues(self) -> str:
         """Return the address of the list."""
         return self._of("queues")
+
+    def workers(self) -> str:
+        """Return the address of the leases of all queues."""
+        return self._of("workers")
+
+    def failures(self) -> str:
+        """Return the address of the dead letters of all queues."""
+        return self._of("failures")
+
+    def find_any(self) -> str:
+        """Return the address that leads to an item or a task of any queue by its id."""
+        return self._of("find-any")
 
     def queue(self, name: str) -> str:
         """Return the address of a queue's page."""

@@ -27,7 +27,7 @@ def test_axe_finds_nothing(visit, queues, mount, width, scheme):
     mail.push_many({"to": "ada", "parts": [1, None, True, "x" * 2_000]} for _ in range(3))
     mail.push("later", delay=3_600)
     mail.bury(mail.peek().id, reason="no such address")
-    mail.lease(seconds=3_600)
+    mail.lease(seconds=3_600, worker="w<1>")
     mail.pause(reason="no such host: mail.example.com, until the certificate is renewed")
     blocked = queues.queue("user-blocked")
     key = blocked.subspace.pack((0, b"of another program"))
@@ -39,6 +39,11 @@ def test_axe_finds_nothing(visit, queues, mount, width, scheme):
     for path in (
         "",
         "?sort=-ready&q=a",
+        "-/workers/",
+        "-/workers/?name=w%3C1%3E",
+        "-/workers/?sort=nothing",
+        "-/failures/",
+        "-/find/?id=nothing",
         "user-blocked/",
         "quakes/?q=taiwan&end=max&limit=5",
         *(f"mail/?state={state}" for state in ("leased", "delayed", "dead")),

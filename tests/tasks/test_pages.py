@@ -27,13 +27,14 @@ from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.results import Known
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
-from tests.pages import watched_engine
-from tests.pages.addresses import first, following, of, previous, text
+from tests.pages import rules, watched_engine
+from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
 from tests.tasks import letters
 
 QUEUE = "tasks-default"
 PAGE = of(QUEUE)
+ACROSS = f"{LIST}-/"
 
 
 @pytest.fixture
@@ -768,6 +769,54 @@ def test_durations():
         7 * 86_400 + 7_200: "7 days 2 h",
     }
     assert {seconds: lasting(seconds) for seconds in shown} == shown
+
+
+def test_running_tasks_are_among_the_leases_of_all_queues(viewer, queue):
+    """By the name of the function, with a link to the task; an item that is none has its own."""
+    result = letters.send.enqueue("ada")
+    queue.lease(seconds=60, worker="w<1>")
+    odd = queue.push({"id": 1})
+    queue.lease(seconds=90)
+    markup = text(viewer.get(ACROSS + "workers/"))
+    address = f"{of(QUEUE)}tasks/{result.id}/"
+    assert f'href="{address}">send</a>' in markup
+    assert f'href="{of(QUEUE, odd)}"' in markup
+    assert "w&lt;1&gt;" in markup
+
+
+def test_failed_tasks_are_among_the_failures_of_all_queues(viewer, work):
+    """By their exception, which leads to those of the queue, and with a link to the last task."""
+    result = letters.lose.enqueue("ada")
+    work()
+    markup = text(viewer.get(ACROSS + "failures/"))
+    assert f'href="{of(QUEUE)}tasks/{result.id}/"' in markup
+    found = re.search(rf'href="({of(QUEUE)}\?state=dead&amp;exception=[^"]*)"', markup)[1]
+    assert "Traceback" in text(viewer.get(html.unescape(found)))
+
+
+def test_an_id_of_a_task_leads_to_it_from_the_list(viewer, work, settings, monkeypatch):
+    """By a redirect, whatever state it is in; but for those who may not view its queue."""
+    done = letters.send.enqueue("ada")
+    work()
+    waits = letters.send.enqueue("bob")
+    for result in (done, waits):
+        response = viewer.get(ACROSS + "find/", {"id": result.id})
+        assert (response.status_code, response.url) == (302, f"{of(QUEUE)}tasks/{result.id}/")
+    assert viewer.get(ACROSS + "find/", {"id": "A" * 32}).status_code == 404
+    monkeypatch.setattr(rules, "SEEN", {"mail"})
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
+    response = viewer.get(ACROSS + "find/", {"id": done.id})
+    assert response.status_code == 404
+    assert QUEUE not in text(response)
+
+
+def test_running_tasks_are_chosen_by_their_worker(viewer, queue):
+    """By a part of the name; tasks in other states have none."""
+    for worker in ("w<1>", "v"):
+        letters.send.enqueue("ada")
+        queue.lease(seconds=60, worker=worker)
+    assert len(table(viewer.get(PAGE + "?state=leased&worker=W%3C"))) == 1
+    assert viewer.get(PAGE + "?state=done&worker=w").status_code == 400
 
 
 def test_the_tabs_of_ended_tasks_have_counts(viewer, work, monkeypatch):

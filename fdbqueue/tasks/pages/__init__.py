@@ -21,7 +21,7 @@ from fdbqueue.columns.text import grouped, lasting, subspace
 from fdbqueue.pages.readings import Reading, Setting
 from fdbqueue.service import Queue
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
-from fdbqueue.tasks.columns import DONE
+from fdbqueue.tasks.columns import DONE, RESULT_ID
 from fdbqueue.tasks.pages.lists import (
     ABORTED,
     COLUMNS,
@@ -33,6 +33,7 @@ from fdbqueue.tasks.pages.lists import (
     matching,
     scan_aborted,
     scan_done,
+    task_named,
 )
 from fdbqueue.tasks.pages.task_page import read_task
 
@@ -60,7 +61,22 @@ def reading_of_tasks(name: str) -> Reading | None:
         begin_notes=functools.partial(begin_notes, backend),
         task=functools.partial(read_task, backend),
         task_template="tasks/task.html",
+        task_named=task_named,
     )
+
+
+def queue_of_task(task_id: str) -> str | None:
+    """Return the name of the queue of a task, None if no backend has one with this id.
+
+    It reads up to two keys for each backend.
+    """
+    if not RESULT_ID.fullmatch(task_id):
+        return None
+    for backend in backends():
+        found = backend.found(task_id)
+        if found is not None:
+            return str(found.record["queue"])
+    return None
 
 
 def _backend_of(name: str) -> FdbQueueBackend | None:

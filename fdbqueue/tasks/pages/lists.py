@@ -25,7 +25,7 @@ from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.forms import ItemsForm, search_field
 from fdbqueue.pages.item_columns import address_of, in_one_line
-from fdbqueue.pages.search import contains, died_of
+from fdbqueue.pages.search import contains, died_of, worker_contains
 from fdbqueue.pages.values import Preview, preview
 from fdbqueue.service import Item, Queue, Scan
 from fdbqueue.tasks.columns import (
@@ -83,6 +83,8 @@ def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
         tests.append(_calls(wanted["function"]))
     if wanted["q"] and wanted["state"] not in {DONE, ABORTED}:
         tests.append(contains(wanted["q"], queue.codec))
+    if wanted["worker"]:
+        tests.append(worker_contains(wanted["worker"]))
     if wanted["exception"] and wanted["state"] == "dead":
         tests.append(died_of(wanted["exception"]))
     if not tests and wanted["state"] != ABORTED:  # those are looked for among the failed ones
@@ -113,6 +115,14 @@ def path_of(item: Item) -> str:
         return item.value.task
     call = unpacked(item.value)
     return "" if call is None else call.task
+
+
+def task_named(item: Item) -> tuple[str, str] | None:
+    """Return the id of an item's task and the name of its function, None if it is no task."""
+    call = unpacked(item.value)
+    if call is None or not RESULT_ID.fullmatch(call.id):
+        return None
+    return call.id, short_name(call.task)
 
 
 def _calls(function: str) -> Callable[[Item], bool]:
@@ -395,7 +405,7 @@ class TaskItemsForm(ItemsForm):
     were aborted are listed from their index, the latest first, and chosen by their function alone.
     """
 
-    searches = ("q", "function", "exception")
+    searches = ("q", "function", "exception", "worker")
     ends = (("min", _("First to run first")), ("max", _("Last to run first")))
     of_dead = ()  # they are chosen by their exception
     reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
@@ -435,7 +445,7 @@ def _shown_in(state: Any) -> tuple[str, ...]:
     """Return the fields that a reader fills in."""
     if state in {DONE, ABORTED}:
         return ("function", "limit")
-    more = ("exception",) if state == "dead" else ()
+    more = {"dead": ("exception",), "leased": ("worker",)}.get(state, ())
     return ("end", "function", *more, "q", "limit")
 
 

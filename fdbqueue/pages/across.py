@@ -1,0 +1,417 @@
+"""Pages across queues, for the person on call: who leases what, why items died, where an id is.
+
+What they read is bounded, whatever there is: 1,000 queues in the order of their names, two counts
+of each; then at most 1,000 items, of at most 200 of these queues that have any, each queue getting
+its share. Each page says how many of how many it has read. Its orders, its filters and its sums are
+those of what was read. Only queues that the user may view are counted, read or named.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django import forms
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue import access, deadlines
+from fdbqueue.columns import WORD, Column, Kind, Tile, cells, link
+from fdbqueue.columns.across import (
+    LEASES,
+    REASONS,
+    WORKERS,
+    ReasonRow,
+    WorkerRow,
+    by_reason,
+    by_worker,
+)
+from fdbqueue.columns.items import ItemRow, reason_text
+from fdbqueue.columns.text import folded, grouped, visible
+from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
+from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
+from fdbqueue.pages.readings import Reading, queue_of_task, reading_of
+from fdbqueue.pages.search import reason_contains, worker_contains
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.service import Catalog, Item, Queue, run, scan_by_moment
+
+#: A page looks at this many queues, in the order of their names,
+LOOKED_AT = 1_000
+#: reads items of this many of those that have any, those with the most first,
+MOST_QUEUES = 200
+#: and this many items of these together, or about as many as have this many bytes.
+MOST_ITEMS = 1_000
+MOST_BYTES = 25_000_000
+ROWS_PER_PAGE = 50
+#: A reason names this many queues, and a page this many workers.
+MOST_NAMED = 5
+MOST_WORKERS = 10
+_ID_CHARACTERS = 16
+
+
+# What is read
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """What was read of the items of all queues in one state.
+
+    Attributes:
+        rows: The items.
+        total: How many there are in the queues that were looked at, by their counts.
+        queues: How many queues were looked at.
+        busy: How many of them have such items.
+        following: The name after which there are queues that were not looked at; empty if time
+            was over before any name was found that the user may see; None if there are none.
+    """
+
+    rows: list[ItemRow]
+    total: int
+    queues: int
+    busy: int
+    following: str | None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing of the queues that were looked at was left out."""
+        return len(self.rows) >= self.total
+
+
+def looked_at(
+    catalog: Catalog, may_view: Callable[[str], bool], after: str
+) -> tuple[list[str], str | None]:
+    """Return the next names that a user may see, and the last of them if there may be more."""
+    names, cursor = access.visible(
+        catalog, may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over
+    )
+    if cursor is None:
+        return names, None
+    return names, names[-1] if names else ""  # the cursor itself may be a name to hide
+
+
+def shares(counts: Sequence[int], most: int) -> list[int]:
+    """Return how many items to read of each queue, so that few are left out of small ones.
+
+    Args:
+        counts: How many each queue has.
+        most: How many to read in all, at least one of each.
+    """
+    found = [0] * len(counts)
+    for place, at in enumerate(sorted(range(len(counts)), key=lambda at: counts[at])):
+        found[at] = min(counts[at], max(1, most // (len(counts) - place)))
+        most -= found[at]
+    return found
+
+
+def read(catalog: Catalog, names: list[str], following: str | None, state: str) -> Across:
+    """Read items of queues in a state, in one transaction."""
+    queues = [catalog.queue(name) for name in names]
+
+    def read_all(tr: Any) -> Across:
+        begun = [(queue, queue.overview.begin_counts(tr)) for queue in queues]
+        counted = [(queue, getattr(counts(), state)) for queue, counts in begun]
+        busy = [one for one in counted if one[1] > 0]
+        chosen = sorted(busy, key=lambda one: -one[1])[:MOST_QUEUES]
+        each = shares([count for _queue, count in chosen], MOST_ITEMS)
+        rows: list[ItemRow] = []
+        size = 0
+        for (queue, _count), share in zip(chosen, each, strict=True):
+            if size >= MOST_BYTES or deadlines.is_half_over():
+                break
+            items = _items(queue, state, share, tr)
+            size += sum(item.size_bytes for item in items)
+            rows += [ItemRow(item, queue) for item in items]
+        total = max(sum(count for _queue, count in busy), len(rows))
+        return Across(rows, total, len(queues), len(busy), following)
+
+    return run(catalog.database, read_all, read_only=True)
+
+
+def _items(queue: Queue, state: str, share: int, tr: Any) -> list[Item]:
+    """Return items of a queue: leased ones whose leases end first, dead ones that died last."""
+    try:
+        found = scan_by_moment(
+            queue,
+            lambda _item: True,
+            state=state,
+            tr=tr,
+            most_found=share,
+            most_looked_at=share,
+            is_late=deadlines.is_half_over,
+            is_backward=state == "dead",
+        )
+    except FormatMismatch:  # the list of queues says so
+        return []
+    return [item for _passed, item in found.found]
+
+
+# The parameters
+
+
+class AcrossForm(PageForm):
+    """What of all queues to show; subclasses have their filters and orders."""
+
+    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+    page = forms.IntegerField(min_value=1, max_value=MOST_ITEMS, widget=forms.HiddenInput)
+
+    hidden = ("refresh", "after")
+
+
+def _order(choices: list[tuple[str, Any]]) -> forms.ChoiceField:
+    return forms.ChoiceField(label=_("Order"), choices=choices, error_messages=CHOICE_ERRORS)
+
+
+class WorkersForm(AcrossForm):
+    """Which leases to show."""
+
+    worker = search_field(_("Worker contains"), max_length=200, strip=False)
+    name = forms.CharField(required=False, strip=False, max_length=200, widget=forms.HiddenInput)
+    sort = _order(
+        [
+            ("until", _("Lease ends first")),
+            ("leased", _("Leased for longest")),
+            ("worker", _("Worker")),
+            ("queue", _("Queue")),
+        ]
+    )
+
+    defaults: Mapping[str, str] = {"refresh": "5", "sort": "until", "page": "1"}
+    shown = ("worker", "sort")
+
+
+class FailuresForm(AcrossForm):
+    """Which reasons of dead letters to show."""
+
+    reason = search_field(_("Reason contains"), max_length=200, strip=False)
+    sort = _order([("latest", _("Last died first")), ("most", _("Most dead letters"))])
+
+    defaults: Mapping[str, str] = {"refresh": "5", "sort": "latest", "page": "1"}
+    shown = ("reason", "sort")
+
+
+# What is linked
+
+
+class _Linked:
+    """Makes links of items and queues; asks for the reading of each queue once."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._readings: dict[str, Reading] = {}
+
+    def reading(self, queue: Queue) -> Reading:
+        if queue.name not in self._readings:
+            self._readings[queue.name] = reading_of(queue)
+        return self._readings[queue.name]
+
+    def item(self, row: ItemRow, prefix: str) -> SafeString:
+        """Return the link to the task that an item is, or to the item."""
+        name, item_id = row.queue.name, row.item.id
+        task = self.reading(row.queue).task_named(row.item)
+        if task is not None:
+            return link(f"{prefix}-{row.position}", self._addresses.task(name, task[0]), task[1])
+        shown = item_id if len(item_id) <= _ID_CHARACTERS else f"{item_id[:_ID_CHARACTERS]}…"
+        return link(f"{prefix}-{row.position}", self._addresses.item(name, item_id), shown)
+
+    def leased(self, row: ItemRow) -> SafeString:
+        """Return the link to the leased items of a queue."""
+        address = f"{self._addresses.queue(row.queue.name)}?{urlencode({'state': 'leased'})}"
+        return link(f"of-{row.position}", address, row.queue.name)
+
+    def queues(self, reason: ReasonRow) -> SafeString:
+        """Return links to the dead letters of a reason in its queues."""
+        by_queue = reason.by_queue()
+        links = []
+        for number, (row, count) in enumerate(by_queue[:MOST_NAMED]):
+            query = {"state": "dead"}
+            if reason.reason:
+                query[self.reading(row.queue).reason_field] = reason.reason
+            address = f"{self._addresses.queue(row.queue.name)}?{urlencode(query)}"
+            one = link(f"queue-{reason.position}-{number}", address, row.queue.name)
+            links.append((one, grouped(count)))
+        shown = format_html_join(", ", "{} ({})", links)
+        others = len(by_queue) - len(links)
+        if not others:
+            return shown
+        return format_html("{}, {}", shown, _("and %(number)s more") % {"number": grouped(others)})
+
+
+def _with_links(columns: Iterable[Column[Any]], links: dict[str, Callable[[Any], Any]]) -> Any:
+    return tuple(
+        replace(one, value=links[one.name], kind=WORD) if one.name in links else one
+        for one in columns
+    )
+
+
+# What the templates show
+
+
+class Left(NamedTuple):
+    """How much of what there is was read, each a number as text; ``is_all`` tells of the items."""
+
+    read: str
+    total: str
+    queues: str
+    is_all: bool
+
+
+def _context(form: AcrossForm, found: Across, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
+    """Return what both templates show: a page of rows, and how much was read."""
+    page = form.cleaned_data["page"]
+    begin = (page - 1) * ROWS_PER_PAGE
+    shown = [
+        replace(row, position=position)
+        for position, row in enumerate(rows[begin : begin + ROWS_PER_PAGE], start=begin + 1)
+    ]
+    labels = [str(column.heading) for column in columns]  # translated once
+    after = form.cleaned_data["after"] or None
+    more = begin + len(shown) < len(rows)
+    keep = {"name": form.cleaned_data["name"] or None} if "name" in form.cleaned_data else {}
+    return {
+        "columns": columns,
+        "rows": [cells(columns, row, labels) for row in shown],
+        "first": grouped(begin + 1),
+        "last": grouped(begin + len(shown)),
+        "found": grouped(len(rows)),
+        "left": Left(
+            grouped(len(found.rows)), grouped(found.total), grouped(found.queues), found.is_all
+        ),
+        "following": form.address(after=found.following) if found.following else None,
+        "is_late": found.following == "",
+        "from_start": form.address(after=None) if after else None,
+        "previous_page": form.address(page=page - 1, **keep) if page > 1 else None,
+        "next_page": form.address(page=page + 1, **keep) if more else None,
+    }
+
+
+_EARLIEST_FIRST: dict[str, Callable[[ItemRow], Any]] = {
+    "until": lambda row: (row.item.until is None, row.item.until),
+    "leased": lambda row: (row.item.leased_at is None, row.item.leased_at),
+    "worker": lambda row: (not row.item.worker, row.item.worker or "", row.queue.name),
+    "queue": lambda row: row.queue.name,
+}
+
+
+def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str, Any]:
+    """Return what the page of workers shows."""
+    wanted, name = form.cleaned_data["worker"], form.cleaned_data["name"]
+    rows = found.rows
+    if wanted:
+        has_text = worker_contains(wanted)
+        rows = [row for row in rows if has_text(row.item)]
+    if name:
+        rows = [row for row in rows if row.item.worker == name]
+    linked = _Linked(addresses)
+    columns = _with_links(
+        LEASES, {"item": lambda row: linked.item(row, "lease"), "queue": linked.leased}
+    )
+    rows = sorted(rows, key=_EARLIEST_FIRST[form.cleaned_data["sort"]])
+    groups = by_worker(rows)
+    numbers = itertools.count(1)
+
+    def of_worker(row: WorkerRow) -> SafeString:
+        if not row.name:
+            return format_html('<span class="fdbqueue-quiet">{}</span>', _("no name given"))
+        address = form.address(name=row.name, worker=None)
+        return link(f"worker-{next(numbers)}", address, visible(row.name))
+
+    of_workers = _with_links(WORKERS, {"worker": of_worker})
+    labels = [str(column.heading) for column in of_workers]
+    shown = _context(form, found, columns, rows)
+    return {
+        **shown,
+        "worker_columns": of_workers,
+        "workers": [cells(of_workers, one, labels) for one in groups[:MOST_WORKERS]],
+        "more_workers": grouped(len(groups) - MOST_WORKERS) if groups[MOST_WORKERS:] else "",
+        "tiles": [
+            Tile("leases", _("Leases"), SafeString(grouped(found.total))),
+            Tile("workers", _("Workers"), SafeString(grouped(len(groups)))),
+            Tile("busy", _("Queues with leases"), SafeString(grouped(found.busy))),
+        ],
+        "chosen": visible(name),
+        "everyone": form.address(),
+    }
+
+
+def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[str, Any]:
+    """Return what the page of failures shows."""
+    wanted, rows = form.cleaned_data["reason"], found.rows
+    if wanted:
+        has_text = reason_contains(wanted)
+        rows = [row for row in rows if has_text(row.item)]
+    groups = by_reason(rows)
+    if form.cleaned_data["sort"] == "most":
+        groups.sort(key=lambda one: -len(one.rows))
+    linked = _Linked(addresses)
+    columns = _with_links(
+        REASONS,
+        {
+            "queues": linked.queues,
+            "latest": lambda one: linked.item(replace(one.latest, position=one.position), "last"),
+        },
+    )
+    reason = replace(
+        columns[0],
+        value=lambda one: folded(reason_text(one.reason), f"reason-{one.position}"),
+        kind=Kind(template="reason.html"),
+        css=lambda _value: "fdbqueue-reason",
+    )
+    shown = _context(form, found, (reason, *columns[1:]), groups)
+    return {
+        **shown,
+        "tiles": [
+            Tile("dead", _("Dead letters"), SafeString(grouped(found.total))),
+            Tile("reasons", _("Reasons"), SafeString(grouped(len(groups)))),
+            Tile("busy", _("Queues with dead letters"), SafeString(grouped(found.busy))),
+        ],
+    }
+
+
+# Finding an id
+
+
+class Found(NamedTuple):
+    """Where an id was found: the queues and addresses; and the name to look after, or None."""
+
+    places: list[tuple[str, str]]
+    queues: int
+    following: str | None
+
+
+def find(
+    catalog: Catalog,
+    sought: str,
+    after: str,
+    may_view: Callable[[str], bool],
+    addresses: Addresses,
+) -> Found:
+    """Look for a task or an item by its id, in the queues that a user may view.
+
+    A task's id tells its queue. For an item's, the key that it would have in each queue is read,
+    and those of its states, in one transaction: the ids of most queues do not fit others.
+    """
+    of_task = queue_of_task(sought)
+    if of_task is not None and may_view(of_task):
+        return Found([(of_task, addresses.task(of_task, sought))], 1, None)
+    names, following = looked_at(catalog, may_view, after)
+
+    def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
+        places: list[tuple[str, str]] = []
+        for number, name in enumerate(names):
+            if deadlines.is_half_over():
+                return places, number
+            try:
+                catalog.queue(name).get(sought, tr=tr)
+            except (ItemNotFound, InvalidInput, FormatMismatch):
+                continue
+            places.append((name, addresses.item(name, sought)))
+        return places, len(names)
+
+    places, looked = run(catalog.database, read_all, read_only=True)
+    if looked < len(names):
+        following = names[looked - 1] if looked else after
+    return Found(places, looked, following)
