@@ -259,7 +259,9 @@ def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
         known = NO_ATTEMPTS
     for attempt in range(len(known.workers) + known.spared + 1, item.attempts + 1):
         failure = next((one for one in item.failures if one.attempt == attempt), None)
-        if _may_have_waited(failure) and record and record.get("running") != attempt - 1:
+        # the queue keeps the last three: what is not known any more ended as the first of these
+        ended = next((one for one in item.failures if one.attempt >= attempt), None)
+        if _may_have_waited(ended) and record and record.get("running") != attempt - 1:
             known = known._replace(spared=known.spared + 1)
             continue
         worker = name_of(None if failure is None else failure.worker)

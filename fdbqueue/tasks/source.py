@@ -4,11 +4,16 @@ The :class:`~fdbqueue.service.tools.worker.Worker` leases items, calls a functio
 acknowledges it or gives it up. :class:`TaskSource` stands between it and the queues, and makes each
 end what it is for a task. The protocol, for one task:
 
-1. **Lease.** One commit. The item's state is the task's status: it is RUNNING from now on, under
-   the worker's id, as long as the lease is held. Only if an attempt failed before,
-   :meth:`TaskSource.begin_again` reads what is known of it, and notes the workers that died.
-2. **Run.** The lease is extended after each third of its time; the first extension notes when the
-   attempt began. What the function decides is in memory alone: an :class:`AttemptEnd`.
+1. **Lease.** One commit, of several tasks if they are short: as many as the latest say that take
+   a tenth of a second (``service/tools/line.py``). The item's state is the task's status: it is
+   RUNNING from now on as long as the lease is held. A lease of a worker that asked for several is
+   *ahead*, and its worker's name says so: by itself it counts no attempt. What waits for a thread
+   while all threads are at work for longer, and when the worker is to end, is requeued as it was.
+   Only if a lease has ended before, :meth:`TaskSource.begin_again` reads what is known of it,
+   notes the workers that died, and that this attempt begins.
+2. **Run.** The lease is extended after each third of its time, and that of what waits as well; the
+   first extension notes when the attempt began. If it was leased ahead, that is after a tenth of
+   a second (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the function decides is in memory alone: an :class:`AttemptEnd`.
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; by itself if other processes take items, or if the task has
@@ -21,8 +26,10 @@ end what it is for a task. The protocol, for one task:
 Each of these needs the lease. So of two workers that run a task, because one was taken for dead,
 at most one ends it, and there is one result. What is left behind by
 
-- *a crash or a kill before the commit*: a lease that expires; the task runs again, and has one
-  attempt more;
+- *a crash or a kill before the commit*: a lease that expires; the task runs again. It has one
+  attempt more, unless the lease was ahead and nothing notes that it has begun: nobody else pays
+  for a task that kills its worker, and it is itself spared once at most, because its next attempt
+  is noted before it begins;
 - *a crash behind it*: a task that has ended;
 - *an unknown outcome*: the commit's receipt tells (``service/transactions.py``). If it cannot,
   the end is tried again; if the lease is gone then, the record tells whether it was this end that
