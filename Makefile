@@ -43,9 +43,12 @@ endef
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# What an environment is made from. One that is a link is another tree's, which keeps it.
+FROM = $(if $(shell test -L $(VENV) && echo link),,$(1))
+
 install: $(VENV)/installed ## Create .venv with all that tests and linters need.
 
-$(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
+$(VENV)/installed: $(call FROM,requirements.txt requirements-dev.txt pyproject.toml)
 	$(need_python)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
@@ -55,7 +58,7 @@ $(VENV)/installed: requirements.txt requirements-dev.txt pyproject.toml
 PACKAGES = $(shell grep -c == requirements.txt)
 
 $(VENV)/runnable: SHELL := /bin/bash
-$(VENV)/runnable: requirements.txt
+$(VENV)/runnable: $(call FROM,requirements.txt)
 	$(need_python)
 	@echo "Creating $(VENV), a Python environment of its own..."
 	@$(PYTHON) -m venv $(VENV)

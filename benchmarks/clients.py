@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
 
@@ -38,10 +38,16 @@ _START_TIMEOUT_SECONDS = 120
 
 @dataclass(frozen=True)
 class Run:
-    """What all clients of one run did; no latencies where operations are not timed one by one."""
+    """What all clients of one run did; no latencies where operations are not timed one by one.
+
+    ``conflicts`` are those of its pops and one more, so never none, for each pop of ours.
+    ``numbers`` are those of the items in the order in which the operations ended.
+    """
 
     a_second: float
     latencies: list[float]
+    conflicts: float
+    numbers: list[int]
 
     @staticmethod
     def latency(runs: list[Run]) -> Latency | None:
@@ -92,14 +98,15 @@ class Clients(contextlib.AbstractContextManager["Clients"]):
                 results = [task.result() for task in tasks]
             finally:  # who still worked would write again what is cleared next
                 concurrent.futures.wait(tasks)
-            begun_at = min(begun_at for begun_at, _ in results)
-            done = [operation for _, operations in results for operation in operations]
+            begun_at = min(one.begun_at for one in results)
+            done = [operation for one in results for operation in one.operations]
             if isinstance(queue, Ours):
                 if load.pushes:
                     check_pushes(load, done, count, self._processes * self._threads, queue)
                 else:
                     check_pops(load, done, count, queue)
-        return _run(load, done, begun_at, self._plan.seconds)
+        conflicts = sum(one.conflicts for one in results)
+        return _run(load, done, begun_at, self._plan.seconds, conflicts)
 
     def _numbers(self, first: int) -> list[list[range]]:
         """Return the numbers of the items that each thread of each process pushes."""
@@ -108,7 +115,9 @@ class Clients(contextlib.AbstractContextManager["Clients"]):
         return [clients[n : n + self._threads] for n in range(0, step, self._threads)]
 
 
-def _run(load: Load, operations: list[Operation], begun_at: float, seconds: float) -> Run:
+def _run(
+    load: Load, operations: list[Operation], begun_at: float, seconds: float, conflicts: int
+) -> Run:
     """Count what ended in time; but time also what ended later, or the slowest were left out."""
     done = [operation for operation in operations if operation.number != NOTHING]
     if not done:
@@ -116,10 +125,23 @@ def _run(load: Load, operations: list[Operation], begun_at: float, seconds: floa
     seconds = min(seconds, max(one.ended_at for one in done) - begun_at)
     in_time = sum(one.ended_at <= begun_at + seconds for one in done)
     timed = [] if load.is_worker else done
-    return Run(max(1, in_time) / seconds, [one.ended_at - one.begun_at for one in timed])
+    return Run(
+        max(1, in_time) / seconds,
+        [one.ended_at - one.begun_at for one in timed],
+        (conflicts + 1) / len(done),
+        [one.number for one in sorted(done, key=lambda one: one.ended_at)],
+    )
 
 
 # What runs in the processes
+
+
+class _Worked(NamedTuple):
+    """What one process did, and how many of its rounds at the min end conflicted."""
+
+    begun_at: float
+    operations: list[Operation]
+    conflicts: int
 
 
 def _keep(barrier: Any) -> None:
@@ -130,9 +152,7 @@ def _keep(barrier: Any) -> None:
 _barrier: Any = None
 
 
-def _work_together(
-    plan: Plan, prefix: bytes, load: Load, numbers: list[range]
-) -> tuple[float, list[Operation]]:
+def _work_together(plan: Plan, prefix: bytes, load: Load, numbers: list[range]) -> _Worked:
     """Push or take with a thread for each of the numbers, when all processes are ready to."""
     database = plan.open()
     queue = queue_of(database, Subspace(rawPrefix=prefix), load)
@@ -140,7 +160,9 @@ def _work_together(
     if isinstance(queue, Ours) and load.is_worker:
         _barrier.wait(_START_TIMEOUT_SECONDS)
         begun_at = time.monotonic()
-        return begun_at, _handle_until(queue.queue, len(numbers), begun_at + plan.seconds)
+        handled = _handle_until(queue.queue, len(numbers), begun_at + plan.seconds)
+        return _Worked(begun_at, handled, 0)
+    conflicts = queue.count_conflicts() if isinstance(queue, Ours) else []
     clients = [_pusher(queue, own) if load.pushes else queue.client() for own in numbers]
     start = threading.Barrier(len(clients) + 1)
     with ThreadPoolExecutor(len(clients)) as pool:
@@ -152,7 +174,8 @@ def _work_together(
             raise
         begun_at = time.monotonic()
         start.wait()
-        return begun_at, list(itertools.chain.from_iterable(task.result() for task in tasks))
+        done = list(itertools.chain.from_iterable(task.result() for task in tasks))
+        return _Worked(begun_at, done, len(conflicts))
 
 
 def _work_until(client: Client, start: threading.Barrier, seconds: float) -> list[Operation]:

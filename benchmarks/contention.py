@@ -25,7 +25,7 @@ LAYER = Load(method="layer")
 
 POP = Load()
 PRIORITY_POP = Load(kind="priority")
-RELAXED = {"contention": "relaxed"}
+SHARDS = {"shards": 16}
 BY_COMMIT = {"order": "commit"}
 
 
@@ -52,10 +52,10 @@ def contention(plan: Plan) -> Iterator[Line]:
         Case("FIFO pop", POP, RECIPE, "recipe", _BARS),
         Case("priority pop", PRIORITY_POP, PRIORITY_RECIPE, "recipe", _BARS),
         Case("FIFO pop", POP, LAYER, "high-contention layer", _NO_LOSS),
-        Case("FIFO pop, relaxed", Load(options=RELAXED), RECIPE, "recipe", _BARS),
+        Case("FIFO pop, 16 shards", Load(options=SHARDS), RECIPE, "recipe", _BARS),
         Case(
-            "priority pop, relaxed",
-            Load("priority", options=RELAXED),
+            "priority pop, 16 shards",
+            Load("priority", options=SHARDS),
             PRIORITY_RECIPE,
             "recipe",
             _BARS,

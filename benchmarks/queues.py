@@ -64,7 +64,7 @@ class Load:
     @property
     def is_strict(self) -> bool:
         """Are items taken in their order, as the times of the operations show it?"""
-        return self.options.get("contention") != "relaxed" and not self.is_worker
+        return "shards" not in self.options and not self.is_worker
 
     @property
     def is_worker(self) -> bool:
@@ -159,6 +159,18 @@ class Ours:
             chain = _Chain(self.queue)
             return Client(chain.take, chain.finish)
         return Client(self.take)
+
+    def count_conflicts(self) -> list[int]:
+        """Return a list that has an entry more after each round at the min end that conflicts."""
+        poppers = self.queue.parts.group.poppers["min"]
+        decide, found = poppers._count, []  # noqa: SLF001  # what every conflict calls
+
+        def count(conflicts: int, *, others_take: bool) -> int:
+            found.append(conflicts)
+            return int(decide(conflicts, others_take=others_take))
+
+        poppers._count = count  # noqa: SLF001  # as above
+        return found
 
     def numbers(self) -> list[int]:
         """Return the numbers of the ready items, in order."""

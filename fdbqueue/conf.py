@@ -33,12 +33,11 @@ from fdbqueue.service import (
 )
 from fdbqueue.service.options import (
     ALLOWED,
-    BURST_NEEDS_RATE,
     RENAMED,
     Choice,
     Range,
     did_you_mean,
-    lacks_rate,
+    misfits,
     names_for,
     unknown,
 )
@@ -429,16 +428,21 @@ def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
         yield SettingProblem(
             "fdbqueue.E009", f"Queue {name!r} has an unknown option, {key!r}.", hint
         )
+    right = {}
     for option, allowed in ALLOWED.items():
-        if option in given and given[option] not in allowed:
+        if option not in given:
+            continue
+        if given[option] in allowed:
+            right[option] = given[option]
+        else:
             yield SettingProblem(
                 "fdbqueue.E010" if isinstance(allowed, Choice) else "fdbqueue.E013",
                 f"Queue {name!r} has the {option} {given[option]!r}.",
                 f"It must be {allowed}.",
             )
-    if lacks_rate(given) and given["burst"] in ALLOWED["burst"]:
-        message = f"Queue {name!r} has the burst {given['burst']!r} and no rate."
-        yield SettingProblem("fdbqueue.E013", message, f"There is {BURST_NEEDS_RATE}.")
+    for option, fits in misfits(right):
+        message = f"Queue {name!r} has the {option} {given[option]!r}."
+        yield SettingProblem("fdbqueue.E013", message, f"There may be {fits}.")
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
         yield SettingProblem(

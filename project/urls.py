@@ -6,6 +6,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
 
+_swagger = SpectacularSwaggerView.as_view(url_name="schema", template_name="project/swagger.html")
 _redoc = SpectacularRedocView.as_view(url_name="schema", template_name="project/redoc.html")
 
 urlpatterns = [
@@ -17,7 +18,7 @@ urlpatterns = [
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("health/", include("fdbqueue.health.urls")),
     path("metrics/", include("fdbqueue.metrics.urls")),
-    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("api/docs/", _swagger, name="docs"),
     path("api/redoc/", _redoc, name="redoc"),
     path("api/", include("fdbqueue.api.unknown")),  # last: it answers every other address
 ]

@@ -38,6 +38,7 @@ from fdbqueue.service import (
     ENDS,
     ITEM_STATES,
     MAX_WORKER_CHARACTERS,
+    ORDERS,
     UNIQUE_WHILE,
     Push,
     Queue,
@@ -401,6 +402,12 @@ class ItemsQuery(Input):
     limit = QueryLimitField(default=100, help_text="The maximum number of items to return.")
     state = serializers.ChoiceField(
         choices=ITEM_STATES, default="ready", help_text="The state of the items."
+    )
+    order = serializers.ChoiceField(
+        choices=ORDERS,
+        default="place",
+        help_text="By their places in the queue, or by time: leased and delayed items by when that "
+        "ends, dead letters by when they died. With `end=max` the latest comes first.",
     )
     min_priority = QueryNumberField(
         required=False, help_text="The lowest priority to return, inclusive."

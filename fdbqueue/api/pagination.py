@@ -39,20 +39,21 @@ _SALT = "fdbqueue.api.cursor"
 _MAX_POSITION_CHARACTERS = 2_800
 
 
-def item_cursor(queue: Queue, end: str, state: str, position: str | None) -> str | None:
+def item_cursor(queue: Queue, end: str, state: str, order: str, position: str | None) -> str | None:
     """Return the cursor of a position in a list of items, None if there is no next page."""
     if position is None:
         return None
-    return _signer(*_list(queue, end, state)).sign(_fitting(position, end))
+    return _signer(*_list(queue, end, state, order)).sign(_fitting(position, end, order))
 
 
-def item_position(queue: Queue, end: str, state: str, cursor: str | None) -> str | None:
+def item_position(queue: Queue, end: str, state: str, order: str, cursor: str | None) -> str | None:
     """Return the position that a cursor holds.
 
     Raises:
-        ValidationError: It is not a cursor of this queue's items in this state, from this end.
+        ValidationError: It is not a cursor of this queue's items in this state and order, from
+            this end.
     """
-    return None if cursor is None else _unsigned(_signer(*_list(queue, end, state)), cursor)
+    return None if cursor is None else _unsigned(_signer(*_list(queue, end, state, order)), cursor)
 
 
 def queue_cursor(name: str | None) -> str | None:
@@ -74,14 +75,18 @@ def queue_position(cursor: str | None) -> str:
         raise _refused() from error
 
 
-def _list(queue: Queue, end: str, state: str) -> tuple[str, ...]:
+def _list(queue: Queue, end: str, state: str, order: str) -> tuple[str, ...]:
     # The subspace too: a queue that was moved has other positions.
-    return queue.name, queue.subspace.key().hex(), end, state
+    by_time = () if order == "place" else (order,)  # cursors of before have no order
+    return queue.name, queue.subspace.key().hex(), end, state, *by_time
 
 
-def _fitting(position: str, end: str) -> str:
+def _fitting(position: str, end: str, order: str) -> str:
     if len(position) <= _MAX_POSITION_CHARACTERS:
         return position
+    if order == "time":
+        moment, _dash, item_id = position.partition("-")
+        return f"{moment}-{_fitting(item_id, end, 'place')}"
     shown = position.removeprefix(FOREIGN)[:_MAX_POSITION_CHARACTERS]
     place = base64.urlsafe_b64decode(shown)
     if end == "min":  # after all positions that begin with this one

@@ -313,7 +313,7 @@ class QueueViewSet(ViewSetMixin, Answers):
     def items(self, asked: Asked, name: str) -> Any:
         """List the items in one state, one page at a time, in order from one end."""
         queue = self._read_queue(name)
-        place = queue, asked["end"], asked["state"]
+        place = queue, asked["end"], asked["state"], asked["order"]
         after = pagination.item_position(*place, asked.pop("cursor", None))
         page = queue.page(after=after, **asked)
         cursor = pagination.item_cursor(*place, page.cursor)

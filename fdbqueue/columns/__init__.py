@@ -154,12 +154,16 @@ SIZE = Kind(
 
 
 class Tile(NamedTuple):
-    """A figure in a row above a table; ``kind`` is ``bad`` or ``warning`` if it needs attention."""
+    """A figure in a row above a table; ``kind`` is ``bad`` or ``warning`` if it needs attention.
+
+    ``address`` is that of what it counts; empty if there is none.
+    """
 
     name: str
     label: str | Promise
     figure: SafeString
     kind: str = ""
+    address: str = ""
 
 
 def _never(_value: Any) -> str:

@@ -59,7 +59,8 @@ class ItemRow:
     ``key`` is what it is stored under; ``unique_while`` says how long it has its unique key. The
     rest is for the pages: ``position`` is where it is in its list, ``addresses`` are those of the
     pages, ``notes`` what the queue's reading has read besides, and ``wanted`` is the text that a
-    search has looked for in its value.
+    search has looked for in its value. ``shared`` are the members of its value, and ``group`` the
+    beginning of its reason, that all rows of its list have, and that are not said in each.
     """
 
     item: Item
@@ -70,6 +71,8 @@ class ItemRow:
     addresses: Any = None
     notes: Any = None
     wanted: str = ""
+    shared: frozenset[str] = frozenset()
+    group: str | None = None
 
 
 def read_row(queue: Queue, item_id: str, tr: Any) -> ItemRow:
@@ -252,9 +255,10 @@ FAILURES = ItemColumn(
 )
 ATTEMPTS = ItemColumn(
     name="attempts",
-    heading=_("Attempts"),
+    heading=_("Failed attempts"),
     value=attrgetter("item.attempts"),
     kind=COUNT,
+    label="FAILED",
     is_minor=True,
 )
 ITEM_SIZE = ItemColumn(

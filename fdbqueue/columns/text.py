@@ -75,6 +75,21 @@ class Moment(NamedTuple):
         """Return a moment with how long ago it was, in one unit."""
         return cls(at, short_age(at))
 
+    @classmethod
+    def since(cls, at: datetime.datetime) -> Moment:
+        """Return a moment that is over with how long ago it was, for one line of a list."""
+        if seconds_since(at) <= -60:  # the clock of the client that pushed it is ahead
+            return cls.ago(at)
+        return cls(at, _("%(time)s ago") % {"time": short_age(at)})
+
+    @classmethod
+    def until(cls, at: datetime.datetime) -> Moment:
+        """Return the moment at which a lease or a delay ends, for one line of a list."""
+        seconds = -seconds_since(at)
+        return cls(
+            at, _("in %(time)s") % {"time": duration(seconds)} if seconds > 0 else _(EXPIRED)
+        )
+
 
 class FoldedText(NamedTuple):
     """A text whose beginning is shown; ``whole`` is empty if that is all of it."""

@@ -27,10 +27,14 @@ LIVE_HEADER = "X-Fdbqueue-Live"
 #: The choices of how often a page refreshes itself, in seconds; 0 is never.
 INTERVALS = (0, 2, 5, 30)
 
-#: The order of leased items by the ends of their leases, and of delayed ones by those of their
-#: delays.
-BY_MOMENT = "until"
-_MOMENTS = {"leased": _("Lease ends first"), "delayed": _("Due first")}
+#: The orders of time: of leased items by the ends of their leases, of delayed ones by those of
+#: their delays, and of dead letters by their deaths, the newest first.
+BY_MOMENT, BY_DEATH = "until", "died"
+_MOMENTS: dict[str | None, tuple[str, Any]] = {
+    "leased": (BY_MOMENT, _("Lease ends first")),
+    "delayed": (BY_MOMENT, _("Due first")),
+    "dead": (BY_DEATH, _("Newest failure first")),
+}
 
 _PRIORITIES = ("min_priority", "max_priority")
 _MAX_TEXT = 200
@@ -231,13 +235,15 @@ class ItemsForm(PageForm):
             self.defaults = {**self.defaults, "refresh": "0"}  # a search reads for seconds
         state = parameters.get("state")
         has_bounds = any(parameters.get(name) for name in _PRIORITIES)
-        if state == "delayed" and not has_bounds:  # among leased ones delayed ones are passed
-            self.defaults = {**self.defaults, "end": BY_MOMENT}
+        by_time = _MOMENTS.get(state)
+        if by_time and state != "leased" and not has_bounds:  # there delayed ones are passed
+            self.defaults = {**self.defaults, "end": by_time[0]}
         super().__init__(parameters)
         order = self.fields["end"]
         assert isinstance(order, forms.ChoiceField)
-        moments = [(BY_MOMENT, _MOMENTS[state])] if state in _MOMENTS else []
-        order.choices = [*self.ends, *moments]
+        order.choices = [*self.ends, *([by_time] if by_time else [])]
+        if self.data.get("end") in {BY_MOMENT, BY_DEATH}:
+            order.error_messages["invalid_choice"] = _("Items in this state have no such order.")
         if self.data.get("state") == "dead":
             self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
             self.most_main += len(self.of_dead[:1])
@@ -255,7 +261,8 @@ class ItemsForm(PageForm):
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
             self.add_error("min_priority", _("The lowest priority must not be above the highest."))
-        if wanted.get("end") == BY_MOMENT and (low is not None or high is not None):
+        is_by_time = wanted.get("end") in {BY_MOMENT, BY_DEATH}
+        if is_by_time and (low is not None or high is not None):
             self.add_error("end", _("A range of priorities is not in the order of time."))
         if self.cleaned_data.get("after") and self.cleaned_data.get("before"):
             self.add_error(None, _("Use only one of “after” and “before”."))
@@ -277,7 +284,7 @@ class ItemsForm(PageForm):
 
     def dropped_order(self) -> dict[str, None]:
         """Return the order if other states do not have it."""
-        return {"end": None} if self.data.get("end") == BY_MOMENT else {}
+        return {"end": None} if self.data.get("end") in {BY_MOMENT, BY_DEATH} else {}
 
     def bounds(self) -> dict[str, Any]:
         """Return the arguments of ``queue.page()`` that choose the items."""

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import Kind, link
+from fdbqueue.columns import FUTURE, PAST, Kind, link
 from fdbqueue.columns.items import (
     FAILURES,
     LISTED,
@@ -22,7 +22,7 @@ from fdbqueue.columns.items import (
     reason_text,
     shown_failures,
 )
-from fdbqueue.columns.text import FoldedText, folded
+from fdbqueue.columns.text import FoldedText, Moment, folded
 from fdbqueue.pages.search import FIRST_HIT
 from fdbqueue.pages.values import Preview, preview
 
@@ -43,13 +43,33 @@ def address_of(row: ItemRow) -> str:
 
 def _value(row: ItemRow) -> ShownValue:
     value, codec = row.item.value, row.queue.codec
-    found = preview(value, codec, row.wanted)
+    found = preview(value, codec, row.wanted, row.shared)
     has_more = found.clipped or found.begins_later or not found.decodable
     return ShownValue(found, address_of(row) if has_more else "")
 
 
-def _folded_reason(row: ItemRow) -> FoldedText:
-    return folded(reason_text(row.item.reason), f"reason-{row.item.id}")
+def _folded_reason(row: ItemRow) -> FoldedText | None:
+    """Return the reason of a dead letter, without the beginning that all rows have."""
+    text = reason_text(row.item.reason)
+    if row.group is None:
+        return folded(text, f"reason-{row.item.id}")
+    rest = text.strip().partition("\n")[2].strip()
+    return folded(rest, f"reason-{row.item.id}") if rest else None
+
+
+_IN_ONE_LINE = (
+    (PAST, replace(PAST, written=Moment.since, template="age.html")),
+    (FUTURE, replace(FUTURE, written=Moment.until, template="age.html")),
+)
+
+
+def in_one_line(column: ItemColumn) -> ItemColumn:
+    """Return a column for a list: of a moment it says how far away that is.
+
+    The moment itself is shown on hovering, and on the page of the item.
+    """
+    kinds = [line for kind, line in _IN_ONE_LINE if column.kind is kind]
+    return replace(column, kind=kinds[0]) if kinds else column
 
 
 def _folded_failures(row: ItemRow) -> ShownFailures:
@@ -74,7 +94,7 @@ COLUMNS: tuple[ItemColumn, ...] = (
         value=lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
         kind=Kind(is_number=True),
     ),
-    *(replace(column, **_IN_TABLE.get(column.name, {})) for column in LISTED),
+    *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in LISTED),
     ItemColumn(
         name="value",
         heading=_("Value"),

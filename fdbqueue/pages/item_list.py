@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,12 +20,13 @@ from django.utils.translation import ngettext
 
 from fdbqueue import deadlines
 from fdbqueue.columns import cells
-from fdbqueue.columns.items import ItemRow, shown
+from fdbqueue.columns.items import REASON, ItemRow, shown
 from fdbqueue.columns.queues import QueueRow
-from fdbqueue.columns.text import grouped
-from fdbqueue.pages.forms import BY_MOMENT, ItemsForm
+from fdbqueue.columns.text import grouped, visible
+from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.values import preview, shared_members
 from fdbqueue.service import Item, Queue, Scan, scan, scan_by_moment
 
 #: A search ends when half of the page's time is over, and at the latest when it has looked at this
@@ -114,6 +116,8 @@ def context(
     """Return what the template shows of a page of items of a queue."""
     queue, state = of.queue, form.cleaned_data["state"]
     columns = shown(reading.columns, queue, state)
+    members = {} if reading.task else shared_members([one.item.value for one in found.items])
+    group = _shared_group([one.item for one in found.items]) if state == "dead" else None
     rows = [
         ItemRow(
             listed.item,
@@ -122,20 +126,37 @@ def context(
             addresses=addresses,
             notes=listed.notes,
             wanted=form.cleaned_data["q"],
+            shared=frozenset(members),
+            group=group,
         )
         for listed in found.items
     ]
+    if group is not None:
+        columns = [
+            one
+            for one in columns
+            if one.name != REASON.name or any(one.value(row) is not None for row in rows)
+        ]
+    labels = [str(column.heading) for column in columns]
     total = _total(of, form, found)
     return {
+        "shared": preview(members, queue.codec) if members else None,
+        "shared_group": group and visible(group),
         "first": grouped(found.start),
         "last": grouped(found.last),
         "total": "" if found.is_searched else total,
         "columns": columns,
-        "rows": [cells(columns, row) for row in rows],
+        "rows": [cells(columns, row, labels) for row in rows],
         "items": found,
         "searched": found.is_searched,
         "progress": _progress(len(rows), found, total),
     }
+
+
+def _shared_group(items: Sequence[Item]) -> str | None:
+    """Return the first line of the reason that several dead letters all died of, None if none."""
+    groups = {(item.reason or "").strip().partition("\n")[0].rstrip() for item in items}
+    return groups.pop() or None if len(groups) == 1 and len(items) > 1 else None
 
 
 def _progress(hits: int, found: ItemList, total: str) -> Progress:
@@ -195,7 +216,9 @@ class _Search:
         self._matches = reading.matching(queue, form)
         state = form.cleaned_data["state"]
         self._scan = reading.scans.get(state)
-        if form.cleaned_data["end"] == BY_MOMENT:
+        order = form.cleaned_data["end"]
+        self._is_latest_first = order == BY_DEATH
+        if order in {BY_MOMENT, BY_DEATH}:
             self._scan = functools.partial(scan_by_moment, state=state)
         self.is_selective = self._matches is not None
 
@@ -212,6 +235,7 @@ class _Search:
         if self.is_selective:
             bounds["most_bytes"] = LOOKED_AT_BYTES
         if self._scan is not None:
+            is_backward = is_backward != self._is_latest_first
             return self._scan(self._queue, matches, is_backward=is_backward, **bounds)
         end = self._form.cleaned_data["end"]
         end = _OTHER_END[end] if is_backward else end

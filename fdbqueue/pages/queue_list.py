@@ -8,6 +8,7 @@ are neither counted, nor do they make a family one row.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -44,10 +45,10 @@ from fdbqueue.columns.queues import (
     reads_of,
 )
 from fdbqueue.columns.text import age, clip, grouped
-from fdbqueue.pages.charts import sparkline
+from fdbqueue.pages.charts import Sparkline, rate_sparkline, sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Depth, Family, depths, run
+from fdbqueue.service import Catalog, Depth, Family, Minute, depths, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
 LOOKED_AT = 1_000
@@ -82,6 +83,27 @@ def _family_name(row: FamilyRow) -> SafeString:
     return link(f"family-{row.queue.name}", row.address, row.queue.name)
 
 
+def _linked(column: QueueColumn) -> QueueColumn:
+    """Return the column of a count that leads to the items that it counts, if there are any."""
+    state = column.name
+
+    def shown(row: QueueRow) -> SafeString:
+        count = getattr(row.counts, state)
+        if count <= 0 or not row.address:
+            return column.shown(count)
+        query = "" if state == "ready" else f"?state={state}"
+        address = html.escape(row.address)  # of all rows: Django's own escapes cost many calls
+        return SafeString(f'<a href="{address}{query}">{grouped(count)}</a>')
+
+    return replace(
+        column,
+        value=lambda row: row,
+        kind=replace(COUNT, written=shown),
+        css=lambda row: column.css(getattr(row.counts, state)),
+        sort_key=lambda row: getattr(row.counts, state),
+    )
+
+
 def _depths(row: QueueRow) -> list[Depth] | None:
     """Return how a queue's depth went, None if it was empty for the whole hour."""
     found = depths(row.counts, row.minutes)
@@ -99,7 +121,7 @@ COLUMNS = (
         NAME, value=lambda row: row, kind=Kind(written=_name), sort_key=attrgetter("queue.name")
     ),
     KIND,
-    *COUNTS.values(),
+    *map(_linked, COUNTS.values()),
     TOTAL,
     OLDEST,
     *RATES,
@@ -362,7 +384,8 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
         "family_columns": FAMILY_COLUMNS,
         "families": [cells(FAMILY_COLUMNS, one, family_labels) for one in found.families],
         "members_listed": grouped(MEMBERS_LISTED),
-        "tiles": _totals(found),
+        "tiles": _totals(found, form),
+        "sparklines": _sparklines(found),
         "attention": attention(found.examined, lambda row, tab: address_in(addresses, row, tab)),
         "examined": grouped(len(found.examined)),
         "is_examined": len(found.examined) == count,
@@ -388,17 +411,33 @@ def address_in(addresses: Addresses, row: QueueRow, state: str) -> str:
     return address if state == "ready" else f"{address}?{urlencode({'state': state})}"
 
 
-def _totals(found: QueueList) -> list[Tile]:
-    """Return the figures of all queues together; rates if those of all were read."""
-    rows = found.found
+def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
+    """Return the figures of all queues together; rates if those of all were read.
+
+    A figure leads to the queues that have most of it.
+    """
+    rows, after = found.found, form.cleaned_data["after"] or None
+    counts = [_sum(TOTAL, rows, _("Items")), *(_sum(one, rows) for one in COUNTS.values())]
     tiles = [
         Tile("queues", _("Queues"), conditional_escape(grouped(len(rows)))),
-        _sum(TOTAL, rows, _("Items")),
-        *(_sum(column, rows) for column in COUNTS.values()),
+        *(one._replace(address=form.address(sort=f"-{one.name}", after=after)) for one in counts),
     ]
     if len(found.rows) == len(rows):
         tiles += [_sum(column, rows) for column in RATES]
     return tiles
+
+
+def _sparklines(found: QueueList) -> list[Sparkline]:
+    """Return the rates of all queues together, if those of all were read and there were any."""
+    if len(found.rows) != len(found.found):
+        return []
+    together = zip(*(row.minutes for row in found.rows), strict=False)
+    minutes = [
+        Minute(some[0].at, sum(one.pushes for one in some), sum(one.pops for one in some))
+        for some in together
+    ]
+    has_any = any(minute.pushes or minute.pops for minute in minutes)
+    return [rate_sparkline(minutes, "hour")] if has_any else []
 
 
 def _sum(column: QueueColumn, rows: list[QueueRow], label: str | Promise | None = None) -> Tile:

@@ -6,8 +6,8 @@ All of it is read in one transaction.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Tile
 from fdbqueue.columns.queues import (
+    COUNTS,
     FIGURES,
     OLDEST,
     STATUS,
@@ -134,7 +135,8 @@ class QueueDetails:
     """What was read of a queue: its figures, its charts, and one page of its items.
 
     There are no charts of a period in which the queue was empty and nothing happened, and none of
-    the rates if nothing was pushed or popped.
+    the rates if nothing was pushed or popped. ``counted`` is how many items the tabs have that are
+    no state.
     """
 
     row: QueueRow
@@ -143,6 +145,7 @@ class QueueDetails:
     priorities: Priorities | None
     items: ItemList
     reasons: Reasons | None = None
+    counted: Mapping[str, str] = field(default_factory=dict)
 
 
 def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetails:
@@ -162,7 +165,9 @@ def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> 
     is_dead = form.cleaned_data["state"] == "dead"
     reasons = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
     history = depths(row.counts, row.minutes)
+    counts = {name: reading.count(name, queue, tr) for name in reading.scans if reading.count}
     return QueueDetails(
+        counted={name: count() for name, count in counts.items()},
         row=row,
         **_charts(history, row, span),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
@@ -232,7 +237,8 @@ _MEANINGS = {
     "codec": _("How values become bytes; json alone keeps when an item was pushed."),
     "priority_type": _("All priorities of the queue are kept in this type."),
     "order": _("commit: strictly in the order of the pushes' commits; count: as in the recipes."),
-    "contention": _("relaxed: a pop takes one of the first 100 items; strict: the first."),
+    "shards": _("The ready items are spread over so many parts, and taken nearly in order."),
+    "choices": _("A pop takes the first item of so many shards, drawn at random."),
     "handoff_timeout_seconds": _(
         "After this time items return that one process took for another, and nobody collected."
     ),
@@ -280,8 +286,8 @@ def context(
         "details": details,
         "pause": details.row.pause and _shown_pause(details.row.queue, details.row.pause),
         "blockade": _blockade(details.row.queue, details.row.ends),
-        "tiles": _tiles(details.row, reading),
-        "tabs": _tabs(form, details.row, reading),
+        "tiles": _tiles(details.row, form, reading),
+        "tabs": _tabs(form, details, reading),
         "spans": [
             (label, form.address(span=span) + "#fdbqueue-charts", form.cleaned_data["span"] == span)
             for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
@@ -316,21 +322,27 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
     )
 
 
-def _tiles(row: QueueRow, reading: Reading) -> list[Tile]:
-    """Return the figures of a queue; those of states are called what the tabs are."""
+def _tiles(row: QueueRow, form: ItemsForm, reading: Reading) -> list[Tile]:
+    """Return the figures of a queue; those of states have the names of the tabs, and lead there."""
     labels = dict(reading.tabs)
     if row.oldest is None and row.counts.ready > 0 and not keeps_push_times(row.queue):
         labels[OLDEST.name] = _("Oldest: the codec keeps no times")
-    return [column.tile(column.value(row), labels.get(column.name)) for column in FIGURES]
+    tiles = [column.tile(column.value(row), labels.get(column.name)) for column in FIGURES]
+    return [
+        tile._replace(address=form.tab_address(tile.name)) if tile.name in COUNTS else tile
+        for tile in tiles
+    ]
 
 
-def _tabs(form: ItemsForm, row: QueueRow, reading: Reading) -> list[Tab]:
-    chosen = form.cleaned_data["state"]
+def _tabs(form: ItemsForm, details: QueueDetails, reading: Reading) -> list[Tab]:
+    chosen, counts = form.cleaned_data["state"], details.row.counts
     return [
         Tab(
             name,
             label,
-            "" if name in reading.scans else grouped(getattr(row.counts, name)),
+            details.counted.get(name, "")
+            if name in reading.scans
+            else grouped(getattr(counts, name)),
             form.tab_address(name),
             name == chosen,
         )

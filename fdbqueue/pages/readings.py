@@ -77,6 +77,9 @@ class Reading:
             :func:`~fdbqueue.service.scan`: called with the queue, what tells whether an item
             matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after``, ``is_backward`` and
             ``is_late``.
+        count: Counts the items of a tab that is no state: called with the tab's name, the queue and
+            ``tr``, it begins to read, and what it returns returns the count as text, empty if it
+            is not known. None if there are no such tabs.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None if columns show nothing else.
         task: Reads what the page of one task shows, by its id, and returns the template's context,
@@ -94,6 +97,7 @@ class Reading:
     reason_field: str = "group"
     matching: Callable[[Queue, ItemsForm], Callable[[Item], bool] | None] = _matching
     scans: Mapping[str, Callable[..., Scan]] = field(default_factory=dict)
+    count: Callable[[str, Queue, Any], Callable[[], str]] | None = None
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
     task: Callable[[Queue, str, Addresses], dict[str, Any] | None] | None = None
     task_template: str = ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,8 @@ TREE_NODES = 1_000
 TREE_LEVELS = 100
 #: At most this many characters of a text or of a number in a tree are shown.
 TREE_CHARACTERS = 1_000
+#: So many rows of a list say what they share above it, and not in each.
+_MANY = 3
 #: Each container shows this many members before any shows more.
 _FIRST_MEMBERS = 50
 #: Values deeper than this are folded at first.
@@ -92,17 +94,46 @@ class Shown:
     cut: str = ""
 
 
-def preview(value: Any, codec: Codec, wanted: str = "") -> Preview:
+def preview(value: Any, codec: Codec, wanted: str = "", shared: Collection[str] = ()) -> Preview:
     """Return the beginning of a value, or what is around the first hit of a search in it.
 
-    Without a text to look for, the rest of the value costs nothing.
+    Without a text to look for, the rest of the value costs nothing. Members that are shared with
+    the other values of a list are left out.
     """
     found = _around_hit(value, codec, wanted) if wanted else None
     if found is not None:
         return found
     if isinstance(value, Undecodable):
         return Preview(*clip(repr(value.raw[: PREVIEW_CHARACTERS + 1])), decodable=False)
+    if shared:
+        rest = {name: member for name, member in value.items() if name not in shared}
+        text = _beginning(rest, codec)
+        return Preview(*clip(f"{{…, {text[1:]}" if rest else "{…}"), decodable=True)
     return Preview(*clip(_beginning(value, codec)), decodable=True)
+
+
+def shared_members(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the members that all of several objects have alike, so that rows need not say them.
+
+    Only texts, numbers and the like, not too long; none if nothing else would be left of an object.
+    """
+    if len(values) < _MANY or not all(isinstance(value, dict) and value for value in values):
+        return {}
+    first, *others = values
+    shared = {
+        name: member
+        for name, member in itertools.islice(first.items(), _FIRST_MEMBERS)
+        if isinstance(member, str | int | float | None) and len(str(member)) <= PREVIEW_CHARACTERS
+    }
+    for value in others:
+        shared = {
+            name: member
+            for name, member in shared.items()
+            if name in value and type(value[name]) is type(member) and value[name] == member
+        }
+        if not shared:
+            return {}
+    return shared if any(len(value) > len(shared) for value in values) else {}
 
 
 def show(value: Any, codec: Codec, most: int = TEXT_CHARACTERS) -> Shown:

@@ -80,6 +80,7 @@ from fdbqueue.service.items import (
     microseconds,
 )
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
+from fdbqueue.service.moments import ORDERS, Order
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -114,6 +115,7 @@ __all__ = [
     "MIN_INTEGER",
     "NAME",
     "NOT_GIVEN",
+    "ORDERS",
     "OWNER_BYTES",
     "PATTERN",
     "UNIQUE_WHILE",
@@ -140,6 +142,7 @@ __all__ = [
     "Mover",
     "Observer",
     "Operation",
+    "Order",
     "Page",
     "Pause",
     "Prepared",

@@ -50,6 +50,7 @@ from fdbqueue.service.items import (
     first,
 )
 from fdbqueue.service.limits import ITERATED_ITEMS
+from fdbqueue.service.moments import Order
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.reader import End
@@ -375,6 +376,7 @@ class AsyncVerbs:
         min_priority: Any = None,
         max_priority: Any = None,
         state: str = "ready",
+        order: Order = "place",
     ) -> Page:
         """Return some items in order, as :meth:`page` does."""
         return await read_in_thread(
@@ -385,6 +387,7 @@ class AsyncVerbs:
             min_priority=min_priority,
             max_priority=max_priority,
             state=state,
+            order=order,
         )
 
     async def aiterate(

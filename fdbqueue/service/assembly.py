@@ -95,7 +95,7 @@ def assemble(
         store,
         responses,
         leases,
-        relaxed=options.relaxed,
+        choices=options.choices or 0,
         max_attempts=options.max_attempts,
         limits=Limits.of(options),
     )
@@ -108,7 +108,14 @@ def assemble(
         stamped=options.in_commit_order,
     )
     runner = Runner(database, name, group.writes)
-    encoder = Encoder(name, codec, priorities, keys.size_bytes, options.max_value_bytes)
+    encoder = Encoder(
+        name,
+        codec,
+        priorities,
+        keys.size_bytes,
+        options.max_value_bytes,
+        has_shards=keys.shards > 0,
+    )
     return QueueParts(
         runner=runner,
         store=store,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdb import fdboptions
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import FormatMismatch, ItemNotFound
+from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.allowance import Limits
@@ -24,13 +24,13 @@ from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.consume.state import Pause, all_due, begin_pause, begin_state, parse_state
 from fdbqueue.service.entries import Priorities
 from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
-from fdbqueue.service.limits import MAX_RETURNED_BYTES
+from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.handoffs import all_handoffs
-from fdbqueue.service.storage.hidden import Hidden
+from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import HIDDEN_END, Kind
+from fdbqueue.service.storage.tables import HIDDEN_END
 from fdbqueue.service.uniques import kept_while
 
 if TYPE_CHECKING:
@@ -50,14 +50,6 @@ ITEM_STATES = ("ready", *STATES)
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 
 Moment = datetime.datetime | None
-
-#: What ends when the lease or the delay of an item in a state does.
-_DUE_KINDS = {"leased": Kind.LEASE, "delayed": Kind.DELAY}
-
-#: How many rows of the index of moments are read at once, and how many of the items that it names:
-#: each may have a value of 100,000 bytes.
-_MOMENTS_AT_ONCE = 1_000
-_VALUES_AT_ONCE = 50
 
 #: In search of the oldest item no more rows are passed by: of items that are gone, and of items
 #: that do not say when they were pushed.
@@ -80,9 +72,10 @@ class Browser:
         self._reader = store.reader
         self._taker = taker
         self._priorities = priorities
+        self.moments = Moments(store)
 
     def peek(self, tr: Transaction, count: int, end: End) -> list[Item]:
-        """Return the first items at an end, in strict order, also in a relaxed queue.
+        """Return the first items at an end, in strict order, also in a queue with shards.
 
         They include what the next pop would requeue.
 
@@ -92,7 +85,7 @@ class Browser:
         now = now_us()
         read = begin_state(self._store, tr, now)
         head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
-        state = parse_state(self._store, tr, now, read, relaxed=self._taker.relaxed)
+        state = parse_state(self._store, tr, now, read, at_random=self._taker.choices > 0)
         preview = functools.partial(expiry.preview, self._store, tr)
         returned, attempts = preview(state.dues, state.expired, self._taker.max_attempts)
         head.add(returned)
@@ -152,32 +145,48 @@ class Browser:
         min_priority: Any,
         max_priority: Any,
         state: str,
+        order: Order,
     ) -> functools.partial[Page] | None:
         """Return a function that reads a page in a transaction, None when it can only be empty.
 
         Raises:
-            InvalidInput: There is no such state, or ``after`` is not an id of this queue.
+            InvalidInput: There is no such state or order, or ``after`` is no place in this queue.
             InvalidPriority: A bound does not fit the queue's priority type.
         """
         check_state(state, self._store.queue)
         low, high = self._priorities.bound(min_priority), self._priorities.bound(max_priority)
+        if order != "place":
+            self._check_order(order, state, has_bounds=low is not None or high is not None)
+            at = None if after is None else parsed_position(after)
+            if at is not None:
+                self._keys.place_named(at[1])
+            return functools.partial(self.moments.page, state=state, after=at, limit=limit, end=end)
         begin, stop = self._keys.between(low, high)
         if after is not None:
-            key = self._keys.key(self._keys.place_named(after))
+            place = self._keys.place_named(after)
             if end == "min":
-                begin = max(begin, key + (b"\x00" if state == "ready" else HIDDEN_END))
+                begin = max(begin, place + (b"\x00" if state == "ready" else HIDDEN_END))
             else:
-                stop = min(stop, key)
+                stop = min(stop, place)
         if begin >= stop:
             return None
         if state == "ready":
             return functools.partial(
                 self._reader.page, begin=begin, stop=stop, limit=limit, end=end
             )
-        places = self._keys.place_of(begin), self._keys.place_of(stop)
         return functools.partial(
-            self._store.page, state=STATES[state], places=places, limit=limit, end=end
+            self._store.page, state=STATES[state], places=(begin, stop), limit=limit, end=end
         )
+
+    def _check_order(self, order: Any, state: str, *, has_bounds: bool) -> None:
+        """Refuse an order that there is not, or that items in a state do not have."""
+        facts = {"queue": self._store.queue, "order": order}
+        if order not in ORDERS:
+            raise InvalidInput(**facts, allowed=", ".join(ORDERS))
+        if state == "ready":
+            raise InvalidInput(**facts, reason="ready items are in the order of their places alone")
+        if has_bounds:
+            raise InvalidInput(**facts, reason="a range of priorities is in the order of places")
 
 
 class Depth(NamedTuple):
@@ -205,20 +214,6 @@ class Ends(NamedTuple):
     undecodable: tuple[End, ...]
     undecodable_ids: tuple[str, ...] = ()
     mismatch: FormatMismatch | None = None
-
-
-class Portion(NamedTuple):
-    """Some items in the order in which their leases or delays end.
-
-    Attributes:
-        rows: The moment in microseconds, the id, and the item; None for one of the other state.
-        is_last: Whether nothing follows.
-        is_full: Whether it ended because it has the bytes that a page may have.
-    """
-
-    rows: list[tuple[int, str, Item | None]]
-    is_last: bool
-    is_full: bool
 
 
 class Overview:
@@ -270,81 +265,6 @@ class Overview:
         """Return the lowest priorities with their counts, and whether there may be more."""
         return self._counters.some_by_priority(tr, None, limit)
 
-    def by_moment(
-        self,
-        tr: Transaction,
-        state: str,
-        *,
-        after: tuple[int, str] | None,
-        is_backward: bool,
-        at_once: int,
-    ) -> Iterator[Portion]:
-        """Yield leased or delayed items in the order in which their leases or delays end.
-
-        Of what ends at the same moment the order is that of the places. Each portion is one read
-        of the index, which leases and delays share, and two reads for each of its items, all at
-        once, 50 at most; it ends when its values have the bytes that a page may have.
-
-        Args:
-            tr: The transaction; it depends on nothing that is read here.
-            state: ``"leased"`` or ``"delayed"``.
-            after: The moment and the id of an item: only those that follow it.
-            is_backward: Whether to begin with the last to end.
-            at_once: How many rows of the index to read at first; later up to 1,000 are, if most
-                are of the other state.
-
-        Raises:
-            InvalidInput: ``after`` has no id of this queue.
-        """
-        begin, stop = self._tables.due_bounds()
-        limit = min(at_once, _VALUES_AT_ONCE)
-        if after is not None:
-            place = self._keys.place_named(after[1])
-            key = self._tables.due(after[0], _DUE_KINDS[state], place)
-            begin, stop = (begin, key) if is_backward else (key + b"\x00", stop)
-        while begin < stop:
-            rows = tr.snapshot.get_range(begin, stop, limit=limit, reverse=is_backward)
-            keys = [bytes(row.key) for row in rows]
-            portion, last = self._portion(tr, state, keys, is_last=len(keys) < limit)
-            yield portion
-            if portion.is_last or last is None:
-                return
-            limit = _VALUES_AT_ONCE if any(row[2] for row in portion.rows) else _MOMENTS_AT_ONCE
-            begin, stop = (begin, last) if is_backward else (last + b"\x00", stop)
-
-    def _portion(
-        self, tr: Transaction, state: str, keys: Sequence[bytes], *, is_last: bool
-    ) -> tuple[Portion, bytes | None]:
-        """Return the portion of some keys of the index, and the last of these that it has."""
-        hidden, wanted = STATES[state], _DUE_KINDS[state]
-        dues = [(key, due) for key in keys if (due := self._tables.parse_due(key)) is not None]
-        ours = [at for at, (_key, due) in enumerate(dues) if due.kind is wanted]
-        if len(ours) > _VALUES_AT_ONCE:
-            dues, is_last = dues[: ours[_VALUES_AT_ONCE]], False
-            keys = [key for key, _due in dues]
-        places = [due.rest for _key, due in dues if due.kind is wanted]
-        reads = {one: self._store.begin_read(tr.snapshot, hidden, one) for one in places}
-        entries: list[tuple[int, bytes]] = []
-        found: list[Hidden] = []
-        size, last = 0, keys[-1] if keys else None
-        for key, due in dues:
-            if due.kind is Kind.BATCH:  # it has a name, and no place
-                continue
-            one = None
-            if due.kind is wanted:
-                one = self._store.parse(hidden, due.rest, reads[due.rest])
-            entries.append((due.moment, due.rest))
-            if one is not None:
-                found.append(one)
-                size += self._store.reader.size_of(one.row)
-            if size >= MAX_RETURNED_BYTES:
-                last, is_last = key, is_last and key == last
-                break
-        items = {item.id: item for item in self._store.shown(tr, found)}
-        named = [(moment, self._keys.id_of(place)) for moment, place in entries]
-        shown = [(moment, item_id, items.get(item_id)) for moment, item_id in named]
-        return Portion(shown, is_last, size >= MAX_RETURNED_BYTES), last
-
     def begin_mismatch(self, tr: Transaction) -> Callable[[], FormatMismatch | None]:
         """Begin to read whether the queue was written under other settings than these."""
         row = self._store.format.begin_read(tr)
@@ -362,7 +282,7 @@ class Overview:
         """Begin to read the first and the last ready item."""
         reader = self._store.reader
         mismatch = self.begin_mismatch(tr)
-        reads = {end: reader.rows(tr.snapshot, *self._keys.bounds(), 1, end) for end in ENDS}
+        reads = {end: reader.ready(tr.snapshot, *EVERY_PLACE, 1, end) for end in ENDS}
 
         def result() -> Ends:
             error = mismatch()
@@ -383,11 +303,12 @@ class Overview:
         """
         if not self._store.codec.keeps_metadata:
             return lambda: lambda: None
-        bounds = self._tables.ages() if self._keys.has_priorities else self._keys.bounds()
-        rows = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
         if self._keys.has_priorities:
-            return lambda: self._begin_present(tr, rows)
-        return lambda: self._head_pushed_at(tr, rows)
+            bounds = self._tables.ages()
+            ages = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
+            return lambda: self._begin_present(tr, ages)
+        head = self._store.reader.ready(tr.snapshot, *EVERY_PLACE, 1, "min")
+        return lambda: self._head_pushed_at(tr, head)
 
     def _begin_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
         for row in ages:
@@ -413,7 +334,7 @@ class Overview:
         return lambda: self._first_dated(tr)
 
     def _first_dated(self, tr: Transaction) -> Moment:
-        for row in tr.snapshot.get_range(*self._keys.bounds(), limit=_MAX_UNDATED):
+        for row in self._store.reader.ready(tr.snapshot, *EVERY_PLACE, _MAX_UNDATED, "min"):
             (item,) = self._shown(tr, [row])
             if item.pushed_at is not None:
                 return item.pushed_at

@@ -31,7 +31,7 @@ from fdbqueue.service.limits import (
     MAX_SENT_BYTES,
     SENT_BY_SET,
 )
-from fdbqueue.service.storage.item_keys import random_suffix
+from fdbqueue.service.storage.item_keys import numbered_suffix, random_suffix
 
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
@@ -177,6 +177,7 @@ class Encoder:
         priorities: Its type of priorities.
         key_bytes: About how long its items' keys are.
         max_value_bytes: The longest encoded value.
+        has_shards: Whether the places of its items have the numbers of their pushes.
     """
 
     def __init__(
@@ -186,10 +187,13 @@ class Encoder:
         priorities: Priorities,
         key_bytes: int,
         max_value_bytes: int,
+        *,
+        has_shards: bool = False,
     ) -> None:
         self._queue = queue
         self._codec = codec
         self._key_bytes = key_bytes
+        self._suffix = numbered_suffix if has_shards else random_suffix
         self.priorities = priorities
         self.max_value_bytes = max_value_bytes
 
@@ -244,7 +248,7 @@ class Encoder:
         except InvalidInput as error:
             raise type(error)(**{**error.context, "id": item.id}) from error
         until = self.until(None, item.until) if item.state == "delayed" else None
-        return Entry(data, level, random_suffix(), pushed_at, until, attempts=item.attempts)
+        return Entry(data, level, self._suffix(), pushed_at, until, attempts=item.attempts)
 
     def facts(self, push: Push, entry: Entry) -> tuple[Any, ...]:
         """Return what identifies a push under an idempotency key: not when it is made."""
@@ -277,7 +281,7 @@ class Encoder:
     ) -> Entry:
         pushed_at = now_us()
         data = self._encoded(value, pushed_at, 0)
-        return Entry(data, priority, random_suffix() + tag, pushed_at, until, tag)
+        return Entry(data, priority, self._suffix() + tag, pushed_at, until, tag)
 
     def _encoded(self, value: Any, pushed_at: int, attempts: int) -> bytes:
         try:

@@ -29,3 +29,5 @@ MAX_SECONDS = 315_360_000
 MAX_WORKER_CHARACTERS = 200
 #: The items on each page that an iteration over a queue reads.
 ITERATED_ITEMS = 500
+#: The most shards that a queue may have.
+MAX_SHARDS = 100

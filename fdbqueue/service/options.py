@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SHARDS, MAX_VALUE_BYTES
 
 
 def gettext_noop(text: str) -> str:
@@ -108,7 +108,8 @@ ALLOWED: Mapping[str, Choice | Range | RateText] = {
     "codec": Choice(tuple(CODECS), gettext_noop("Codec")),
     "priority_type": Choice(("int", "float"), gettext_noop("Priority type")),
     "order": Choice(("count", "commit"), gettext_noop("Push order")),
-    "contention": Choice(("strict", "relaxed"), gettext_noop("Contention")),
+    "shards": Range(int, 2, MAX_SHARDS, gettext_noop("Shards"), none_is_valid=True),
+    "choices": Range(int, 1, MAX_SHARDS, gettext_noop("Choices"), none_is_valid=True),
     "handoff_timeout_seconds": Range((int, float), 0.1, 86_400, gettext_noop("Handoff timeout")),
     "max_attempts": Range(int, 1, 1_000_000, gettext_noop("Maximum attempts"), none_is_valid=True),
     "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size")),
@@ -119,7 +120,9 @@ ALLOWED: Mapping[str, Choice | Range | RateText] = {
 #: Options that one kind of queue alone has.
 _OF_ONE_KIND = {"priority_type": "priority"}
 #: Options that decide how a queue's bytes are read and ordered: all its processes need the same.
-_DECIDING = frozenset({"codec", "priority_type", "order"})
+_DECIDING = frozenset({"codec", "priority_type", "order", "shards"})
+#: Of how many shards a pop takes the first item if nothing else is said.
+CHOICES = 2
 #: Options that have another name now.
 RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
 #: How many characters of a wrong name are compared with the right ones.
@@ -138,8 +141,11 @@ class QueueOptions:
         order: ``"count"``, as in the recipes; or ``"commit"``: strictly in the order of the
             pushes' commits, with no read before a push. Then an item's id is known only after
             the commit, and a transaction cannot read what it has pushed.
-        contention: ``"strict"``; or ``"relaxed"``: a pop takes one of the first 100 items at
-            random, so that poppers rarely conflict.
+        shards: Into how many parts its ready items are spread, each with a head of its own, so that
+            poppers of many processes seldom conflict; items are then taken nearly in order. None
+            for one head, and strict order.
+        choices: Of how many shards, drawn at random, a pop takes the first item; None for 2. With
+            as many as there are shards the order is strict.
         handoff_timeout_seconds: After how many seconds items return to the queue that one
             process took for another, and that the other did not collect.
         max_attempts: How many failed leases make an item a dead letter, 20 by default; None for
@@ -156,7 +162,8 @@ class QueueOptions:
     codec: str | Codec = "json"
     priority_type: str | type = "int"
     order: str = "count"
-    contention: str = "strict"
+    shards: int | None = None
+    choices: int | None = None
     handoff_timeout_seconds: float = 30
     max_attempts: int | None = 20
     max_value_bytes: int = MAX_VALUE_BYTES
@@ -177,11 +184,13 @@ class QueueOptions:
             if value in ALLOWED[name] or _is_object(name, value):
                 continue
             raise ConfigurationError(queue=queue, allowed=str(ALLOWED[name]), **{name: value})
-        if lacks_rate(given):
-            raise ConfigurationError(queue=queue, burst=given["burst"], allowed=BURST_NEEDS_RATE)
+        for name, allowed in misfits(given):
+            raise ConfigurationError(queue=queue, allowed=allowed, **{name: given[name]})
         rate = parse_rate(given.get("rate"))
         if rate is not None and given.get("burst") is None:
             given = {**given, "burst": rate.burst}
+        if given.get("shards") is not None and given.get("choices") is None:
+            given = {**given, "choices": CHOICES}
         return cls(**given)
 
     def shown(self, kind: str, *, deciding: bool = False) -> dict[str, Any]:
@@ -192,17 +201,15 @@ class QueueOptions:
             deciding: Whether to return those alone that decide how its bytes are read and ordered.
         """
         names = names_for(kind) & _DECIDING if deciding else names_for(kind)
-        return {name: _named(getattr(self, name)) for name in ALLOWED if name in names}
+        shown = {name: _named(getattr(self, name)) for name in ALLOWED if name in names}
+        if deciding and self.shards is None:  # as before there were any
+            del shown["shards"]
+        return shown
 
     @property
     def in_commit_order(self) -> bool:
         """Whether items are in the order of their commits."""
         return self.order == "commit"
-
-    @property
-    def relaxed(self) -> bool:
-        """Whether a pop may take any of the first items."""
-        return self.contention == "relaxed"
 
 
 class QueueKeywords(TypedDict, total=False):
@@ -210,7 +217,8 @@ class QueueKeywords(TypedDict, total=False):
 
     codec: str | Codec
     order: str
-    contention: str
+    shards: int | None
+    choices: int | None
     handoff_timeout_seconds: float
     max_attempts: int | None
     max_value_bytes: int
@@ -219,13 +227,15 @@ class QueueKeywords(TypedDict, total=False):
     burst: int | None
 
 
-#: What is said of a burst if there is no rate.
-BURST_NEEDS_RATE = "a burst only together with a rate"
-
-
-def lacks_rate(given: Mapping[str, Any]) -> bool:
-    """Tell whether options have a burst and no rate."""
-    return given.get("burst") is not None and given.get("rate") is None
+def misfits(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the options that others do not allow, each with what is allowed; all may be given."""
+    if given.get("burst") is not None and given.get("rate") is None:
+        yield "burst", "a burst only together with a rate"
+    shards, choices = given.get("shards"), given.get("choices")
+    if choices is not None and shards is None:
+        yield "choices", "choices only together with shards"
+    elif choices is not None and choices > shards:
+        yield "choices", f"at most as many as there are shards: {shards}"
 
 
 def choices_of(name: str) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class PushWrite(Write):
         """Ask which items have the unique keys, and where the queue ends for each priority.
 
         The latter in the recipes' order only, and by snapshot reads, so that pushes never conflict
-        but for those of one unique key.
+        but for those of one unique key. A queue with shards needs the read version instead.
         """
         snapshot = shared.tr.snapshot
         high = None
@@ -92,7 +92,12 @@ class PushWrite(Write):
             if entry.tag:
                 self._pusher.uniques.begin(shared, entry.tag)
             priority = entry.priority
-            if not self._pusher.in_commit_order and priority not in shared.tails:
+            if self._pusher.in_commit_order:
+                continue
+            if self._pusher.has_shards:
+                if shared.version is None:
+                    shared.version = shared.tr.get_read_version()
+            elif priority not in shared.tails:
                 if high is None:
                     high = snapshot[self.store.tables.high]
                 begin, stop = self.store.keys.level(priority)
@@ -131,6 +136,9 @@ class PushWrite(Write):
         chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
         if self._pusher.in_commit_order:
             place = keys.place_in_commit_order(entry.priority, chunks, entry.tag)
+        elif shared.version is not None:
+            version = int(shared.version.wait())
+            place = keys.place(entry.priority, version, entry.random, chunks)
         else:
             index = shared.following.get(entry.priority)
             if index is None:
@@ -160,7 +168,7 @@ class PushWrite(Write):
         keeps_metadata = store.codec.keeps_metadata
         pushed_at = entry.pushed_at if keeps_metadata else None
         if entry.until is None:
-            place.set(tr, store.keys.key(b""), value)
+            place.set(tr, store.keys.prefix_of(place.data), value)
             if entry.attempts and not keeps_metadata:
                 store.write_attempts(tr, place, entry.attempts)
             shared.count_change.enter(tr, place, entry.priority, pushed_at)
@@ -219,9 +227,10 @@ class Pusher:
         self._queue = store.queue
         self.store = store
         self.uniques = UniqueKeys(store)
+        self.has_shards = store.keys.shards > 0
         self.in_commit_order = in_commit_order
         #: The longest place whose keys FoundationDB takes.
-        self.max_place_bytes = MAX_KEY_BYTES - _TABLE_BYTES - len(store.keys.key(b""))
+        self.max_place_bytes = MAX_KEY_BYTES - _TABLE_BYTES - len(store.keys.prefix_of(b""))
         self.encoder = encoder
 
     # Some items in one transaction

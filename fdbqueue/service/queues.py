@@ -23,6 +23,7 @@ from fdbqueue.service.browse import Overview
 from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
+from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.state import Pause
@@ -42,6 +43,7 @@ from fdbqueue.service.items import (
     moment,
 )
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
+from fdbqueue.service.moments import Order
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
@@ -80,8 +82,8 @@ class Queue(AsyncVerbs):
     And errors: ``InvalidInput``, for arguments, means that nothing was changed. ``OutcomeUnknown``:
     it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
     cannot be decoded; all stay where they are. ``FormatMismatch``: the queue was written under
-    another kind, codec, priority type or order; nothing was changed. Whatever writes or decodes
-    items may raise it.
+    other settings that decide how (kind, codec, priority type, order, shards); nothing was changed.
+    Whatever writes or decodes items may raise it.
 
     Attributes:
         database: Where it is.
@@ -101,22 +103,24 @@ class Queue(AsyncVerbs):
     def __init__(
         self,
         database: Database,
-        keys: ItemKeys,
+        subspace: Subspace,
+        keys: type[ItemKeys],
         priorities: Callable[[str, QueueOptions], Priorities],
         name: str | None,
         options: dict[str, Any],
         member: Member | None,
     ) -> None:
         self.database = database
-        self.subspace = keys.subspace
-        self.name = name if name is not None else repr(keys.subspace.key())
-        self.options = QueueOptions.checked(self.name, options)
+        self.subspace = subspace
+        self.name = name if name is not None else repr(subspace.key())
+        self.options = checked = QueueOptions.checked(self.name, options)
         codec = self.options.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
         self._priorities = priorities(self.name, self.options)
         self.priority_type = self._priorities.name
+        of_items = keys(subspace, checked.shards or 0)
         self.parts: QueueParts = assemble(
-            database, keys, self.name, self.kind, self.codec, self._priorities, self.options, member
+            database, of_items, self.name, self.kind, self.codec, self._priorities, checked, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -258,7 +262,7 @@ class Queue(AsyncVerbs):
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item, None when the queue is empty.
 
-        It is the earliest pushed of the lowest priority. Strict, unless the queue is relaxed: it
+        It is the earliest pushed of the lowest priority. Strict, unless the queue has shards: it
         was the first when it was taken, at some moment of this call. Threads of a process share
         transactions; processes that meet at one end take items for each other.
         """
@@ -616,11 +620,7 @@ class Queue(AsyncVerbs):
         return self.parts.pausing.pause(reason, tr)
 
     def resume(self, *, tr: Transaction | None = None) -> bool:
-        """Let pops and leases take items again, and wake those that wait.
-
-        Returns:
-            Whether the queue was paused.
-        """
+        """Let pops and leases take items again, and wake those that wait; tell if it was paused."""
         return self.parts.pausing.resume(tr)
 
     def paused(self, *, tr: Transaction | None = None) -> Pause | None:
@@ -636,7 +636,7 @@ class Queue(AsyncVerbs):
     def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the first item, None when the queue is empty.
 
-        It is what ``pop_min`` would take; in a relaxed queue a pop takes one of the first 100.
+        It is what ``pop_min`` would take; with shards a pop takes one near it.
         """
         return first(self.peek_many(1, end="min", tr=tr))
 
@@ -689,6 +689,7 @@ class Queue(AsyncVerbs):
         min_priority: Any = None,
         max_priority: Any = None,
         state: str = "ready",
+        order: Order = "place",
         tr: Transaction | None = None,
     ) -> Page:
         """Return some items in order, starting from one end or behind a given item.
@@ -699,21 +700,23 @@ class Queue(AsyncVerbs):
 
         Args:
             end: Which end the order starts from.
-            after: The id of the item before the first, or the cursor of the page before;
-                the item need not exist any more.
+            after: The id of the item before the first (not in the order of time), or the cursor
+                of the page before; the item need not exist any more.
             limit: The most items, up to 10,000; a page ends after 5,000,000 stored bytes.
             min_priority: The lowest priority to show, itself included.
             max_priority: The highest priority to show, itself included.
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``. Expired leases and
                 delays stay where they are until the next pop or lease.
+            order: ``"place"``, or ``"time"``: leased and delayed items by when that ends, dead
+                letters by when they died; from the end ``"min"`` the earliest is the first.
 
         Raises:
-            InvalidInput: ``after`` is not an id of this queue, there is no such state, or a
-                FIFO queue was given a priority.
+            InvalidInput: ``after`` is not of this list, there is no such state, it does not have
+                this order, or a FIFO queue was given a priority.
             InvalidPriority: A bound does not fit the queue's priority type.
         """
         self._check(limit, end)
-        read = self._browser.page(end, after, limit, min_priority, max_priority, state)
+        read = self._browser.page(end, after, limit, min_priority, max_priority, state, order)
         return Page([], None) if read is None else self._runner.read(tr, read)
 
     def iterate(
@@ -766,9 +769,7 @@ class Queue(AsyncVerbs):
         cannot be decoded may say it, too. None when there are no items, or where it is not known:
         none of the first 100 says it, or the codec keeps no such record.
         """
-        return self._runner.read(
-            tr, lambda transaction: self.overview.begin_oldest(transaction)()()
-        )
+        return self._runner.read(tr, lambda reading: self.overview.begin_oldest(reading)()())
 
     def history(self, minutes: int = 60, *, tr: Transaction | None = None) -> list[Minute]:
         """Return how many items were pushed and taken in each of the last minutes.
@@ -982,7 +983,7 @@ class Queue(AsyncVerbs):
     # Maintain
 
     def recount(self) -> Counts:
-        """Count the items, correct the counts, and return them.
+        """Count the items, correct the counts and the order of deaths, and return the counts.
 
         Other programs' pushes and pops keep no counts. In transactions of a bounded length. Exact
         while other clients push and pop, as long as a FIFO queue, or each priority, can be read in
@@ -995,25 +996,20 @@ class Queue(AsyncVerbs):
     def adopt_settings(self) -> None:
         """Store that the items are written under the settings that this queue object has.
 
-        For a queue whose kind, codec, priority type or order was changed on purpose, or that was
-        first pushed to under wrong settings: :class:`FormatMismatch` is raised no more here, but
-        wherever the former settings are. No item is changed. Stop all processes with other settings
-        first: one that has pushed before goes on under them.
+        Then :class:`FormatMismatch` is raised no more here, but wherever the former settings are.
+        Items move to their shards, in bounded transactions: if that is interrupted, call it again.
+        They are not changed else. Stop all processes with other settings first: one that has
+        pushed before goes on under them.
         """
-        run(self.database, self._store.format.replace, wrote=lambda _: True)
+        reshape(self.database, self._store)
 
     def sweep(self) -> int:
         """Remove the saved responses of calls under a key that expired an hour ago; count them.
 
-        By this client's clock, which may be an hour ahead of others'. In transactions of up
-        to 200 responses each.
+        By this client's clock, which may be an hour ahead of others'. 200 in a transaction.
         """
-        total = 0
-        while count := run(self.database, self.parts.responses.sweep, wrote=bool):
-            total += count
-        return total
-
-    # What the verbs share
+        sweep = self.parts.responses.sweep
+        return sum(iter(lambda: run(self.database, sweep, wrote=bool), 0))
 
     @functools.cached_property
     def _batches(self) -> Batches:
@@ -1054,7 +1050,8 @@ class FifoQueue(Queue):
     ) -> None:
         super().__init__(
             database,
-            FifoKeys(subspace),
+            subspace,
+            FifoKeys,
             lambda queue, _: NoPriorities(queue),
             name,
             {**options},
@@ -1092,7 +1089,8 @@ class PriorityQueue(Queue):
     ) -> None:
         super().__init__(
             database,
-            PriorityKeys(subspace),
+            subspace,
+            PriorityKeys,
             lambda queue, given: PriorityType(given.priority_type, queue),
             name,
             {**options, "priority_type": priority_type},

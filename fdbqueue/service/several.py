@@ -312,7 +312,7 @@ class SeveralQueues:
             wait.watches = found.lease_watches if to_lease else found.watches
             wait.look_at = found.stale_at
             has_items = functools.partial(
-                first_with_items, consumers=found.consumers, end="min", to_lease=to_lease
+                first_with_items, consumers=found.consumers, to_lease=to_lease
             )
             return run(self.database, has_items, read_only=True) is not None
 

@@ -63,6 +63,8 @@ class SharedTransaction:
         count_change: What they change in the counts; written once, behind all of them.
         tails: The reads that find where the queue ends, by priority.
         following: The next index by priority, once that is known.
+        version: The read of the transaction's version, which is the index of what is pushed to a
+            queue with shards; None if nothing is.
         uniques: By the digest of a unique key: the read that finds the item that has it; the item,
             once it is known.
         handed: The items of handoffs and batches that may have unique keys, by their places; None
@@ -81,6 +83,7 @@ class SharedTransaction:
         "tails",
         "tr",
         "uniques",
+        "version",
     )
 
     def __init__(self, tr: Transaction, store: ItemStore) -> None:
@@ -88,6 +91,7 @@ class SharedTransaction:
         self.count_change: CountChange = store.count_change()
         self.tails: dict[Priority | None, Any] = {}
         self.following: dict[Priority | None, int] = {}
+        self.version: Any = None
         self.uniques: dict[bytes, Any] = {}
         self.handed: dict[bytes, Row] | None = None
         self.read_bytes = 0

@@ -202,7 +202,12 @@ def test_the_form_of_a_query(api: APIClient) -> None:
     """It has the parameters with a default, as they are now."""
     html = page(api, "/api/queues/mail/items/?state=dead&limit=5")
     form = html[html.index('<form method="get"') :]
-    assert re.findall(r'name="(\w+)"', form[: form.index("</form>")]) == ["end", "limit", "state"]
+    assert re.findall(r'name="(\w+)"', form[: form.index("</form>")]) == [
+        "end",
+        "limit",
+        "state",
+        "order",
+    ]
     assert "<option selected>dead</option>" in form
     assert 'value="5"' in form
 

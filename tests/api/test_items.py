@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+import fdbqueue
 from fdbqueue import service
+from fdbqueue.service import run
 from tests.api.test_listing import put
 
 
@@ -83,6 +85,52 @@ def test_pages_of_hidden_items(api: APIClient, state: str, end: str) -> None:
         assert "lease" not in item
         assert api.get(f"/api/queues/tried/items/{item['id']}/").json() == item
     assert api.get("/api/queues/tried/items/").json()["items"] == []
+
+
+def test_dead_letters_by_when_they_died(api: APIClient) -> None:
+    """The newest first with ``end=max``; a cursor of one order is none of the other."""
+    mail = fdbqueue.queue("mail")
+    mail.push_many(range(5))
+    ids = [item.id for item in mail]
+    died = ids[3:] + ids[:3]
+    for item_id in died:
+        mail.bury(item_id)
+    address = "/api/queues/mail/items/?state=dead&order=time&limit=2"
+    seen: list[Any] = []
+    page = api.get(f"{address}&end=max").json()
+    while page["cursor"] is not None:
+        seen += page["items"]
+        cursor = page["cursor"]
+        page = api.get(f"{address}&end=max&cursor={cursor}").json()
+    seen += page["items"]
+    assert [item["id"] for item in seen] == died[::-1]
+    assert [item["id"] for item in api.get(address).json()["items"]] == died[:2]
+    for other in (address, address.replace("time", "place") + "&end=max"):
+        response = api.get(f"{other}&cursor={cursor}")
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    "query", ["order=time", "state=dead&order=age", "state=dead&order=time&min_priority=1"]
+)
+def test_an_order_that_items_do_not_have(api: APIClient, query: str) -> None:
+    """It is refused, and says why."""
+    response = api.get(f"/api/queues/jobs/items/?{query}")
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+
+
+def test_a_position_that_no_address_can_hold(api: APIClient) -> None:
+    """Another program's key may be that long; the next page starts behind its beginning."""
+    mail = fdbqueue.queue("mail")
+    key = mail.subspace.pack((1, b"x" * 5_000))
+    run(mail.database, lambda tr: tr.set(key, b'{"v": 1}'))
+    mail.push_many([2, 3])
+    for item in mail.page().items:
+        mail.bury(item.id)
+    address = "/api/queues/mail/items/?state=dead&order=time&limit=1"
+    page = api.get(address).json()
+    page = api.get(f"{address}&cursor={page['cursor']}").json()
+    assert [item["value"] for item in page["items"]] == [2]
 
 
 def test_a_cursor_is_of_its_queue(api: APIClient, jobs: str) -> None:

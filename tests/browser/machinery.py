@@ -24,6 +24,8 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 STARTS_WITHIN_SECONDS = 60
+#: Names the Python that serves, if it is another than the tests' own: that of another Django.
+SERVER = "FDBQUEUE_BROWSER_PYTHON"
 #: The user that the demo makes.
 NAME = PASSWORD = "demo"
 LIST = "/admin/fdbqueue/queuename/"
@@ -43,7 +45,7 @@ def served(folder: Path, *arguments: str, prefix: str = "browser") -> Iterator[s
         "FDBQUEUE_BROWSER_PREFIX": prefix,
     }
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.browser.serve", *arguments],
+        [os.environ.get(SERVER, sys.executable), "-m", "tests.browser.serve", *arguments],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

@@ -300,7 +300,7 @@ def test_a_hit_is_marked_and_in_view(visit, queues, is_scripted):
     expect(page.locator("#looked-at")).to_have_text("1 hit in 1 item looked at; there are no more.")
     expect(page.locator("#scroll-items mark")).to_have_text("Needle")
     expect(page.locator("#scroll-items mark")).to_be_in_viewport()
-    page.get_by_role("link", name="Show the whole value").click()
+    page.get_by_role("link", name="Show all").click()
     expect(page.locator("#hit")).to_have_text("Needle")
     expect(page.locator("#hit")).to_be_in_viewport()
 

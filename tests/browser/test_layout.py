@@ -148,20 +148,53 @@ def test_a_row_of_the_list_is_a_card_on_a_telephone(visit, busy):
     assert label == '"Ready"'
 
 
-def test_the_name_stays_in_view_while_the_list_scrolls(visit, busy):
-    """On a tablet, where the list is wider than its place."""
-    visitor = visit(viewport={"width": 768, "height": HEIGHT})
-    visitor.go(f"{LIST}?refresh=0")
-    before, after = visitor.page.evaluate(
-        """() => {
-            const place = document.querySelector("#scroll-queues");
-            const left = () => place.querySelector("tbody th").getBoundingClientRect().left;
-            const before = left();
-            place.scrollLeft = 200;
-            return [before, place.scrollLeft > 0 && left()];
-        }"""
+@pytest.mark.parametrize("mount", [LIST, "/queues/"])
+def test_no_column_is_pushed_out_of_view(visit, busy, mount):
+    """Beside the admin's sidebar, too: what is wide asks for the width of the content."""
+    busy.queue("mail").lease(worker="mailer-1@host.example.org")
+    visitor = visit()
+    for width in (390, 768, 1024, 1280, 1440):
+        visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+        for path in ("", "quakes/", "mail/", "mail/?state=dead", "mail/?state=leased"):
+            visitor.go(f"{mount}{path}")
+            wide, room = visitor.page.evaluate(
+                """() => {
+                    const place = document.querySelector("#scroll-items, #scroll-queues");
+                    return [place.scrollWidth, place.clientWidth];
+                }"""
+            )
+            assert wide <= room, (width, path)
+
+
+def test_many_rows_are_in_view(visit, queues):
+    """Fifteen on a screen of 1440 by 900 pixels, of a list of items and of that of queues."""
+    for number in range(20):
+        queues.queue(f"user-many-{number:02}").push("x")
+    visitor = visit(viewport={"width": 1440, "height": 900})
+    for path in ("quakes/", "?q=user-many"):
+        visitor.go(f"{LIST}{path}")
+        rows = visitor.page.evaluate(
+            """() => [...document.querySelectorAll(".fdbqueue-cards tbody tr")].filter(
+                (row) => row.getBoundingClientRect().bottom <= innerHeight
+            ).length"""
+        )
+        assert rows >= 15, path
+
+
+def test_an_item_is_a_card_on_a_telephone(visit, busy):
+    """Its value and what is said of it are in view, each with its name."""
+    visitor = visit(viewport={"width": 390, "height": HEIGHT})
+    visitor.go(f"{LIST}mail/?state=dead&refresh=0")
+    page = visitor.page
+    expect(page.locator("#scroll-items thead")).to_be_hidden()
+    for cell in page.locator("#scroll-items tbody tr").first.locator("th, td").all():
+        box = cell.bounding_box()
+        if box is not None:
+            assert 0 <= box["x"] <= box["x"] + box["width"] <= 390
+    label = page.evaluate(
+        "getComputedStyle(document.querySelector('td[data-label=Died]'), '::before').content"
     )
-    assert before == after
+    assert label == '"Died"'
 
 
 def test_the_letters_of_charts_are_not_scaled(visit):

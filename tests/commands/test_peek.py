@@ -108,3 +108,20 @@ def test_a_state_that_there_is_not(call):
     """It is refused, and those there are are named."""
     with pytest.raises(CommandError, match="'ready', 'leased', 'delayed', 'dead'"):
         call("queue_peek", "mail", "--state", "lost")
+
+
+def test_dead_letters_by_when_they_died(call):
+    """With --end max the newest failure first, also beyond one page; ready items have no moment."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(4))
+    ids = [item.id for item in queue]
+    died = ids[2:] + ids[:2]
+    for item_id in died:
+        queue.bury(item_id)
+    options = ("mail", "--state", "dead", "--order", "time", "--limit", "9", "--json")
+    found = [json.loads(line)["id"] for line in call("queue_peek", *options).out.splitlines()]
+    assert found == died
+    lines = call("queue_peek", *options, "--end", "max").out.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == died[::-1]
+    with pytest.raises(CommandError, match="--order time needs --state"):
+        call("queue_peek", "mail", "--order", "time")

@@ -110,7 +110,7 @@ def test_the_table(call):
     queue = fdbqueue.queue("quakes")
     first, second = queue.push("x" * 100, priority=-0.5), queue.push({"a": 1}, priority=10)
     heading, *rows = call("queue_pop", "quakes", "--limit", "9").out.splitlines()
-    assert heading.split() == ["ID", "PRIORITY", "AGE", "ATTEMPTS", "VALUE"]
+    assert heading.split() == ["ID", "PRIORITY", "AGE", "FAILED", "VALUE"]
     assert [row.split()[:2] for row in rows] == [[first.id, "-0.5"], [second.id, "10.0"]]
     column = heading.index("VALUE")
     assert rows[0][column:] == '"' + "x" * 100 + '"'

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fdbqueue.service import Item, Queue, run
+from fdbqueue.service import Item, Queue, microseconds, run
+from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.item_keys import UNTIL_DONE
 
 STATES = ("ready", "leased", "delayed", "dead")
@@ -49,6 +50,7 @@ def assert_counted(queue: Queue) -> dict[str, list[Item]]:
     assert queue.size() == len(held["ready"])
     groups = Counter(str(item.reason).strip().partition("\n")[0][:200] for item in held["dead"])
     assert {one.reason: one.count for one in queue.dead_by_reason()} == groups
+    assert_dated(queue, held["dead"])
     tried = {item.id for items in held.values() for item in items if item.attempts}
     assert with_failures(queue) <= tried
     if queue.kind == "priority":
@@ -59,6 +61,19 @@ def assert_counted(queue: Queue) -> dict[str, list[Item]]:
             assert queue.oldest() == oldest
     assert_keyed(queue, held)
     return held
+
+
+def assert_dated(queue: Queue, dead: list[Item]) -> None:
+    """Check that the index of deaths has each dead letter once, and that its rows are counted."""
+    tables, keys = queue.parts.store.tables, queue.parts.store.keys
+    found = run(queue.database, lambda tr: list(tr.get_range(*tables.death_bounds())))
+    deaths = {
+        tables.death(microseconds(item.died_at), keys.place_named(item.id))
+        for item in dead
+        if item.died_at is not None
+    }
+    assert {bytes(row.key) for row in found} == deaths
+    assert run(queue.database, Counters(tables).dated, read_only=True) == len(deaths)
 
 
 def unique_keys(queue: Queue) -> dict[bytes, bytes]:

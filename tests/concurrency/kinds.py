@@ -34,7 +34,7 @@ class Kind:
     @property
     def is_strict(self) -> bool:
         """Whether pops take the very end."""
-        return self.options.get("contention") != "relaxed"
+        return "shards" not in self.options
 
     def open(self, database: Any, subspace: Any, **options: Any) -> Queue:
         """Return a queue of this kind."""
@@ -57,17 +57,18 @@ class Kind:
 _INTS = (-(2**40), 0, 1, 7)
 _FLOATS = (-1.5, 0.0, 0.25, 1e300)
 _COMMIT = {"order": "commit"}
-_RELAXED = {"contention": "relaxed"}
+_SHARDS = {"shards": 4}
 
 KINDS = [
     Kind("fifo"),
     Kind("fifo-bytes", options={"codec": "bytes"}),
     Kind("fifo-commit", options=_COMMIT),
-    Kind("fifo-relaxed", options=_RELAXED),
+    Kind("fifo-shards", options=_SHARDS),
+    Kind("fifo-commit-shards", options={**_COMMIT, **_SHARDS}),
     Kind("ints", _INTS),
     Kind("ints-commit-bytes", _INTS, {**_COMMIT, "codec": "bytes"}),
     Kind("floats", _FLOATS, {"priority_type": "float"}),
     Kind("floats-bytes", _FLOATS, {"priority_type": "float", "codec": "bytes"}),
-    Kind("ints-relaxed", _INTS, _RELAXED),
+    Kind("ints-shards", _INTS, _SHARDS),
 ]
 STRICT = [kind for kind in KINDS if kind.is_strict]

@@ -19,7 +19,7 @@ from tests.engines.children import wait_until
 
 PROCESSES, THREADS = 4, 3
 CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints-commit-bytes", "floats-bytes"}]
-RELAXED = [kind for kind in KINDS if kind.name == "ints-relaxed"]
+SHARDED = [kind for kind in KINDS if kind.name == "ints-shards"]
 
 
 #: Counts, whether attempts have rows of their own, the history, and what stays of both.
@@ -94,7 +94,7 @@ def check_reported(engine, subspace, kind, facts, least=50):
     assert len(pushed - set(taken) - acked) <= popping
 
 
-@pytest.mark.parametrize("kind", CHOSEN + RELAXED, ids=str)
+@pytest.mark.parametrize("kind", CHOSEN + SHARDED, ids=str)
 def test_what_was_reported_holds(engine, subspace, start, kind):
     """But for what each thread was doing when it died, pushes are there and pops are gone."""
     check_killed(engine, subspace, start, kind)
@@ -123,7 +123,7 @@ def test_the_death_of_poppers_stops_nobody(engine, subspace, start, kind):
     assert set(popped) <= set(texts)
 
 
-@pytest.mark.parametrize("kind", CHOSEN + RELAXED, ids=str)
+@pytest.mark.parametrize("kind", CHOSEN + SHARDED, ids=str)
 def test_the_unique_keys_of_the_dead(engine, subspace, start, kind):
     """Of each key one item is pending at most, at any moment, and none stays taken."""
     queue = open_queue(kind, engine.database, subspace)

@@ -76,7 +76,7 @@ def test_processes(start, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.is_strict], ids=str)
-def test_relaxed_pops_find_something_where_something_is(engine, subspace, kind):
+def test_pops_from_shards_find_something_where_something_is(engine, subspace, kind):
     """They may pass items over; but they take none twice, and none is missed at the end."""
     opened = [engine.database, another(engine.database)]
     calls = record(kind, opened, subspace, clients=16, calls=30, seed=2, names=SINGLE)

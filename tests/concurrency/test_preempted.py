@@ -15,8 +15,8 @@ from tests.concurrency.preemption import preempted
 
 THREADS, TURNS = 9, 12
 #: Their order in commits, too.
-KEYED = [kind for kind in KINDS if kind.name in {"fifo", "ints-commit-bytes", "fifo-relaxed"}]
-CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints", "fifo-relaxed"}]
+KEYED = [kind for kind in KINDS if kind.name in {"fifo", "ints-commit-bytes", "fifo-shards"}]
+CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints", "fifo-shards"}]
 
 
 def work(kind, queues, turns, seed, *, threads=THREADS, rate=0.004):

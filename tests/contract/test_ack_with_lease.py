@@ -62,10 +62,10 @@ def test_one_ends_and_the_next_begins(queue):
 
 @pytest.mark.parametrize("kind", [FifoQueue, PriorityQueue])
 @pytest.mark.parametrize("end", ["min", "max"])
-@pytest.mark.parametrize("contention", ["strict", "relaxed"])
-def test_on_every_kind_of_queue(database, subspace, kind, end, contention):
+@pytest.mark.parametrize("shards", [None, 4])
+def test_on_every_kind_of_queue(database, subspace, kind, end, shards):
     """From either end."""
-    queue = kind(database, subspace, contention=contention)
+    queue = kind(database, subspace, shards=shards)
     queue.push_many(range(6) if kind is FifoQueue else [(n, n % 2) for n in range(6)])
     first = queue.lease_many(2, end=end)
     second = queue.lease_many(3, end=end, ack=[first[0], first[1].lease])

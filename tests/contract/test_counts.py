@@ -20,7 +20,7 @@ MINUTE = datetime.timedelta(minutes=1)
 
 @pytest.fixture(params=KINDS, ids=str)
 def kind(request):
-    """Each kind of queue, the relaxed ones included."""
+    """Each kind of queue, those with shards included."""
     return request.param
 
 

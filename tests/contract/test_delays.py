@@ -219,9 +219,9 @@ def test_many_that_fall_due_together_come_each_once(kind, queue, clock):
 
 
 @pytest.mark.slow
-def test_relaxed_consumers_get_what_fell_due_each_once(database, subspace, clock):
+def test_consumers_of_shards_get_what_fell_due_each_once(database, subspace, clock):
     """So do those who take from anywhere near the head."""
-    queue = FifoQueue(database, subspace, contention="relaxed")
+    queue = FifoQueue(database, subspace, shards=4)
     queue.push_many(range(250), delay=1)
     clock.advance(1)
     found = []

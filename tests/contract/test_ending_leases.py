@@ -19,7 +19,7 @@ from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
 from tests.contract.unsure import unsure_database
 
-SOME_NAMES = {"fifo", "ints-commit-bytes", "floats-bytes", "ints-relaxed"}
+SOME_NAMES = {"fifo", "ints-commit-bytes", "floats-bytes", "ints-shards"}
 SOME = [kind for kind in KINDS if kind.name in SOME_NAMES]
 ANSWER = b"\xff\x11"
 BAD_TOKENS = ["", "x", "a.b", "\ud800.A", "FQE.", "FQE.A"]
@@ -38,7 +38,7 @@ each_ending = pytest.mark.parametrize("ending", ENDINGS)
 
 @pytest.fixture(params=SOME, ids=str)
 def kind(request):
-    """Queues of each order, codec and type of priority, a relaxed one too."""
+    """Queues of each order, codec and type of priority, one with shards too."""
     return request.param
 
 

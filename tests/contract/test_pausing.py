@@ -129,12 +129,10 @@ def test_a_pause_takes_part_in_a_transaction(fifo):
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
-@pytest.mark.parametrize("contention", ["strict", "relaxed"])
-def test_what_is_under_way_when_a_queue_is_paused_takes_nothing(
-    database, subspace, end, contention
-):
+@pytest.mark.parametrize("shards", [None, 4])
+def test_what_is_under_way_when_a_queue_is_paused_takes_nothing(database, subspace, end, shards):
     """A pop that has read the queue before the pause, and commits after it, takes nothing."""
-    queue = FifoQueue(database, subspace, contention=contention)
+    queue = FifoQueue(database, subspace, shards=shards)
     queue.push_many(range(5))
     tr = database.create_transaction()
     assert queue.pop_many(2, end=end, tr=tr)

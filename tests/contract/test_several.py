@@ -62,7 +62,7 @@ def catalog(open_catalog, database):
 
 @pytest.fixture(params=KINDS, ids=str)
 def kind(request):
-    """Each kind of queue, the relaxed ones too."""
+    """Each kind of queue, those with shards too."""
     return request.param
 
 

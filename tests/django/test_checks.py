@@ -33,8 +33,9 @@ def test_a_valid_setting_has_no_problems(setting):
 
 
 WRONG_OPTIONS = [
-    ("E010", "order", ["commits", None, 1]),
-    ("E010", "contention", ["loose", None, ["strict"]]),
+    ("E010", "order", ["commits", "loose", None, 1, ["count"]]),
+    ("E013", "shards", [1, 101, -1, 4.0, "4", True]),
+    ("E013", "choices", [0, 101, "2", True, 2]),
     (
         "E013",
         "handoff_timeout_seconds",

@@ -31,21 +31,24 @@ def test_a_queue_has_the_options_of_the_setting(setting, kind):
     """Both kinds take them, plain names and patterns, at either end of their ranges."""
     least = {
         "order": "commit",
-        "contention": "relaxed",
+        "shards": 2,
+        "choices": 1,
         "handoff_timeout_seconds": 0.1,
         "max_attempts": 1,
         "max_value_bytes": 1,
     }
     most = {
         "order": "count",
-        "contention": "strict",
+        "shards": 100,
+        "choices": 100,
         "handoff_timeout_seconds": 86_400,
         "max_attempts": 1_000_000,
         "max_value_bytes": 5_000_000,
     }
     standard = {
         "order": "count",
-        "contention": "strict",
+        "shards": None,
+        "choices": None,
         "handoff_timeout_seconds": 30,
         "max_attempts": 20,
         "max_value_bytes": 100_000,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.service.tools import scan
+from fdbqueue.service import moments
 from tests.pages.addresses import first, following, items, of, previous, text
 
 MINUTE = 60
@@ -40,7 +40,7 @@ def test_leased_items_are_listed_as_their_leases_end(viewer, queue):
 
 def test_a_page_passes_a_bounded_number_of_others(viewer, queue, monkeypatch):
     """What it leaves out is on the next page, and nothing is there twice."""
-    monkeypatch.setattr(scan, "_MOST_PASSED", 45)
+    monkeypatch.setattr(moments, "MOST_PASSED", 45)
     by_due(queue, count=100)
     queue("mail").push_many(range(3))
     leased = [queue("mail").lease(seconds=seconds) for seconds in (30, 90 * MINUTE, 3)]
@@ -77,12 +77,88 @@ def test_a_search_in_the_order_of_time(viewer, queue):
     ]
 
 
-@pytest.mark.parametrize("state", ["ready", "dead"])
-def test_only_what_ends_has_that_order(viewer, state):
-    """It is refused elsewhere, at the field."""
-    response = viewer.get(f"{of('mail')}?state={state}&end=until")
+@pytest.mark.parametrize(
+    ("state", "order"),
+    [
+        ("ready", "until"),
+        ("dead", "until"),
+        ("ready", "died"),
+        ("leased", "died"),
+        ("delayed", "died"),
+    ],
+)
+def test_each_state_has_its_own_orders(viewer, state, order):
+    """The others are refused, at the field."""
+    response = viewer.get(f"{of('mail')}?state={state}&end={order}")
+    assert response.status_code == 400
+    assert "Items in this state have no such order." in text(response)
+    response = viewer.get(f"{of('mail')}?state={state}&end=nope")
     assert response.status_code == 400
     assert "This is not one of the choices." in text(response)
+
+
+def bury(queue, count, name="mail"):
+    """Let items die in an order that is not that of their places; return them as they died."""
+    queue(name).push_many(range(count))
+    ids = [item.id for item in queue(name)]
+    died = ids[1::2] + ids[::2]
+    for item_id in died:
+        queue(name).bury(item_id)
+    return died
+
+
+def test_dead_letters_are_listed_as_they_died(viewer, queue):
+    """The newest failure first, unless the reader chooses their places."""
+    died = bury(queue, 6)
+    assert items(viewer.get(of("mail") + "?state=dead")) == died[::-1]
+    assert items(viewer.get(of("mail") + "?state=dead&end=died")) == died[::-1]
+    places = [item.id for item in queue("mail").iterate(state="dead")]
+    assert items(viewer.get(of("mail") + "?state=dead&end=min")) == places
+    assert items(viewer.get(of("mail") + "?state=dead&end=max")) == places[::-1]
+    markup = text(viewer.get(of("mail") + "?state=dead"))
+    assert '<option value="died" selected>Newest failure first</option>' in markup
+
+
+def test_pages_of_dead_letters(viewer, queue):
+    """They lead forward and back without a gap, whatever dies or is redriven meanwhile."""
+    died = bury(queue, 60)[::-1]
+    one = viewer.get(of("mail") + "?state=dead&limit=25")
+    two = viewer.get(of("mail") + following(one))
+    queue("mail").push("late")
+    late = queue("mail").peek().id
+    queue("mail").bury(late)
+    queue("mail").redrive([died[24]])
+    three = viewer.get(of("mail") + following(two))
+    assert items(one) + items(two) + items(three) == died
+    assert "Items 51 to 60 of 60" in text(three)
+    back = viewer.get(of("mail") + previous(three))
+    assert items(back) == died[25:50]
+    assert items(viewer.get(of("mail") + previous(back))) == [late, *died[:24]]
+    assert items(viewer.get(of("mail") + first(three))) == [late, *died[:24]]
+
+
+def test_dead_letters_of_a_reason(viewer, queue):
+    """A group is searched in the same order."""
+    died = bury(queue, 9)
+    queue("mail").push("other")
+    queue("mail").bury(queue("mail").peek().id, reason="other")
+    address = of("mail") + "?state=dead&group=buried"
+    assert items(viewer.get(address)) == died[::-1]
+    assert items(viewer.get(of("mail") + "?state=dead&reason=oth&end=died"))[0] not in died
+
+
+def test_dead_letters_in_a_range_of_priorities(viewer, queue):
+    """They are listed by priority, and not by their deaths."""
+    for n in (3, 1, 2):
+        queue("tickets").bury(queue("tickets").push(n, n).id)
+    address = of("tickets") + "?state=dead"
+    values = [queue("tickets").get(one).value for one in items(viewer.get(address))]
+    assert values == [2, 1, 3]
+    found = items(viewer.get(address + "&min_priority=2"))
+    assert [queue("tickets").get(one).value for one in found] == [2, 3]
+    response = viewer.get(address + "&min_priority=2&end=died")
+    assert response.status_code == 400
+    assert "not in the order of time" in text(response)
 
 
 def test_priorities_have_an_order_of_their_own(viewer, queue):

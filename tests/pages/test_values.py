@@ -328,7 +328,9 @@ def test_the_future_is_called_so(viewer, queue):
 def test_an_older_item_has_an_age(viewer, queue):
     """In the largest unit of time that fits."""
     put(queue("mail"), fdb.tuple.pack(("1", 10**15, 0)))
-    assert "years ago" in main(viewer.get(of("mail"))).replace("\xa0", " ")
+    assert re.search(r">[\d,]+ d ago</time>", main(viewer.get(of("mail"))))
+    (item,) = queue("mail").page().items
+    assert "years ago" in main(viewer.get(of("mail", item))).replace("\xa0", " ")
 
 
 @pytest.mark.parametrize(
@@ -486,7 +488,10 @@ def test_a_list_leads_to_what_it_shortens(viewer, queue):
     long = queue("mail").push("x" * 300)
     queue("mail").push("x")
     response = text(viewer.get(of("mail")))
-    link = f'<a class="fdbqueue-more" href="{of("mail", long)}">Show the whole value</a>'
+    link = (
+        f'<a class="fdbqueue-more" href="{of("mail", long)}" title="Show the whole value">'
+        "Show all</a>"
+    )
     assert response.count('"fdbqueue-more"') == response.count(link) == 1
     bad = put(queue("mail"), b"\xff not a tuple", 9)
     assert f'href="{of("mail", bad)}">Show the bytes</a>' in text(viewer.get(of("mail")))

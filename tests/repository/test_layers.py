@@ -137,6 +137,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "idempotency",
         "uniques",
         "push consume",
+        "moments",
         "browse",
         "assembly",
         "bulk",

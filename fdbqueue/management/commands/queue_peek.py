@@ -9,7 +9,8 @@ from django.core.management.base import CommandParser
 
 from fdbqueue.management import arguments, item_lines
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import ITEM_STATES, End, Item, Queue
+from fdbqueue.management.exit_codes import usage_error
+from fdbqueue.service import ITEM_STATES, ORDERS, Item, Queue
 
 #: Read in one transaction; more are read page by page.
 PAGE_ITEMS = 500
@@ -26,6 +27,7 @@ examples:
   manage.py queue_peek mail
   manage.py queue_peek quakes --end max --limit 10
   manage.py queue_peek mail --state dead --limit 20
+  manage.py queue_peek mail --state dead --order time --end max --limit 5
   manage.py queue_peek quakes --limit 1000000 --json > backup.ndjson
 """
 
@@ -39,24 +41,34 @@ examples:
             default="ready",
             help="Print the items in this state (default: ready)",
         )
+        parser.add_argument(
+            "--order",
+            choices=ORDERS,
+            default="place",
+            help="Print the items by their places (default), or by time: leased and delayed items "
+            "by when that ends, dead letters by when they died; with --end max, the latest first",
+        )
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
         state, as_json = options["state"], options["as_json"]
+        if state == "ready" and options["order"] == "time":
+            raise usage_error("--order time needs --state leased, delayed or dead.")
         look = self.console.look
         lines = item_lines.formatter(queue, look, as_json=as_json, state=state)
-        for items in _pages(queue, options["end"], options["limit"], state):
+        which = {"end": options["end"], "state": state, "order": options["order"]}
+        for items in _pages(queue, options["limit"], which):
             self.console.print_lines(lines(items))
         if not self.console.lines_printed and not as_json:
             what = "is empty" if state == "ready" else f"has no {state} items"
             self.console.note(f"The queue {queue.name!r} {what}.")
 
 
-def _pages(queue: Queue, end: End, limit: int, state: str) -> Iterator[list[Item]]:
+def _pages(queue: Queue, limit: int, which: dict[str, Any]) -> Iterator[list[Item]]:
     after: str | None = None
     while limit > 0:
-        page = queue.page(end=end, after=after, limit=min(limit, PAGE_ITEMS), state=state)
+        page = queue.page(after=after, limit=min(limit, PAGE_ITEMS), **which)
         yield page.items
         limit -= len(page.items)
         after = page.cursor

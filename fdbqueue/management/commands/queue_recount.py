@@ -25,9 +25,9 @@ class Command(QueueCommand):
     help = (
         "Count the items of queues, and correct the counts that size() and counts() return. Only "
         "queues that are used by programs with FoundationDB's recipes need it, because those keep "
-        "no counts. The row of each in the index of its family is written again, too. Others may "
-        "push and pop meanwhile. The table shows each count, or the old and the new one where they "
-        "differ."
+        "no counts. The row of each in the index of its family is written again, too, and those of "
+        "dead letters by when they died. Others may push and pop meanwhile. The table shows each "
+        "count, or the old and the new one where they differ."
     )
     examples = """\
 examples:

@@ -1,6 +1,7 @@
 """Correct the counts of a queue, in bounded transactions, while others push and pop.
 
-And its row in the index of its family, because those who keep no counts do not write it either.
+And its row in the index of its family, because those who keep no counts do not write it either;
+and the rows of dead letters by when they died, which earlier versions did not write.
 
 The items and the counts are read at one version, and the difference is added to the counts, so
 concurrent changes do not matter: they change both alike. Ready items are counted a priority at a
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
@@ -20,6 +21,7 @@ from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.hidden import group_of, unpacked_facts
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
@@ -31,21 +33,22 @@ _ROWS_AT_ONCE = 5_000
 _AGES_AT_ONCE = 500
 _LEVELS_AT_ONCE = 5_000
 _REASONS_AT_ONCE = 5_000
+_DEATHS_AT_ONCE = 500
 
 
 class _Reach(NamedTuple):
     """How far the ready items have been counted.
 
     Attributes:
-        key: Where to continue.
-        low: The priority that key is in, as the key of its count; None at the beginning,
+        place: Where to continue.
+        low: The priority that the place is in, as the key of its count; None at the beginning,
             and in FIFO queues.
         carried: How many items of that priority were counted by earlier transactions.
         foreign: How many rows were found that are not items.
         is_done: Whether all were counted.
     """
 
-    key: bytes
+    place: bytes
     low: bytes | None
     carried: int
     foreign: int
@@ -61,9 +64,10 @@ def recount(database: Database, store: ItemStore) -> None:
     run(database, store.format.check, read_only=True)
     for state in State:
         _recount_hidden(database, store, state)
+    _date_deaths(database, store)
     while not _recount_reasons(database, store):
         pass
-    reach = _Reach(store.keys.bounds()[0], None, 0, 0, False)
+    reach = _Reach(EVERY_PLACE[0], None, 0, 0, False)
     while not reach.is_done:
         reach = run(database, functools.partial(_count_ready, store=store, reach=reach))
     if store.keys.has_priorities:
@@ -89,26 +93,79 @@ def write_row(database: Database, store: ItemStore) -> None:
 
 
 def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
-    begin, stop = store.tables.state_bounds(state)
+    def correct(tr: Transaction, number: int) -> None:
+        difference = number - Counters(store.tables).hidden(tr)[state]
+        count_change = _guarded(tr, store, difference)
+        count_change.hide(state, difference)
+        count_change.write(tr)
+
+    def is_value(row: Any) -> bool:
+        return store.tables.hidden_place(state, row.key)[1]
+
+    _count_rows(database, store.tables.state_bounds(state), is_value, correct)
+
+
+def _count_rows(
+    database: Database,
+    bounds: Bounds,
+    is_counted: Callable[[Any], bool],
+    correct: Callable[[Transaction, int], None],
+) -> None:
+    """Count rows of a range, and correct in the last transaction what says how many there are."""
+    begin, stop = bounds
     found = 0
 
     def count(tr: Transaction) -> tuple[bytes, int, bool]:
         key, number, deadline = begin, 0, time.monotonic() + _SECONDS
         for row in _rows(tr, begin, stop):
             key = row.key + b"\x00"
-            number += store.tables.hidden_place(state, row.key)[1]
+            number += is_counted(row)
             if time.monotonic() > deadline:
                 return key, number, False
-        difference = found + number - Counters(store.tables).hidden(tr)[state]
-        count_change = _guarded(tr, store, difference)
-        count_change.hide(state, difference)
-        count_change.write(tr)
+        correct(tr, found + number)
         return key, number, True
 
     is_done = False
     while not is_done:
         begin, number, is_done = run(database, count)
         found += number
+
+
+def _date_deaths(database: Database, store: ItemStore) -> None:
+    """Write the rows of dead letters by when they died that are missing, and remove all others."""
+    after: bytes | None = None
+
+    def write(tr: Transaction, after: bytes | None) -> bytes | None:
+        places = store.places(tr, State.DEAD, after, _DEATHS_AT_ONCE)
+        for dead in store.facts(tr, State.DEAD, places):
+            key = None if dead is None else store.tables.death(dead.until, dead.row.place)
+            if key is not None:
+                tr[key] = b""
+        return places[-1] if len(places) == _DEATHS_AT_ONCE else None
+
+    def remove(tr: Transaction, begin: bytes) -> bytes | None:
+        stop = store.tables.death_bounds()[1]
+        keys = [bytes(row.key) for row in tr.snapshot.get_range(begin, stop, limit=_DEATHS_AT_ONCE)]
+        deaths = [store.tables.parse_death(key) for key in keys]
+        found = store.facts(tr, State.DEAD, [place for _moment, place in deaths])
+        for key, (moment, _place), dead in zip(keys, deaths, found, strict=True):
+            if dead is None or dead.until != moment:
+                tr.clear(key)
+        return keys[-1] + b"\x00" if len(keys) == _DEATHS_AT_ONCE else None
+
+    def correct(tr: Transaction, number: int) -> None:
+        count_change = _guarded(tr, store, difference := number - Counters(store.tables).dated(tr))
+        count_change.dated = difference
+        count_change.write(tr)
+
+    is_done = False
+    while not is_done:
+        after = run(database, functools.partial(write, after=after))
+        is_done = after is None
+    begin: bytes | None = store.tables.death_bounds()[0]
+    while begin is not None:
+        begin = run(database, functools.partial(remove, begin=begin))
+    _count_rows(database, store.tables.death_bounds(), lambda _row: True, correct)
 
 
 def _recount_reasons(database: Database, store: ItemStore) -> bool:
@@ -152,9 +209,8 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
     if reach.carried:
         found[reach.low] = reach.carried
     deadline = time.monotonic() + _SECONDS
-    last, begins_at, stopped = reach.low, reach.key, False
-    for row in _rows(tr, reach.key, store.keys.bounds()[1]):
-        place = store.keys.place_of(row.key)
+    last, begins_at, stopped = reach.low, reach.place, False
+    for place in _ready_places(tr, store, reach.place):
         position = store.position(place)
         if position is None:
             foreign += 1
@@ -162,19 +218,19 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
         level = _level(store, position.priority)
         if level != last:
             if len(found) >= _LEVELS_AT_ONCE:
-                return _corrected(tr, store, found, reach, row.key, level, foreign)
-            last, begins_at = level, row.key
+                return _corrected(tr, store, found, reach, place, level, foreign)
+            last, begins_at = level, place
         found[level] += 1
         if time.monotonic() > deadline:
             stopped = True
             break
     if not stopped:
         _correct(tr, store, found, foreign, reach.low, None)
-        return _Reach(reach.key, None, 0, foreign, True)
+        return _Reach(reach.place, None, 0, foreign, True)
     carried = found.pop(last)
     if found or last != reach.low:  # the next transaction counts it again, with all its time
         return _corrected(tr, store, found, reach, begins_at, last, reach.foreign)
-    return _Reach(row.key + b"\x00", last, carried, foreign, False)
+    return _Reach(place + b"\x00", last, carried, foreign, False)
 
 
 def _corrected(
@@ -182,13 +238,13 @@ def _corrected(
     store: ItemStore,
     found: Counter[bytes | None],
     reach: _Reach,
-    key: bytes,
+    place: bytes,
     high: bytes | None,
     foreign: int,
 ) -> _Reach:
     """Correct the priorities below ``high``, and continue from there."""
     _correct(tr, store, found, foreign, reach.low, high)
-    return _Reach(key, high, 0, foreign, False)
+    return _Reach(place, high, 0, foreign, False)
 
 
 def _level(store: ItemStore, priority: Priority | None) -> bytes | None:
@@ -268,6 +324,17 @@ def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
     noted = tr.snapshot[store.tables.retried]
     if noted.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts())):
         tr.clear(store.tables.retried)
+
+
+def _ready_places(tr: Transaction, store: ItemStore, begin: bytes) -> Iterator[bytes]:
+    """Yield the places of the ready items from one on, in their order."""
+    while True:
+        rows = store.reader.ready(tr.snapshot, begin, EVERY_PLACE[1], _ROWS_AT_ONCE, "min")
+        some = [store.keys.place_of(row.key) for row in rows]
+        yield from some
+        if len(some) < _ROWS_AT_ONCE:
+            return
+        begin = some[-1] + b"\x00"
 
 
 def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:

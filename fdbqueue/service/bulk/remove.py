@@ -14,6 +14,7 @@ from fdbqueue.service.limits import MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
+from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import JobKeys, State
@@ -205,21 +206,18 @@ class _Ready:
 
     def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None if there is none."""
-        begin, stop = self._store.keys.bounds()
-        for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
+        for row in self._store.reader.ready(tr.snapshot, *EVERY_PLACE, 1, "max"):
             place: bytes = self._store.keys.place_of(row.key)
             return place
         return None
 
     def places(self, tr: Transaction, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
-        begin, _ = self._store.keys.bounds()
-        if after is not None:
-            begin = self._store.keys.key(after) + b"\x00"
-        stop = self._store.keys.key(last) + b"\x00"
+        begin = EVERY_PLACE[0] if after is None else after + b"\x00"
+        rows = self._store.reader.ready(tr.snapshot, begin, last + b"\x00", _REMOVED_AT_ONCE, "min")
         found = []
         long = 0
-        for row in tr.snapshot.get_range(begin, stop, limit=_REMOVED_AT_ONCE):
+        for row in rows:
             found.append(self._store.keys.place_of(row.key))
             long += len(row.value) == MAX_VALUE_BYTES
             if long == _LONG_AT_ONCE:

@@ -22,7 +22,9 @@
    takes items for this process, too, and hands them over, or leases them for it. After two
    conflicts with pushes, a round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it
    takes the items that were last at its read version, and depends on nothing but these items.
-   Relaxed queues never ask for help. Neither does anybody on an engine with reservations
+   In a queue with shards, which has many heads, nobody asks for help: a round depends on nothing
+   but the items that it takes, and chooses among more of them after a conflict. Neither does
+   anybody in another queue on an engine with reservations
    (``has_reservations``): there, for a while after a conflict, rounds begin with ``tr.reserve()``,
    and those that do so do not conflict with each other.
 5. When the queue is empty, or a limit keeps its items back (:mod:`allowance`, which a round asks

@@ -269,12 +269,12 @@ def preview(
     return rows, attempts
 
 
-def chosen(dues: Iterable[Due], relaxed: bool) -> list[Due]:
+def chosen(dues: Iterable[Due], *, at_random: bool) -> list[Due]:
     """Return the entries that one transaction looks at.
 
-    In a relaxed queue several poppers commit at once, so each takes some entries at random.
+    In a queue with shards several poppers commit at once, so each takes some entries at random.
     """
     found = list(dues)
-    if relaxed and len(found) > MAX_EXPIRED // 4:
+    if at_random and len(found) > MAX_EXPIRED // 4:
         return random.sample(found, MAX_EXPIRED // 4)
     return found[:MAX_EXPIRED]

@@ -171,7 +171,7 @@ class FamilyPoppers:
             batch: Whose they are; None for the only request of a thread that is alone.
         """
         if time.monotonic() < self._contended_until:
-            found = self._families.find(database, requests, self._end)
+            found = self._families.find(database, requests)
             if found.results:
                 return found
         last = Served()
@@ -260,21 +260,21 @@ class Families:
 
     def has_items(self, *, to_lease: bool) -> bool:
         """Tell whether a queue may have something to pop, or to lease."""
-        look = functools.partial(self._find, count=READ_AT_ONCE, end="min", to_lease=to_lease)
+        look = functools.partial(self._find, count=READ_AT_ONCE, to_lease=to_lease)
         return bool(run(self.database, look, read_only=True))
 
-    def find(self, database: Database, requests: Sequence[MemberRequest], end: End) -> Served:
+    def find(self, database: Database, requests: Sequence[MemberRequest]) -> Served:
         """Find queues that may have something, and deal them to requests; none if there are none.
 
         Nothing is taken.
         """
         to_lease = any(one.leases for one in requests)
-        look = functools.partial(self._find, count=len(requests), end=end, to_lease=to_lease)
+        look = functools.partial(self._find, count=len(requests), to_lease=to_lease)
         found = run(database, look, read_only=True)
         dealt = zip(requests, itertools.cycle(found), strict=False) if found else ()
         return Served([*dealt])
 
-    def _find(self, tr: Transaction, count: int, end: End, *, to_lease: bool) -> list[Consumer]:
+    def _find(self, tr: Transaction, count: int, *, to_lease: bool) -> list[Consumer]:
         found: list[Consumer] = []
         with self.walking() as walking:
             walk = walking.begin(tr)
@@ -288,7 +288,7 @@ class Families:
                 for hint in hints:
                     consumer = self.consumer(hint.name)
                     begun.append(
-                        (hint, consumer, begin_look(tr, consumer.taker, end, to_lease=to_lease))
+                        (hint, consumer, begin_look(tr, consumer.taker, to_lease=to_lease))
                     )
                 for hint, consumer, look in begun:
                     if len(found) == count:

@@ -2,6 +2,20 @@
 
 They are read by snapshot reads, a window at a time. The transaction then depends on exactly the
 keys that decide which rows are the first, so pushes behind them never conflict.
+
+A queue with shards has as many heads, so that poppers need not meet at one. Of these a transaction
+reads ``choices``, drawn anew each time, and takes the best rows of them, in their order. It depends
+on the rows that it takes, and on no others: two transactions conflict only if they take the same
+row. When these heads have too few rows, it reads all shards, in one order, before it says that the
+queue is empty. So an item is taken out of turn, but not far: each shard gives its own items in
+their order, and the shard that is most behind wins each draw that it is in. For *n* shards and *m*
+choices, the expected number of ready items that are before the one that is taken is
+
+    sum for k in 1 .. n - 1 of (1 - s) (1 + k / (n s - k)),  where s = 1 - C(n-k, m) / C(n, m)
+
+and 0 if all heads are read; of 16 shards and 2 choices 11.2. Processes that conflict nevertheless
+take rows of different *slots*: that of a process says how many runs of rows it leaves to others in
+each shard (:class:`fdbqueue.service.consume.poppers.EndPoppers` chooses it).
 """
 
 from __future__ import annotations
@@ -15,14 +29,15 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
-from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, ItemKeys
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM, ItemKeys
 from fdbqueue.service.storage.reader import End, ItemReader, Row
 
 #: The most items that a transaction takes for the threads of this process, and the most for other
 #: processes; the first request of each may be larger.
 ROUND_ITEMS = 1_000
-#: A relaxed queue takes at random from at least this many items at the head.
-RELAXED_ITEMS = 100
+#: In a queue with shards, one window has about so many rows of each at most, if it has all shards
+#: or fewer: so many rows are not far out of order either.
+_FROM_EACH = 8
 
 #: Popping an item clears up to three keys: its row and two of its age, its attempts (with its
 #: failures) and its chunks.
@@ -34,14 +49,12 @@ class Order(enum.Enum):
 
     STRICT: the rows are the first when it commits; when it found too few, there are no more.
     AS_SEEN: at the min end, no item can have slipped in before the rows, but there may be more
-        behind them. At the max end, only the rows themselves are checked; newer items may lie
-        beyond them.
-    RELAXED: nothing else; the rows are some of the first, at random.
+        behind them. At the max end, and in a queue with shards, only the rows themselves are
+        checked; newer items may lie beyond them.
     """
 
     STRICT = enum.auto()
     AS_SEEN = enum.auto()
-    RELAXED = enum.auto()
 
 
 class TransactionBudget:
@@ -109,6 +122,8 @@ class Head:
         limit: How many rows to read at first; more are read when they are needed.
         budget: What the transaction has taken already.
         order: What the transaction depends on.
+        choices: How many shards to choose from; 0 for the first rows of all.
+        slot: How many runs of rows of each shard to leave to others.
     """
 
     def __init__(
@@ -120,22 +135,31 @@ class Head:
         limit: int,
         budget: TransactionBudget,
         order: Order = Order.STRICT,
+        choices: int = 0,
+        slot: int = 0,
     ) -> None:
         self._tr = tr
         self._keys = keys
         self._reader = reader
         self._end: End = end
-        #: How many rows are taken side by side, in a relaxed queue.
-        self._run = limit
-        self._limit = max(RELAXED_ITEMS, 2 * limit) if order is Order.RELAXED else limit
+        self._limit = limit
         self._budget = budget
         self._order = order
         #: Whether the transaction depends on everything before the rows it takes.
-        self._in_order = order is Order.STRICT or (order is Order.AS_SEEN and end == "min")
-        self._begin, self._stop = keys.bounds()
-        #: The range that was not read yet, and the read of its next rows that is under way.
-        self._rest = self._begin, self._stop
-        self._next_rows: Any = reader.rows(tr.snapshot, *self._rest, self._limit, end)
+        self._in_order = not choices and (order is Order.STRICT or end == "min")
+        #: What it depends on if there are no more rows.
+        self._bounds = keys.bounds()
+        #: The places that were not read yet, and the read of the next rows that is under way.
+        self._rest = EVERY_PLACE
+        #: Whether the next rows are of some shards, not of all that was not read yet.
+        self._is_choice = choices > 0
+        self._next_rows: Any
+        if choices:
+            choices = min(keys.shards, max(choices, -(-limit // _FROM_EACH)))
+            shards = random.sample(range(keys.shards), choices)
+            self._next_rows = reader.heads(tr.snapshot, shards, limit, end, slot)
+        else:
+            self._next_rows = reader.ready(tr.snapshot, *self._rest, limit, end)
         self._window: deque[Row] = deque()
         self._returned: deque[Row] = deque()
         self._exhausted = False
@@ -150,11 +174,11 @@ class Head:
         """Have no rows to take, and depend on nothing but the key that says so."""
         self._window.clear()
         self._exhausted = True
-        self._begin, self._stop = key, key + b"\x00"
+        self._bounds = key, key + b"\x00"
 
     def preload(self) -> None:
         """Wait for the read that is under way."""
-        if not self._window and not self._exhausted:
+        while not self._window and not self._exhausted:
             self._read()
 
     def take(
@@ -184,16 +208,15 @@ class Head:
     def depend(self) -> None:
         """Add the read conflicts that the order demands for the rows taken."""
         if self._ran_dry and self._order is not Order.AS_SEEN:
-            self._tr.add_read_conflict_range(self._begin, self._stop)
+            self._tr.add_read_conflict_range(*self._bounds)
         elif not self._in_order:
             for place in self._taken:
                 self._tr.add_read_conflict_key(self._keys.key(place))
         elif self._taken:
-            last = self._keys.key(self._taken[-1])
-            if self._end == "min":
-                self._tr.add_read_conflict_range(self._begin, last + b"\x00")
-            else:
-                self._tr.add_read_conflict_range(last, self._stop)
+            last, (first, stop) = self._taken[-1], EVERY_PLACE
+            before = (first, last + b"\x00") if self._end == "min" else (last, stop)
+            for begin, end in self._keys.ranges(*before):
+                self._tr.add_read_conflict_range(begin, end)
 
     def finish(self) -> None:
         """Clear the rows taken since the last call, after :meth:`depend`.
@@ -202,7 +225,7 @@ class Head:
         because another transaction may have pushed an item there.
         """
         self.depend()
-        if not self._in_order:
+        if not self._in_order or self._keys.shards:
             for place in self._taken:
                 self._tr.clear(self._keys.key(place))
         elif len(self._taken) == 1:
@@ -231,22 +254,23 @@ class Head:
 
     def _read(self) -> None:
         rows, self._next_rows = self._next_rows, None
+        is_choice, self._is_choice = self._is_choice, False
         if rows is None:
-            rows = self._reader.rows(self._tr.snapshot, *self._rest, self._limit, self._end)
+            rows = self._reader.ready(self._tr.snapshot, *self._rest, self._limit, self._end)
         count = 0
-        key = b""
+        place = b""
         size = 0
         for row in rows:
-            key = row.key
-            self._window.append(Row(self._keys.place_of(key), row.value))
+            place = self._keys.place_of(row.key)
+            self._window.append(Row(place, row.value))
             count += 1
             size += self._reader.size_of(self._window[-1])
             if size >= MAX_RETURNED_BYTES:
                 break
-        if self._order is Order.RELAXED:
-            # Poppers that take runs conflict far less than poppers that pick rows.
-            self._window.rotate(self._run * random.randrange(1 + len(self._window) // self._run))
+        if is_choice:
+            return
         if count < self._limit and size < MAX_RETURNED_BYTES:
             self._exhausted = True
             return
-        self._rest = (key + b"\x00", self._stop) if self._end == "min" else (self._begin, key)
+        begin, stop = self._rest
+        self._rest = (place + b"\x00", stop) if self._end == "min" else (begin, place)

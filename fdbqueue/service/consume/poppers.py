@@ -12,6 +12,7 @@ import functools
 import logging
 import operator
 import os
+import random
 import time
 import weakref
 from collections.abc import Sequence
@@ -37,6 +38,10 @@ logger = logging.getLogger(__name__)
 _CONFLICTS = 2
 #: For how long a process that had to ask for help asks again without trying first.
 _STAGED_SECONDS = 0.25
+#: The slots of a queue with shards; for rounds of many items the skipped rows are fewer than this.
+_SLOTS, _SKIPPED_ITEMS = 32, 128
+#: After so many rounds without a conflict, on average, a process tries the slot nearer to the end.
+_CALM_ROUNDS = 32
 #: Without a call of Python code, because each pop reads it.
 _WROTE = operator.attrgetter("wrote")
 
@@ -67,6 +72,8 @@ class EndPoppers:
         """Start again in a forked process."""
         self.combiner.forget()
         self._staging.forget()
+        self._slot = 0  # how many runs of rows of each shard it leaves to others
+        self._wanted = 1  # how many items the last round was to take
         self._extra = 0  # how many items to read for late requests and other processes
         self._staged_until = self._reserved_until = 0.0
 
@@ -148,9 +155,10 @@ class EndPoppers:
         def serve(tr: Transaction) -> RoundResult:
             if time.monotonic() < self._reserved_until:
                 self._reserve(tr)
-            is_strict = own is None and conflicts < _CONFLICTS
+            is_strict = own is None and conflicts < _CONFLICTS and not self._taker.choices
             order = Order.STRICT if is_strict else Order.AS_SEEN
-            one = Round(self._taker, tr, self._end, early, order, self._extra)
+            self._wanted = sum([request.count for request in early]) + self._extra
+            one = Round(self._taker, tr, self._end, early, order, self._extra, self._slot)
             result = one.serve(batch, own=own)
             seen.append(one.taken)
             if result.wrote and self._staging.served is not None:
@@ -171,11 +179,15 @@ class EndPoppers:
             self._staging.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
+        self._slot -= self._slot > 0 and not random.randrange(_CALM_ROUNDS)
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
 
     def _count(self, conflicts: int, *, others_take: bool) -> int:
         """Decide what follows a conflict: a reservation, help from other processes, or a pause.
+
+        In a queue with shards another slot, among twice as many as up to that one: processes that
+        conflict come to take different rows. The one that is nearest to the end comes to be there.
 
         Returns:
             How many conflicts in a row pushes may have caused.
@@ -184,9 +196,13 @@ class EndPoppers:
         if self._has_reservations:
             self._reserved_until = until
             return 0 if others_take else conflicts
-        if conflicts >= _CONFLICTS and others_take and not self._taker.relaxed:
+        if self._taker.choices:
+            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // self._wanted))
+            self._slot = random.randrange(min(most, 2 * self._slot + 2))
+        elif conflicts >= _CONFLICTS and others_take:
             self._staged_until = until
-        elif conflicts > _CONFLICTS:
+            return conflicts
+        if conflicts > _CONFLICTS:
             pause_before_retry(conflicts - _CONFLICTS)
         return conflicts
 

@@ -181,7 +181,7 @@ class Taker:
         store: Its items.
         responses: The saved responses of calls with an idempotency key.
         leases: Its leases.
-        relaxed: Whether any of the first items will do.
+        choices: Of how many shards a take chooses the best; 0 in a queue without shards.
         max_attempts: How many failed leases make an item dead; None for no limit.
         limits: What limits how many items are leased and taken; None if nothing does.
     """
@@ -192,7 +192,7 @@ class Taker:
         responses: SavedResponses,
         leases: Leases,
         *,
-        relaxed: bool,
+        choices: int,
         max_attempts: int | None,
         limits: Limits | None = None,
     ) -> None:
@@ -201,7 +201,7 @@ class Taker:
         self.leases = leases
         self.max_attempts = max_attempts
         self.limits = limits
-        self.relaxed = relaxed
+        self.choices = choices
 
     def take(self, tr: Transaction, request: TakeRequest) -> list[Item]:
         """Take items in the caller's transaction, which serves no other popper.
@@ -357,6 +357,7 @@ class Round:
         early: The requests in line when the round begins.
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
+        slot: In a queue with shards, how many runs of items of each to leave to others.
     """
 
     def __init__(
@@ -367,13 +368,14 @@ class Round:
         early: Sequence[TakeRequest],
         order: Order = Order.STRICT,
         extra: int = 0,
+        slot: int = 0,
     ) -> None:
         self._taker = taker
         self._store = store = taker.store
         self._tr = tr
         self._end: End = end
         self._early = early
-        self._order = Order.RELAXED if taker.relaxed else order
+        self._order = order
         self._count_change = store.count_change()
         self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
@@ -394,7 +396,9 @@ class Round:
         if taker.limits is not None:
             self._allowance = taker.limits.begin(tr, store.tables, self._now)
             limit = int(min(limit, taker.limits.most))
-        self._head = Head(tr, store.keys, store.reader, end, limit, self._budget, self._order)
+        self._head = Head(
+            tr, store.keys, store.reader, end, limit, self._budget, order, taker.choices, slot
+        )
 
     def serve(
         self,
@@ -422,7 +426,7 @@ class Round:
         head, result, taker = self._head, self._result, self._taker
         head.preload()  # it comes last: then only one wait blocks
         state = parse_state(
-            self._store, self._tr, self._now, self._state_rows, relaxed=taker.relaxed
+            self._store, self._tr, self._now, self._state_rows, at_random=taker.choices > 0
         )
         self.taken = taken_at(self._end, state.taken)
         if own is not None and not _is_open(own, state):

@@ -437,9 +437,7 @@ class SeveralTake(TakeCall):
                     self._turns.note_conflict()
                     return self._source
         consumers = self._turns.in_turn(self._consumers())
-        look = functools.partial(
-            first_with_items, consumers=consumers, end=self._end, to_lease=self._leases
-        )
+        look = functools.partial(first_with_items, consumers=consumers, to_lease=self._leases)
         found = run(self._database, look, read_only=True)
         return [] if found is None else found
 
@@ -525,19 +523,19 @@ class SeveralTake(TakeCall):
 
 
 def first_with_items(
-    tr: Transaction, consumers: Sequence[Consumer], end: End, *, to_lease: bool
+    tr: Transaction, consumers: Sequence[Consumer], *, to_lease: bool
 ) -> Consumer | None:
     """Return the first queue that may have items to pop, or to lease, None if none has."""
     for start in range(0, len(consumers), _READ_AT_ONCE):
         part = consumers[start : start + _READ_AT_ONCE]
-        looks = [(one, begin_look(tr, one.taker, end, to_lease=to_lease)) for one in part]
+        looks = [(one, begin_look(tr, one.taker, to_lease=to_lease)) for one in part]
         for one, look in looks:
             if look():
                 return one
     return None
 
 
-def begin_look(tr: Transaction, taker: Taker, end: End, *, to_lease: bool) -> Callable[[], bool]:
+def begin_look(tr: Transaction, taker: Taker, *, to_lease: bool) -> Callable[[], bool]:
     """Begin to read whether there may be items to take; call the returned function for it.
 
     There may be if something has expired, too. The transaction depends on nothing.
@@ -545,11 +543,11 @@ def begin_look(tr: Transaction, taker: Taker, end: End, *, to_lease: bool) -> Ca
     now, store = now_us(), taker.store
     state = begin_state(store, tr, now)
     allowance = None if taker.limits is None else taker.limits.begin(tr, store.tables, now)
-    head = store.reader.rows(tr.snapshot, *store.keys.bounds(), 1, end)
+    head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
 
     def look() -> bool:
         is_empty = not any(True for _ in head)
-        found = parse_state(store, tr, now, state, relaxed=taker.relaxed)
+        found = parse_state(store, tr, now, state, at_random=taker.choices > 0)
         has_items = not is_empty or bool(found.dues or found.expired)
         if allowance is not None and has_items:
             ended = sum([due.kind is Kind.LEASE for due in found.dues])

@@ -313,7 +313,7 @@ class Staging:
         def read(tr: Transaction) -> list[HelpRequest]:
             now, taker = now_us(), self._taker
             rows = begin_state(taker.store, tr, now)
-            return parse_state(taker.store, tr, now, rows, relaxed=taker.relaxed).requests
+            return parse_state(taker.store, tr, now, rows, at_random=taker.choices > 0).requests
 
         requests = run(self._database, read, read_only=True)
         in_line = [one.name for one in requests if one.end == self._end]

@@ -69,9 +69,16 @@ def begin_state(store: ItemStore, tr: Transaction, now: int) -> Any:
 
 
 def parse_state(
-    store: ItemStore, tr: Transaction, now: int, rows: Any, *, relaxed: bool
+    store: ItemStore, tr: Transaction, now: int, rows: Any, *, at_random: bool
 ) -> QueueState:
     """Return what the rows of the state say.
+
+    Args:
+        store: The queue's items.
+        tr: The transaction.
+        now: The present, in microseconds.
+        rows: What :func:`begin_state` returned.
+        at_random: Whether to choose what expires at random, because several poppers commit at once.
 
     Raises:
         FormatMismatch: The queue was written under other settings.
@@ -103,7 +110,7 @@ def parse_state(
     is_cut = count == _STATE_ROWS
     if is_cut and not dues:  # the help requests left no room for it
         dues = list(_due(store, tr, now, expiry.MAX_EXPIRED))
-    chosen = expiry.chosen(dues, relaxed) if dues else dues
+    chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
     more_due = is_cut or len(dues) > len(chosen)
     is_open, expired, awaits = _by_age(tr, requests) if requests else ([], [], False)
     return QueueState(taken, retried, paused, is_open, expired, awaits, chosen, more_due)

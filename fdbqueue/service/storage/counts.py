@@ -118,6 +118,8 @@ class CountChange:
 
     #: How many more dead letters each group has. Of the class, because few transactions have any.
     _deaths: Counter[bytes] | None = None
+    #: How many more rows the table of the moments of deaths has.
+    dated: int = 0
 
     def enter(
         self, tr: Transaction, place: Place, priority: Priority | None, pushed_at: Any
@@ -190,6 +192,8 @@ class CountChange:
             self._write_level(tr, level, change)
         if self._deaths is not None:
             self._write_deaths(tr, self._deaths)
+        if self.dated:
+            tr.add(self._tables.dated, _packed(self.dated, 1))
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:
             minute = now_us() // _MINUTE_US
@@ -250,6 +254,10 @@ class Counters:
         """Return how many items are in each hidden state."""
         fields = _fields(_bytes(tr.snapshot[self._tables.hidden]), len(_STATES))
         return dict(zip(_STATES, fields, strict=True))
+
+    def dated(self, tr: Transaction) -> int:
+        """Return how many dead letters have a row by the moment of their death."""
+        return _fields(_bytes(tr.snapshot[self._tables.dated]), 1)[0]
 
     def by_priority(
         self, tr: Transaction, after: Priority | None, limit: int

@@ -14,7 +14,8 @@ out before they harm each other's items. The row's key has the format, and its v
   decode items read it until this process has seen its own row there, and never again.
 - Another row is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written.
 - The row stays while the queue is cleared. Only :meth:`Format.replace` changes it, for
-  ``queue_doctor --adopt-settings``, which asks first whether other processes are stopped.
+  ``queue_doctor --adopt-settings``, which asks first whether other processes are stopped. While
+  items move to the keys that another number of shards gives them, it is a row that no process has.
 
 What a process keeps is which rows it has seen in the database: a row that the reading transaction
 has written itself does not count, because its commit may fail. That a row was seen stays true
@@ -33,6 +34,8 @@ from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.storage.item_keys import Position
 from fdbqueue.service.storage.tables import TableKeys
 
+#: In place of a number of shards while items move.
+MOVING = "moving"
 #: The version of the layout of keys and tables.
 LAYOUT = 1
 #: So many rows that were seen are remembered for a database.
@@ -138,6 +141,20 @@ class Format:
         """Write this format's row in place of the one that is there."""
         tr.clear_range(*self._tables.formats())
         self._write(tr)
+
+    def begin_move(self, tr: Transaction) -> bool:
+        """Tell whether the items are in other shards, or may be; then no process has the row.
+
+        :meth:`replace` ends it. Until then whatever reads or writes items raises FormatMismatch.
+        """
+        rows = [bytes(row.key) for row in tr.get_range(*self._tables.formats())]
+        written = self._parsed(rows[0]).get("shards") if rows else None
+        if written == self._facts.get("shards"):
+            return False
+        tr.clear_range(*self._tables.formats())
+        text = json.dumps({**self._facts, "shards": MOVING}, separators=(",", ":"))
+        tr[self._tables.format + text.encode()] = b""
+        return True
 
     def stored(self, tr: Transaction) -> str | None:
         """Read the format that the queue has, known or not; in words, None if it has none.

@@ -18,9 +18,15 @@ commit order it is an element of its own, behind the number of chunks.
 The key of a value longer than FoundationDB allows ends with the number of its chunks and holds
 the first; the others are in a table (:mod:`fdbqueue.service.storage.tables`).
 
-The part of the key after the subspace's prefix is the item's *place*. It stays the same when
-the item is leased, delayed or dead. The item's id is its place in URL-safe base64: a place in
-this queue, meaningless in any other.
+A queue with *shards* has the same keys with a byte in front, which no tuple begins with: the number
+of the item's shard. That is a hash of the end of its place, so whoever knows the place knows the
+key. Its index or count is the read version of the push's transaction, so that items of different
+shards can be compared; in place of the first random bytes stands the number of the push, as in
+commit order.
+
+The part of the key after the subspace's prefix, and the shard, is the item's *place*. It stays the
+same when the item is leased, delayed or dead. The item's id is its place in URL-safe base64: a
+place in this queue, meaningless in any other.
 """
 
 from __future__ import annotations
@@ -29,7 +35,8 @@ import base64
 import itertools
 import os
 import struct
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import fdb.tuple
@@ -112,8 +119,16 @@ _NO_STAMP = b"\xff" * 10 + b"\x00\x00"
 
 _TAGS_BEGIN = (UNTIL_TAKEN, UNTIL_DONE)
 
-#: Distinguishes and orders the pushes of one transaction.
-_pushes = itertools.count()
+#: Distinguishes and orders the pushes of one transaction. It begins at 1, because a packed 0 is so
+#: short that the end of a place, which decides the shard, would have bytes of the versionstamp.
+_pushes = itertools.count(1)
+_NUMBER = struct.Struct(">Q")
+#: The byte of the first shard; tuples begin with lower ones.
+_FIRST_SHARD = 0x80
+#: So many bytes at the end of a place decide its shard.
+_HASHED_BYTES = 4
+#: All places.
+EVERY_PLACE: Bounds = (b"\x00", b"\xff")
 
 
 def random_suffix() -> bytes:
@@ -121,11 +136,21 @@ def random_suffix() -> bytes:
     return os.urandom(RANDOM_BYTES)
 
 
+def numbered_suffix() -> bytes:
+    """Return random bytes behind the number of a push, which orders those of one read version."""
+    return _NUMBER.pack(next(_pushes)) + os.urandom(RANDOM_BYTES - _NUMBER.size)
+
+
 class ItemKeys:
     """The keys of one queue's items.
 
     Args:
         subspace: The queue's own subspace.
+        shards: How many shards the queue has; 0 for none.
+
+    Attributes:
+        subspace, shards: As given.
+        size_bytes: About how long a key is.
     """
 
     #: The index of the first item of an empty queue, or of an unused priority.
@@ -133,12 +158,14 @@ class ItemKeys:
     #: Whether places start with a priority.
     has_priorities: bool
 
-    def __init__(self, subspace: Subspace) -> None:
+    def __init__(self, subspace: Subspace, shards: int = 0) -> None:
         self.subspace = subspace
+        self.shards = shards
         self._prefix: bytes = subspace.key()
+        self._prefixes = [self._prefix + bytes((_FIRST_SHARD + one,)) for one in range(shards)]
+        self._place_at = len(self._prefix) + bool(shards)
         self._bounds = bounds(subspace)
-        #: About how long a key is.
-        self.size_bytes = len(self._prefix) + _SUFFIX_BYTES
+        self.size_bytes = self._place_at + _SUFFIX_BYTES
 
     def bounds(self) -> Bounds:
         """Return the range of all items."""
@@ -149,8 +176,18 @@ class ItemKeys:
         raise NotImplementedError
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
-        """Return the range of the items with priorities from ``low`` to ``high``."""
+        """Return the range of the places with priorities from ``low`` to ``high``."""
         raise NotImplementedError
+
+    def ranges(self, begin: bytes, stop: bytes) -> Iterator[Bounds]:
+        """Yield the ranges of the keys of ready items between two places: one for each shard."""
+        for prefix in self._prefixes or (self._prefix,):
+            yield prefix + begin, prefix + stop
+
+    def shard_range(self, shard: int) -> Bounds:
+        """Return the range of the ready items of a shard."""
+        prefix = self._prefixes[shard]
+        return prefix, prefix + EVERY_PLACE[1]
 
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
@@ -170,13 +207,24 @@ class ItemKeys:
             behind = fdb.tuple.pack((number,) if chunks == 1 else (number, chunks))
         return Place(before + _NO_STAMP + behind, len(before))
 
+    def prefix_of(self, place: bytes) -> bytes:
+        """Return what is before a place in the key of its item, once that is ready."""
+        if self.shards:
+            return self._prefixes[zlib.crc32(place[-_HASHED_BYTES:]) % self.shards]
+        return self._prefix
+
     def key(self, place: bytes) -> bytes:
         """Return the key of a ready item."""
-        return self._prefix + place
+        return self.prefix_of(place) + place if self.shards else self._prefix + place
 
     def place_of(self, key: bytes) -> bytes:
         """Return the place of a ready item."""
-        return key[len(self._prefix) :]
+        return key[self._place_at :]
+
+    def place_in_any(self, key: bytes) -> bytes:
+        """Return the place of a ready item of a queue with any number of shards, or none."""
+        at = len(self._prefix)
+        return key[at + (key[at] >= _FIRST_SHARD) :]
 
     def position(self, place: bytes) -> Position:
         """Return the parts of a place.
@@ -256,9 +304,8 @@ class ItemKeys:
                 self.position(place)
         except (ValueError, TypeError) as error:
             raise InvalidInput(id=item_id, reason="it is not an item's id in this queue") from error
-        begin, end = self.bounds()
-        key = self.key(place)
-        if not begin <= key < end or len(key) > MAX_KEY_BYTES:
+        begin, stop = EVERY_PLACE
+        if not begin <= place < stop or len(self.key(place)) > MAX_KEY_BYTES:
             raise InvalidInput(id=item_id, reason="it is not a place in this queue")
         return place
 
@@ -276,12 +323,12 @@ class PriorityKeys(ItemKeys):
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
         """Return the range of the priorities from ``low`` to ``high``, None for no bound."""
-        begin, end = self.bounds()
+        begin, stop = EVERY_PLACE
         if low is not None:
-            begin = self.level(low)[0]
+            begin = tuples.packed(low)
         if high is not None:
-            end = self.level(high)[1]
-        return begin, end
+            stop = tuples.packed(high) + b"\xff"
+        return begin, stop
 
     def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
         assert priority is not None
@@ -300,10 +347,10 @@ class FifoKeys(ItemKeys):
         return self.bounds()
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
-        """Return the range of all items: there are no priorities."""
+        """Return the range of all places: there are no priorities."""
         assert low is None
         assert high is None
-        return self.bounds()
+        return EVERY_PLACE
 
     def _level(self, priority: Priority | None) -> tuple[Priority, ...]:  # noqa: ARG002  # none here
         return ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fdb import fdboptions
@@ -70,13 +72,84 @@ class ItemReader:
     def rows(
         self, tr: SnapshotTransaction, begin: bytes, stop: bytes, limit: int, end: End
     ) -> Iterable[Any]:
-        """Begin to read the rows of a range of keys, from one end."""
+        """Begin to read the rows of a range of keys, from one end.
+
+        Raises:
+            InvalidInput: There is no such end.
+        """
         if end not in {"min", "max"}:
             raise InvalidInput(queue=self._queue, end=end, allowed="min, max")
         found: Iterable[Any] = tr.get_range(
             begin, stop, limit=limit, reverse=end == "max", streaming_mode=_WANT_ALL
         )
         return found
+
+    def ready(
+        self, tr: SnapshotTransaction, begin: bytes, stop: bytes, limit: int, end: End
+    ) -> Iterable[Any]:
+        """Begin to read the rows of the ready items between two places, from one end.
+
+        The rows of all shards are in one order. Of each shard about its part is read at first.
+        """
+        if not self._keys.shards:
+            prefix = self._keys.key(b"")
+            return self.rows(tr, prefix + begin, prefix + stop, limit, end)
+        at_once = min(limit, 1 + 2 * limit // self._keys.shards)
+        reads = [
+            (part, self.rows(tr, *part, at_once, end)) for part in self._keys.ranges(begin, stop)
+        ]
+        return self._merged(
+            [self._rest(tr, read, *part, at_once, end) for part, read in reads], limit, end
+        )
+
+    def heads(
+        self, tr: SnapshotTransaction, shards: Sequence[int], limit: int, end: End, slot: int
+    ) -> Iterable[Any]:
+        """Begin to read rows near the heads of some shards, in one order.
+
+        Args:
+            tr: The transaction.
+            shards: The shards.
+            limit: How many rows of all of them; of each about its part is read.
+            end: Which end.
+            slot: Twice as many parts of each are skipped, if it has so many.
+        """
+        part = min(limit, 1 + 2 * limit // len(shards))
+        # Twice, because another process may take some of those between while this one reads.
+        skipped = slot * 2 * part
+        reads: list[Iterable[Any]] = [
+            self.rows(tr, *self._keys.shard_range(one), skipped + part, end) for one in shards
+        ]
+        if slot:
+            reads = [_behind(read, skipped, part) for read in reads]
+        return self._merged(reads, limit, end)
+
+    def _merged(self, reads: Sequence[Iterable[Any]], limit: int, end: End) -> Iterable[Any]:
+        merged = heapq.merge(*reads, key=self._place_in, reverse=end == "max")
+        return itertools.islice(merged, limit)
+
+    def _place_in(self, row: Any) -> bytes:
+        return self._keys.place_of(row.key)
+
+    def _rest(
+        self,
+        tr: SnapshotTransaction,
+        read: Iterable[Any],
+        begin: bytes,
+        stop: bytes,
+        at_once: int,
+        end: End,
+    ) -> Iterator[Any]:
+        """Yield the rows of a range, of which the first are read already."""
+        while True:
+            count, key = 0, b""
+            for row in read:
+                count, key = count + 1, row.key
+                yield row
+            if count < at_once:
+                return
+            begin, stop = (key + b"\x00", stop) if end == "min" else (begin, key)
+            read = self.rows(tr, begin, stop, at_once, end)
 
     def size_of(self, row: Row) -> int:
         """Return about how long a row's value is, all chunks included."""
@@ -150,11 +223,11 @@ class ItemReader:
         return [self.shown_item(loaded) for loaded in self.load(tr, rows, retried=retried)]
 
     def page(self, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
-        """Return the ready items of a range of keys, and where the next page starts."""
+        """Return the ready items between two places, and where the next page starts."""
         retried = tr.snapshot[self._tables.retried]
         rows: list[Row] = []
         size = 0
-        for row in self.rows(tr, begin, stop, limit, end):
+        for row in self.ready(tr, begin, stop, limit, end):
             rows.append(Row(self._keys.place_of(row.key), row.value))
             size += self.size_of(rows[-1])
             if size >= MAX_RETURNED_BYTES:
@@ -198,6 +271,12 @@ class ItemReader:
             size_bytes=len(loaded.row.value),
             queue=self._queue,
         )
+
+
+def _behind(rows: Iterable[Any], skipped: int, part: int) -> Iterator[Any]:
+    """Yield the rows behind some; the last if there are not so many."""
+    found = list(rows)
+    yield from found[min(skipped, max(0, len(found) - part)) :]
 
 
 def _sound(loaded: Loaded) -> Item:

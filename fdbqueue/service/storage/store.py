@@ -93,7 +93,7 @@ class ItemStore:
     def requeue_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
         """Write a popped item again, as it was; the history still counts it as popped."""
         place = Place(loaded.row.place)
-        place.set(tr, self.keys.key(b""), self.write_chunks(tr, place, loaded.data))
+        place.set(tr, self.keys.prefix_of(place.data), self.write_chunks(tr, place, loaded.data))
         if loaded.has_attempts:
             assert isinstance(loaded.item, Item)
             self.write_attempts(tr, place, loaded.item.attempts)
@@ -188,6 +188,10 @@ class ItemStore:
                 count_change.come_at(hidden.until)
         elif hidden.state is State.DEAD:
             count_change.die(group_of(hidden.reason), 1)
+            died = self.tables.death(hidden.until, place.data)
+            if died is not None:
+                tr[died] = b""
+                count_change.dated += 1
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
             count_change.high = HIGHEST
@@ -214,6 +218,10 @@ class ItemStore:
             tr.clear(self.tables.due(hidden.until, kind, hidden.row.place))
         else:
             count_change.die(group_of(hidden.reason), -1)
+            died = self.tables.death(hidden.until, hidden.row.place)
+            if died is not None:
+                tr.clear(died)
+                count_change.dated -= 1
         count_change.hide(hidden.state, -1)
 
     def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:

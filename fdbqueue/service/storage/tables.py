@@ -13,6 +13,7 @@ reaches. Then follows a byte for each table:
     05  HIDDEN                                  how many are leased, delayed, dead
     05 01  TOKENS                               tokens of the rate, in millionths, and when counted
     05 02  LEASING                              nothing: those that lease under a limit meet here
+    05 03  DATED                                how many dead letters table 16 has
     06  LEVEL     tuple(priority)               items ready of that priority
     07  MINUTE    minute                        pushes and pops of that minute
     08  AGE       moment, place                 ready items by when they were pushed
@@ -29,6 +30,7 @@ reaches. Then follows a byte for each table:
     13  UNIQUE    digest                        the place of the item that has a unique key
     14  FAILURE   place, attempt modulo 3       one of the last three failures of an item
     15  REASON    first line of the reason      dead letters of that reason
+    16  DEATH     moment, place                 dead letters by when they died
     20  BATCH     owner                         which batch a drain holds, and until when
     21  PROGRESS  name                          how far a push has come
 
@@ -110,6 +112,7 @@ class TableKeys:
         self.hidden = tables + b"\x05"
         self.tokens = tables + b"\x05\x01"
         self.leasing = tables + b"\x05\x02"
+        self.dated = tables + b"\x05\x03"
         self.recounted = tables + b"\x0e"
         self.high = tables + b"\x0f"
         self._requests = tables + b"\x03"
@@ -125,6 +128,7 @@ class TableKeys:
         self._uniques = tables + b"\x13"
         self._failures = tables + b"\x14"
         self._reasons = tables + b"\x15"
+        self._deaths = tables + b"\x16"
         self._states = {state: tables + state.value for state in State}
         self.bounds: Bounds = (tables, tables + b"\xff")
 
@@ -278,6 +282,23 @@ class TableKeys:
     def group_of(self, key: bytes) -> bytes:
         """Return the group of a count's key."""
         return key[len(self._reasons) :]
+
+    def death(self, died_at: int, place: bytes) -> bytes | None:
+        """Return the key that says when a dead letter died.
+
+        None if a key cannot be that long: only other programs push items at such places.
+        """
+        key = self._deaths + _moment(died_at) + place
+        return key if len(key) <= MAX_KEY_BYTES else None
+
+    def death_bounds(self) -> Bounds:
+        """Return the range of the dead letters by when they died."""
+        return self._deaths, self._deaths[:-1] + b"\x17"
+
+    def parse_death(self, key: bytes) -> tuple[int, bytes]:
+        """Return when a dead letter died, and its place."""
+        start = len(self._deaths)
+        return struct.unpack_from(">Q", key, start)[0], key[start + 8 :]
 
     # What became of an item's attempts
 

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import moments
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
+from fdbqueue.service.moments import parsed_position, position
 from fdbqueue.service.queues import Queue
 
 _READ_AT_ONCE = 1_001
 #: After the first read, the next are about as long as this, so that a search ends soon when late.
 _BYTES_AT_ONCE = 1_000_000
-#: A search in the order of time ends when it has passed so many items of the other state.
-_MOST_PASSED = 10_000
-#: The digits of a moment in microseconds.
-_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,52 +129,48 @@ def scan_by_moment(
     after: str | None = None,
     is_backward: bool = False,
 ) -> Scan:
-    """Look at leased or delayed items, whose lease or delay ends first; otherwise as :func:`scan`.
+    """Look at items in the order of time (:mod:`~fdbqueue.service.moments`), else as :func:`scan`.
 
-    It also ends when it has passed some 10,000 items of the other state, which the index has, too.
+    It also ends when it has passed some 10,000 items of another state, which the index has, too.
     A place is the moment in microseconds and the id. An item that is leased for longer meanwhile
     moves behind those of later pages.
 
     Args:
         queue: The queue.
         matches: Tells whether an item matches.
-        state: ``"leased"`` or ``"delayed"``.
+        state: ``"leased"``, ``"delayed"`` or ``"dead"``.
         tr: The transaction to read in.
         most_found: Find at most this many items.
         most_looked_at: Look at at most this many items.
         most_bytes: Read about this many stored bytes at most.
         is_late: Asked after each portion of the index; True ends the search.
         after: Only items behind this place.
-        is_backward: Whether to begin with what ends last.
+        is_backward: Whether to begin with what ends, or died, last.
 
     Raises:
         InvalidInput: ``after`` is no such place of this queue.
     """
-    begin = None if after is None else _parsed(after)
-    portions = queue.overview.by_moment(
-        tr, state, after=begin, is_backward=is_backward, at_once=most_looked_at + 1
+    portions = queue.parts.browser.moments.portions(
+        tr,
+        state,
+        None if after is None else parsed_position(after),
+        is_backward=is_backward,
+        at_once=most_looked_at + 1,
     )
     found: list[tuple[int, Item]] = []
     looked_at, passed, size, first, last = 0, 0, 0, None, None
     for rows, is_last, is_full in portions:
         for at, item_id, item in rows:
             if item is None:
-                passed, last = passed + 1, f"{at}-{item_id}"
+                passed, last = passed + 1, position(at, item_id)
                 continue
             if len(found) == most_found or looked_at == most_looked_at:
                 return Scan(found, looked_at, first, last)
-            last = f"{at}-{item_id}"
+            last = position(at, item_id)
             if matches(item):
                 found.append((looked_at, item))
             looked_at, first, size = looked_at + 1, first or last, size + item.size_bytes
         size += MAX_RETURNED_BYTES if is_full else 0
-        if not is_last and (size >= most_bytes or passed >= _MOST_PASSED or is_late()):
+        if not is_last and (size >= most_bytes or passed >= moments.MOST_PASSED or is_late()):
             return Scan(found, looked_at, first, last)
     return Scan(found, looked_at, first, None)
-
-
-def _parsed(place: str) -> tuple[int, str]:
-    moment, _dash, item_id = place.partition("-")
-    if not (moment.isascii() and moment.isdecimal() and len(moment) <= _MAX_DIGITS):
-        raise InvalidInput(after=place)
-    return int(moment), item_id

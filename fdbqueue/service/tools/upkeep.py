@@ -116,6 +116,10 @@ class Examiner:
         self._tables = queue.parts.store.tables
         self._taker = queue.parts.taker
 
+    def are_deaths_dated(self) -> bool:
+        """Tell whether each dead letter has a row by the moment of its death."""
+        return self._runner.read(None, self._queue.parts.browser.moments.is_complete)
+
     def census(self, deadline: float) -> Census:
         """Count the items one by one, in as many transactions as that takes.
 
@@ -228,7 +232,7 @@ class Examiner:
     def _state(self, tr: Transaction, now: int) -> QueueState:
         """Return the state of the queue, as a pop would read it."""
         rows = begin_state(self._store, tr, now)
-        return parse_state(self._store, tr, now, rows, relaxed=self._taker.relaxed)
+        return parse_state(self._store, tr, now, rows, at_random=self._taker.choices > 0)
 
     def _requeue(self, tr: Transaction) -> int:
         """Requeue some of what has expired, and return how many items, batches and keys."""

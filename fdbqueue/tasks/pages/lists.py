@@ -21,10 +21,10 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
-from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, visible
+from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.forms import ItemsForm, search_field
-from fdbqueue.pages.item_columns import address_of
+from fdbqueue.pages.item_columns import address_of, in_one_line
 from fdbqueue.pages.search import contains, died_of
 from fdbqueue.pages.values import Preview, preview
 from fdbqueue.service import Item, Queue, Scan
@@ -175,7 +175,8 @@ class ShownFunction(NamedTuple):
 class ShownError(NamedTuple):
     """Why a task has failed: the exception, its message, and the traceback, folded.
 
-    ``number`` is that of the task on its page, because each traceback needs a name of its own.
+    ``number`` is that of the task on its page, because each traceback needs a name of its own. The
+    name is empty if all tasks of the list have it, and this one has a message.
     """
 
     number: int
@@ -237,9 +238,10 @@ def _error(row: ItemRow) -> ShownError:
     notes: TaskNotes = row.notes
     errors = notes.known.attempts.errors if notes.known and notes.has_record else ()
     message = rest.strip()
+    name = short_name(first) if " " not in first else shown_path(first)
     return ShownError(
         row.position,
-        short_name(first) if " " not in first else shown_path(first),
+        name if row.group is None or not message else "",
         shown_path(first),
         visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
         visible(errors[-1].traceback).rstrip() if errors else "",
@@ -255,8 +257,7 @@ _FUNCTION = Kind(template="tasks/function.html")
 _CLIPPED = Kind(template="tasks/clipped.html")
 _FIGURE = Kind(is_number=True)
 
-#: The table of tasks on the page of a queue.
-COLUMNS = (
+_COLUMNS = (
     ItemColumn(name="function", heading=_("Function"), value=_function, kind=_FUNCTION),
     ItemColumn(
         name="error",
@@ -341,6 +342,10 @@ COLUMNS = (
 )
 
 
+#: The table of tasks on the page of a queue.
+COLUMNS = tuple(map(in_one_line, _COLUMNS))
+
+
 def _item_function(row: ItemRow) -> ShownFunction:
     call = unpacked(row.item.value)
     if call is None:
@@ -371,6 +376,14 @@ TABS = (
 _MAX_PATH = 300
 
 
+#: The parameters that only some tabs have, and what is said of them elsewhere.
+_FILTERS = {
+    "end": _("Tasks that have ended are listed the latest first: they have no other order."),
+    "q": _("Tasks that have ended are not searched by their arguments."),
+    "exception": _("Only failed tasks have an exception."),
+}
+
+
 def _path(label: Any) -> forms.CharField:
     return search_field(label, max_length=_MAX_PATH)
 
@@ -398,6 +411,15 @@ class TaskItemsForm(ItemsForm):
         state.choices = list(TABS)
         self.shown = _shown_in(self.data.get("state"))
 
+    def clean(self) -> dict[str, Any]:
+        """Refuse an order or a filter that the tasks of a tab do not have."""
+        super().clean()
+        state = self.cleaned_data.get("state")
+        for name in set(_FILTERS).difference(_shown_in(state)) if state else ():
+            if self.data.get(name, "") != self.defaults.get(name, ""):
+                self.add_error(None, _FILTERS[name])
+        return self.cleaned_data
+
     def is_search(self, parameters: QueryDict) -> bool:
         """Tell whether the page searches; aborted tasks are always looked for."""
         return parameters.get("state") == ABORTED or super().is_search(parameters)
@@ -423,6 +445,9 @@ _MAX_DIGITS = 18
 _ASKED_AFTER = 1_000
 #: How many records of failed tasks are read at once.
 _READ_AT_ONCE = 100
+#: A tab counts at most so many done tasks, and reads the records of so many failed ones.
+_MOST_COUNTED = 1_000
+_MOST_READ = 50
 
 
 def scan_done(
@@ -478,10 +503,11 @@ def _entries(
 
 
 def _with_aborted(
-    records: Records, tr: Any, entries: Iterator[EndedTask]
+    records: Records, tr: Any, entries: Iterable[EndedTask]
 ) -> Iterator[tuple[EndedTask, bool]]:
     """Yield the entries of failed tasks, each with whether it is the end of an aborted one."""
-    while some := list(itertools.islice(entries, _READ_AT_ONCE)):
+    rest = iter(entries)
+    while some := list(itertools.islice(rest, _READ_AT_ONCE)):
         reads = [records.begin_read_short(tr, entry.id) for entry in some]
         for entry, read in zip(some, reads, strict=True):
             record = read() or records.read(tr, entry.id) or {}  # a long one is read in full
@@ -525,6 +551,29 @@ def _scan(
         last = _place(entry)
         looked_at, first = looked_at + 1, first or last
     return Scan(found, looked_at, first, None)
+
+
+def count_ended(records: Records, name: str, queue: Queue, tr: Any) -> Callable[[], str]:
+    """Begin to count the done or the aborted tasks, by a bounded part of their index.
+
+    Of more than 1,000 done ones it says that there are more. Which failed tasks were aborted only
+    their records tell: if more than 50 have failed, nothing is said, and the tab looks for them.
+    """
+    if name == DONE:
+        status, most = TaskResultStatus.SUCCESSFUL, _MOST_COUNTED
+    else:
+        status, most = TaskResultStatus.FAILED, _MOST_READ
+    entries = records.ended(tr.snapshot, queue.name, status.value, limit=most + 1)
+
+    def text() -> str:
+        found = list(entries)
+        if len(found) > most:
+            return f"{grouped(most)}+" if name == DONE else ""
+        if name == DONE:
+            return grouped(len(found))
+        return grouped(sum(is_aborted for _one, is_aborted in _with_aborted(records, tr, found)))
+
+    return text
 
 
 def _place(entry: EndedTask) -> str:

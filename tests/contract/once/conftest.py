@@ -10,7 +10,7 @@ from tests.concurrency.kinds import KINDS
 
 @pytest.fixture(params=KINDS, ids=str)
 def kind(request):
-    """Each kind of queue, the relaxed ones too."""
+    """Each kind of queue, those with shards too."""
     return request.param
 
 
