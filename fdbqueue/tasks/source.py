@@ -6,14 +6,15 @@ end what it is for a task. The protocol, for one task:
 
 1. **Lease.** One commit, of several tasks if they are short: as many as the latest say that take
    a tenth of a second (``service/tools/line.py``). The item's state is the task's status: it is
-   RUNNING from now on as long as the lease is held. A lease of a worker that asked for several is
-   *ahead*, and its worker's name says so: by itself it counts no attempt. What waits for a thread
+   RUNNING from now on as long as the lease is held. A lease of a worker that may have more of them than
+   threads is *ahead*, and its worker's name says so: by itself it counts no attempt. What waits for a thread
    while all threads are at work for longer, and when the worker is to end, is requeued as it was.
    Only if a lease has ended before, :meth:`TaskSource.begin_again` reads what is known of it,
    notes the workers that died, and that this attempt begins.
 2. **Run.** The lease is extended after each third of its time, and that of what waits as well; the
    first extension notes when the attempt began. If it was leased ahead, that is after a tenth of
-   a second (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the function decides is in memory alone: an :class:`AttemptEnd`.
+   a second (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
+   function decides is in memory alone: an :class:`AttemptEnd`.
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; by itself if other processes take items, or if the task has
@@ -114,6 +115,7 @@ class TaskSource:
         queue: The queue, or several.
         records: The records of tasks.
         lease_seconds: How long leases are.
+        threads: How many tasks run at a time: what is leased beyond that is leased ahead.
         keeps_successful: Whether the results of successful tasks are kept.
     """
 
@@ -123,6 +125,7 @@ class TaskSource:
         records: Records,
         *,
         lease_seconds: float,
+        threads: int = 1,
         keeps_successful: bool = True,
     ) -> None:
         self._queue = queue
@@ -130,9 +133,10 @@ class TaskSource:
         self._lease_seconds = lease_seconds
         self._ends = AttemptEnds(records, keeps_successful=keeps_successful)
         #: Under ``_mutex``: the attempts that this worker is not done with, by their leases; how
-        #: many calls lease at this moment; whether nothing may be leased or begun any more.
+        #: many calls lease at this moment, and how many tasks; whether nothing may be leased or begun any more.
         self._held: dict[str | None, Attempt] = {}
-        self._leasing = 0
+        self._threads = threads
+        self._leasing = self._asked = 0
         self._is_closed = False
         self._mutex = threading.Lock()
         self._has_leased = threading.Condition(self._mutex)
@@ -239,13 +243,15 @@ class TaskSource:
         with self._mutex:
             is_closed = self._is_closed
             self._leasing += not is_closed
+            self._asked += 0 if is_closed else count
+            most = len(self._held) - len(ack) + self._asked
         if is_closed:
             self._commit_all(ending)
             return []
         try:
             while True:
                 until = time.monotonic() + seconds
-                name = worker if count == 1 else ahead(worker)
+                name = ahead(worker) if most > self._threads else worker
                 items = self._leased(count, seconds, name, ending)
                 with self._mutex:
                     for item in items:
@@ -257,6 +263,7 @@ class TaskSource:
         finally:
             with self._mutex:
                 self._leasing -= 1
+                self._asked -= count
                 if self._is_closed:
                     self._has_leased.notify_all()
 

@@ -114,6 +114,7 @@ class TaskWorker:
             self.queue,
             backend.records,
             lease_seconds=options.lease_seconds,
+            threads=threads,
             keeps_successful=options.retention.successful != 0,
         )
         self._runner = TaskRunner(backend, self._source, self.worker)
