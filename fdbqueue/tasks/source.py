@@ -6,9 +6,10 @@ end what it is for a task. The protocol, for one task:
 
 1. **Lease.** One commit, of several tasks if they are short: as many as the latest say that take
    a tenth of a second (``service/tools/line.py``). The item's state is the task's status: it is
-   RUNNING from now on as long as the lease is held. A lease of a worker that may have more of them than
-   threads is *ahead*, and its worker's name says so: by itself it counts no attempt. What waits for a thread
-   while all threads are at work for longer, and when the worker is to end, is requeued as it was.
+   RUNNING from now on as long as the lease is held. A lease of a worker that may have more of
+   them than threads is *ahead*, and its worker's name says so: by itself it counts no attempt.
+   What waits for a thread is requeued as it was when all threads are at work for longer, and when
+   the worker is to end.
    Only if a lease has ended before, :meth:`TaskSource.begin_again` reads what is known of it,
    notes the workers that died, and that this attempt begins.
 2. **Run.** The lease is extended after each third of its time, and that of what waits as well; the
@@ -133,7 +134,8 @@ class TaskSource:
         self._lease_seconds = lease_seconds
         self._ends = AttemptEnds(records, keeps_successful=keeps_successful)
         #: Under ``_mutex``: the attempts that this worker is not done with, by their leases; how
-        #: many calls lease at this moment, and how many tasks; whether nothing may be leased or begun any more.
+        #: many calls lease at this moment, and how many tasks; whether nothing may be leased or
+        #: begun any more.
         self._held: dict[str | None, Attempt] = {}
         self._threads = threads
         self._leasing = self._asked = 0
