@@ -341,13 +341,13 @@ class Worker:
     def _tend(self) -> None:
         """Do the errands of the caller's thread, and acknowledge what is done for long."""
         while not self._is_over.is_set():
-            is_watched = self._running and self._line.is_ahead
+            pause = self._moment if self._running else _SIGNAL_SECONDS
             with contextlib.suppress(queues.Empty):
-                errand = self._errands.get(timeout=self._moment if is_watched else None)
+                errand = self._errands.get(timeout=pause if self._line.is_ahead else None)
                 if errand is not None:
                     errand()
             self._finish_late()
-            if is_watched and self._settle is not None:
+            if self._settle is not None and self._running and self._line.is_ahead:
                 self._put_back(self._settle)
 
     def _put_back(self, settle: Callable[[Sequence[Item]], None]) -> None:
