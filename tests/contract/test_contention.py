@@ -749,7 +749,7 @@ def test_leases_from_shards_that_ran_out_come_back(kind, database, subspace, clo
 
 def test_pops_from_shards_of_different_items_do_not_conflict(database, subspace):
     """Nor do they with pushes, also in callers' transactions."""
-    queue = PriorityQueue(database, subspace, shards=4)
+    queue = PriorityQueue(database, subspace, shards=16)
     queue.push_many([(n, 1) for n in range(ITEMS)])
     committed = 0
     for _ in range(20):
