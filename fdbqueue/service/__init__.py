@@ -60,6 +60,7 @@ from fdbqueue.service.codecs import (
     long_values_unparsed,
     strict_json,
 )
+from fdbqueue.service.consume.expiry import LEASE_EXPIRED
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
@@ -102,6 +103,7 @@ __all__ = [
     "HISTORY_MINUTES",
     "ITEM_STATES",
     "KINDS",
+    "LEASE_EXPIRED",
     "LONG_BYTES",
     "MAX_INTEGER",
     "MAX_ITEMS",

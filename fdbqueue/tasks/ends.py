@@ -33,6 +33,7 @@ from fdbqueue.tasks.records import (
     Records,
     TaskCall,
     encoded,
+    is_ahead,
     pending,
     stored,
     unknown_call,
@@ -120,6 +121,11 @@ class Attempt:
     is_unnoted: bool = False
     end: AttemptEnd | None = None
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it was leased before it could begin, so that its lease alone counts nothing."""
+        return is_ahead(self.item.worker)
+
     def ends(self, **facts: Any) -> None:
         """Note how it ends at this moment, given fields of its end; its result says so, too."""
         end = AttemptEnd(self.call, self.item, self.attempts, now_us(), self.result, **facts)
@@ -166,6 +172,31 @@ class AttemptEnds:
                 raise AtEndFailed from error
             raise
         end.is_done = True
+
+    def commit_together(self, ending: Sequence[AttemptEnd], queue: Queue) -> None:
+        """Commit the ends of successful attempts at tasks of one queue in one transaction.
+
+        Raises:
+            LeaseLost: One of the leases is not held any more; nothing was written.
+        """
+        writes = [self.writes(end) for end in ending]
+        items = [end.item for end in ending]
+
+        def commit(tr: Transaction) -> None:
+            lost = queue.ack_many(items, tr=tr).lost
+            if lost:
+                raise LeaseLost(queue=queue.name, lease=lost[0])
+            for write in writes:
+                write(tr)
+
+        try:
+            run(queue.database, commit)
+        except Exception as error:
+            for end in ending:
+                end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
+            raise
+        for end in ending:
+            end.is_done = True
 
     def _commit(self, end: AttemptEnd, queue: Queue) -> None:
         if end.failure is None and not end.at_end:

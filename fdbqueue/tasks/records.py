@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service import MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 
@@ -186,12 +187,14 @@ class Attempts(NamedTuple):
         errors: How attempts have failed, the latest ten.
         started: When the first attempt began, in microseconds; None if that is not known.
         latest: When the last attempt began, likewise.
+        spared: How many leases of the item have ended before an attempt is known to have begun.
     """
 
     workers: tuple[str, ...] = ()
     errors: tuple[AttemptFailure, ...] = ()
     started: int | None = None
     latest: int | None = None
+    spared: int = 0
 
     def failed(self, error: AttemptFailure) -> Attempts:
         """Return these attempts, the last of which has failed."""
@@ -201,7 +204,7 @@ class Attempts(NamedTuple):
     def begun(self, worker: str, moment: int) -> Attempts:
         """Return these attempts and one more, which has just begun."""
         started = moment if self.started is None else self.started
-        return Attempts((*self.workers, worker), self.errors, started, moment)
+        return Attempts((*self.workers, worker), self.errors, started, moment, self.spared)
 
 
 class EndedTask(NamedTuple):
@@ -233,6 +236,25 @@ def pending(
     return {"queue": queue, "item": item_id, **stored(attempts), **more}
 
 
+#: Behind the name of the worker in a lease that it got together with others, ahead.
+_AHEAD = " (ahead)"
+
+
+def ahead(worker: str) -> str:
+    """Return the name under which a worker leases tasks before it can begin them."""
+    return worker[: MAX_WORKER_CHARACTERS - len(_AHEAD)] + _AHEAD
+
+
+def is_ahead(worker: str | None) -> bool:
+    """Tell whether a lease was of a task that may not have begun, by its worker's name."""
+    return worker is not None and worker.endswith(_AHEAD)
+
+
+def name_of(worker: str | None) -> str:
+    """Return the name of the worker that has a lease."""
+    return (worker or "unknown").removesuffix(_AHEAD)
+
+
 def stored(attempts: Attempts) -> dict[str, Any]:
     """Return attempts as a record has them."""
     if attempts is NO_ATTEMPTS:
@@ -248,6 +270,7 @@ def attempts_in(record: dict[str, Any]) -> Attempts:
         tuple(AttemptFailure(*error) for error in record.get("errors", ())),
         record.get("started"),
         record.get("latest"),
+        record.get("spared", 0),
     )
 
 

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from fdbqueue.service import Item, now_us
+from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import (
     Task,
     TaskError,
@@ -29,6 +29,8 @@ from fdbqueue.tasks.records import (
     Attempts,
     TaskCall,
     attempts_in,
+    is_ahead,
+    name_of,
     unknown_call,
     unpacked,
 )
@@ -247,20 +249,33 @@ def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
     """Return the attempts at a task that have failed, those whose worker died included.
 
     Those that a record knows of are of an earlier life if the item has fewer: a redrive has
-    returned it as if it had never been tried.
+    returned it as if it had never been tried. A lease that a worker got ahead counts no attempt
+    unless the record says that it has begun.
     """
     known = attempts_in(record)
     if item.state == "dead" and record.get("dead") == item.attempts:
         return known
-    if len(known.workers) > item.attempts:
+    if len(known.workers) + known.spared > item.attempts:
         known = NO_ATTEMPTS
-    for attempt in range(len(known.workers) + 1, item.attempts + 1):
+    for attempt in range(len(known.workers) + known.spared + 1, item.attempts + 1):
         failure = next((one for one in item.failures if one.attempt == attempt), None)
-        worker = (None if failure is None else failure.worker) or "unknown"
+        # the queue keeps the last three: what is not known any more ended as the first of these
+        ended = next((one for one in item.failures if one.attempt >= attempt), None)
+        if _may_have_waited(ended) and record and record.get("running") != attempt - 1:
+            known = known._replace(spared=known.spared + 1)
+            continue
+        worker = name_of(None if failure is None else failure.worker)
         reason = "not known any more" if failure is None else failure.reason
         died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
         known = known._replace(workers=(*known.workers, worker)).failed(died)
     return known
+
+
+def _may_have_waited(failure: Failure | None) -> bool:
+    """Tell whether a lease has expired whose task a worker may not have begun."""
+    if failure is None or failure.reason != LEASE_EXPIRED:
+        return False
+    return is_ahead(failure.worker)
 
 
 # Results
@@ -315,7 +330,7 @@ def running_result(
 
 def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
     """Set what attempts say in a result."""
-    started, latest = attempts[2:] if attempts.workers else (None, None)
+    started, latest = attempts[2:4] if attempts.workers else (None, None)
     started_at = moment(started)
     change(
         result,
@@ -339,7 +354,7 @@ def _state(
             latest = min(now_us(), until - int(lease_seconds * 1_000_000))
         return {
             "status": TaskResultStatus.RUNNING,
-            "attempts": attempts.begun(item.worker or "unknown", latest),
+            "attempts": attempts.begun(name_of(item.worker), latest),
         }
     if item.state != "dead":
         return {"status": TaskResultStatus.READY, "attempts": attempts}

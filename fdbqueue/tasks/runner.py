@@ -174,7 +174,7 @@ class TaskRunner:
         call, before, is_aborted = unpacked(item.value), NO_ATTEMPTS, False
         if item.attempts and call is not None:
             before, is_aborted = self._source.begin_again(item, call.id)
-        imports = call is not None and not self._has_killed(item, call, before)
+        imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
         attempt.attempts = before.begun(self._worker, now_us())
         queue_name = item.queue.removeprefix(self._backend.queue_prefix)
@@ -188,8 +188,8 @@ class TaskRunner:
             if is_aborted:
                 raise TaskAborted(id=call.id)
             task = task_at(call.task) if imports else None
-            if task is None or item.attempts >= self._max_attempts(task, call):
-                raise WorkerDied(attempts=item.attempts)
+            if task is None or len(before.workers) >= self._max_attempts(task, call):
+                raise WorkerDied(attempts=len(before.workers))
         except (TaskUnknown, TaskAborted, WorkerDied) as error:
             attempt.result = result_of(task or found_task(attempt.call, imports=imports))
             if isinstance(error, WorkerDied):
@@ -199,6 +199,9 @@ class TaskRunner:
             raise
         attempt.result = result_of(task)
         attempt.is_unnoted = True
+        if attempt.is_ahead and not item.attempts and self._max_attempts(task, call) == 1:
+            self._source.note_begun([attempt])  # else a kill would have it run twice
+            self._source.check(attempt)
         self._run(task, attempt)
 
     def is_spent(self, item: Item) -> bool:
@@ -207,15 +210,18 @@ class TaskRunner:
         if call is None or not is_imported(call.task):
             return False
         try:
-            return item.attempts >= self._max_attempts(task_at(call.task), call)
+            most = self._max_attempts(task_at(call.task), call)
+            return item.attempts >= most and self._source.count_attempts(item, call.id) >= most
         except TaskUnknown:
             return False
 
-    def _has_killed(self, item: Item, call: TaskCall, before: Attempts) -> bool:
+    def _has_killed(self, call: TaskCall, before: Attempts) -> bool:
         """Tell whether importing the code of a task seems to kill workers each time."""
         died = bool(before.errors) and before.errors[-1].exception == path_of(WorkerDied)
         return (
-            died and not is_imported(call.task) and item.attempts >= self._max_attempts(None, call)
+            died
+            and not is_imported(call.task)
+            and len(before.workers) >= self._max_attempts(None, call)
         )
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
@@ -290,7 +296,7 @@ class TaskRunner:
         self, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
     ) -> float | None:
         """Return how many seconds after a failure the task runs again, None for never."""
-        is_last = attempt.item.attempts + 1 >= self._max_attempts(task, attempt.call)
+        is_last = len(attempt.attempts.workers) >= self._max_attempts(task, attempt.call)
         backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
         backoff = self._options.backoff if backoff is BACKENDS else backoff
         if backoff is None or is_last or isinstance(error, TaskAborted | WorkerDied):

@@ -4,11 +4,18 @@ The :class:`~fdbqueue.service.tools.worker.Worker` leases items, calls a functio
 acknowledges it or gives it up. :class:`TaskSource` stands between it and the queues, and makes each
 end what it is for a task. The protocol, for one task:
 
-1. **Lease.** One commit. The item's state is the task's status: it is RUNNING from now on, under
-   the worker's id, as long as the lease is held. Only if an attempt failed before,
-   :meth:`TaskSource.begin_again` reads what is known of it, and notes the workers that died.
-2. **Run.** The lease is extended after each third of its time; the first extension notes when the
-   attempt began. What the function decides is in memory alone: an :class:`AttemptEnd`.
+1. **Lease.** One commit, of several tasks if they are short: as many as the latest say that take
+   a tenth of a second (``service/tools/line.py``). The item's state is the task's status: it is
+   RUNNING from now on as long as the lease is held. A lease of a worker that may have more of
+   them than threads is *ahead*, and its worker's name says so: by itself it counts no attempt.
+   What waits for a thread is requeued as it was when all threads are at work for longer, and when
+   the worker is to end.
+   Only if a lease has ended before, :meth:`TaskSource.begin_again` reads what is known of it,
+   notes the workers that died, and that this attempt begins.
+2. **Run.** The lease is extended after each third of its time, and that of what waits as well; the
+   first extension notes when the attempt began. If it was leased ahead, that is after a tenth of
+   a second (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
+   function decides is in memory alone: an :class:`AttemptEnd`.
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; by itself if other processes take items, or if the task has
@@ -21,8 +28,10 @@ end what it is for a task. The protocol, for one task:
 Each of these needs the lease. So of two workers that run a task, because one was taken for dead,
 at most one ends it, and there is one result. What is left behind by
 
-- *a crash or a kill before the commit*: a lease that expires; the task runs again, and has one
-  attempt more;
+- *a crash or a kill before the commit*: a lease that expires; the task runs again. It has one
+  attempt more, unless the lease was ahead and nothing notes that it has begun: nobody else pays
+  for a task that kills its worker, and it is itself spared once at most, because its next attempt
+  is noted before it begins;
 - *a crash behind it*: a task that has ended;
 - *an unknown outcome*: the commit's receipt tells (``service/transactions.py``). If it cannot,
   the end is tried again; if the lease is gone then, the record tells whether it was this end that
@@ -46,9 +55,27 @@ from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
-from fdbqueue.service import Contended, Held, Item, Queue, SeveralQueues, error_code, run
+from fdbqueue.service import (
+    Contended,
+    Held,
+    Item,
+    Queue,
+    SeveralQueues,
+    error_code,
+    now_us,
+    run,
+)
 from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
-from fdbqueue.tasks.records import Attempts, Records, is_pending, pending, unpacked
+from fdbqueue.tasks.records import (
+    Attempts,
+    Records,
+    ahead,
+    attempts_in,
+    is_ahead,
+    is_pending,
+    pending,
+    unpacked,
+)
 from fdbqueue.tasks.results import attempts_at
 
 logger = logging.getLogger(__name__)
@@ -62,6 +89,8 @@ _MAX_REST_SECONDS = 60.0
 _GIVEN_BACK_TOGETHER = 100
 #: How long a worker that ends at once waits for leases that are under way.
 _CLOSING_SECONDS = 5.0
+#: For how many seconds of work a worker leases tasks, and after how long it notes what has begun.
+AHEAD_SECONDS = 0.1
 
 
 class GivenBack(NamedTuple):
@@ -87,6 +116,7 @@ class TaskSource:
         queue: The queue, or several.
         records: The records of tasks.
         lease_seconds: How long leases are.
+        threads: How many tasks run at a time: what is leased beyond that is leased ahead.
         keeps_successful: Whether the results of successful tasks are kept.
     """
 
@@ -96,6 +126,7 @@ class TaskSource:
         records: Records,
         *,
         lease_seconds: float,
+        threads: int = 1,
         keeps_successful: bool = True,
     ) -> None:
         self._queue = queue
@@ -103,9 +134,11 @@ class TaskSource:
         self._lease_seconds = lease_seconds
         self._ends = AttemptEnds(records, keeps_successful=keeps_successful)
         #: Under ``_mutex``: the attempts that this worker is not done with, by their leases; how
-        #: many calls lease at this moment; whether nothing may be leased or begun any more.
+        #: many calls lease at this moment, and how many tasks; whether nothing may be leased or
+        #: begun any more.
         self._held: dict[str | None, Attempt] = {}
-        self._leasing = 0
+        self._threads = threads
+        self._leasing = self._asked = 0
         self._is_closed = False
         self._mutex = threading.Lock()
         self._has_leased = threading.Condition(self._mutex)
@@ -135,25 +168,56 @@ class TaskSource:
             attempt.has_begun = True
             return attempt
 
+    def check(self, attempt: Attempt) -> None:
+        """Check that a lease is surely held.
+
+        Raises:
+            LeaseLost: It has not been extended in time, or could not be.
+        """
+        if time.monotonic() >= attempt.until:
+            raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
+
     def begin_again(self, item: Item, result_id: str) -> tuple[Attempts, bool]:
         """Return what is known of the failed attempts at a task, and whether it was aborted.
 
-        Notes the attempts whose workers died in its record.
+        Notes the attempts whose workers died in its record, and that this one begins if it was
+        leased ahead: so a task that kills its worker at once is spared once at most.
         """
         queue = self.queue_of(item)
 
         def begin(tr: Transaction) -> tuple[Attempts, bool]:
             record = self._records.read(tr, result_id)
+            found = queue.get(item.id, tr=tr)
             if record is None or not is_pending(record):
-                return attempts_at({}, queue.get(item.id, tr=tr)), False
-            attempts = attempts_at(record, queue.get(item.id, tr=tr))
-            if len(attempts.workers) > len(record.get("workers", ())):
-                more = {"abort": True} if record.get("abort") else {}
-                again = pending(record["queue"], record["item"], attempts, **more)
+                return attempts_at({}, found), False
+            attempts = attempts_at(record, found)
+            more: dict[str, Any] = {"abort": True} if record.get("abort") else {}
+            is_held = found.state == "leased" and found.attempts == item.attempts
+            if is_held and is_ahead(item.worker):
+                now = now_us()
+                more |= {"started": attempts.started or now, "latest": now}
+                more["running"] = item.attempts
+            if len(more) > 1 or attempts != attempts_in(record):
+                again = pending(record["queue"], record["item"], attempts) | more
                 self._records.write(tr, result_id, again)
             return attempts, bool(record.get("abort"))
 
         return run(queue.database, begin)
+
+    def count_attempts(self, item: Item, result_id: str) -> int:
+        """Return how many attempts at a task have begun, as far as that is known.
+
+        Raises:
+            ItemNotFound: It has ended meanwhile.
+        """
+        queue = self.queue_of(item)
+
+        def count(tr: Transaction) -> int:
+            record = self._records.read(tr, result_id)
+            known = record if record is not None and is_pending(record) else {}
+            return len(attempts_at(known, queue.get(item.id, tr=tr)).workers)
+
+        return run(queue.database, count, read_only=True)
 
     # The verbs of a queue
 
@@ -181,13 +245,16 @@ class TaskSource:
         with self._mutex:
             is_closed = self._is_closed
             self._leasing += not is_closed
+            self._asked += 0 if is_closed else count
+            most = len(self._held) - len(ack) + self._asked
         if is_closed:
             self._commit_all(ending)
             return []
         try:
             while True:
                 until = time.monotonic() + seconds
-                items = self._leased(count, seconds, worker, ending)
+                name = ahead(worker) if most > self._threads else worker
+                items = self._leased(count, seconds, name, ending)
                 with self._mutex:
                     for item in items:
                         self._held[item.lease] = Attempt(item, until)
@@ -198,6 +265,7 @@ class TaskSource:
         finally:
             with self._mutex:
                 self._leasing -= 1
+                self._asked -= count
                 if self._is_closed:
                     self._has_leased.notify_all()
 
@@ -235,8 +303,35 @@ class TaskSource:
         return self._queue.lease_many(count, seconds=seconds, worker=worker)
 
     def _commit_all(self, ending: Sequence[AttemptEnd]) -> None:
+        """Commit ends without a lease, in one transaction if that can be."""
+        if len(ending) > 1 and isinstance(self._queue, Queue):
+            with contextlib.suppress(Exception):  # each by itself tells what is wrong
+                self._ends.commit_together(ending, self._queue)
         for end in ending:
-            self._ends.commit(end, self.queue_of(end.item))
+            if not end.is_done:
+                self._ends.commit(end, self.queue_of(end.item))
+
+    def settle(self, waiting: Sequence[Item]) -> None:
+        """Note which tasks have begun that were leased ahead, and requeue those that wait.
+
+        These return as they were, so that other workers run them.
+        """
+        latest = now_us() - int(AHEAD_SECONDS * 1_000_000)
+        of_queues: dict[str, list[Attempt]] = {}
+        with self._mutex:
+            for attempt in self._held.values():
+                began = attempt.attempts.latest
+                if attempt.is_unnoted and attempt.is_ahead and began and began <= latest:
+                    of_queues.setdefault(attempt.item.queue, []).append(attempt)
+            given = [self._held[item.lease] for item in waiting if item.lease in self._held]
+        for some in of_queues.values():
+            self.note_begun(some)
+        for start in range(0, len(given), _GIVEN_BACK_TOGETHER):
+            self._give_back(given[start : start + _GIVEN_BACK_TOGETHER], "")
+
+    def note_begun(self, begun: Sequence[Attempt]) -> None:
+        """Note which attempts of one queue have begun, and extend their leases."""
+        self._extend(begun, self._lease_seconds)
 
     def nack(self, item: Item, *, reason: str, **_: Any) -> None:
         """End an attempt that has failed, as :meth:`ack` does.
@@ -286,8 +381,8 @@ class TaskSource:
             ]
             for attempt, read in reads:
                 if (record := read()) is not None and is_pending(record):
-                    _, _, started, latest = attempt.attempts
-                    times = {"started": started, "latest": latest, "running": attempt.item.attempts}
+                    known, running = attempt.attempts, attempt.item.attempts
+                    times = {"started": known.started, "latest": known.latest, "running": running}
                     self._records.write(tr, attempt.call.id, {**record, **times})
             return found
 

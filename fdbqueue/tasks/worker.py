@@ -37,13 +37,15 @@ from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.runner import TaskRunner
-from fdbqueue.tasks.source import TaskSource
+from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 
 logger = logging.getLogger(__name__)
 
 #: How long a worker pauses after the engine has failed, at first and at most.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
 _BEAT_SECONDS = 0.5
+#: How many short tasks a worker leases for each thread, if that is not said.
+_MOST_AHEAD = 16
 #: How long a worker that ends waits for the receivers of ``task_finished``, and for how many ends
 #: they may be late before no attempt begins.
 _SENDING_SECONDS = 60.0
@@ -66,8 +68,8 @@ class TaskWorker:
         names: The queues as ``QUEUES`` names them, and patterns of names; empty for all.
         excluded: Queues to leave out, and patterns of names.
         threads: How many threads run tasks.
-        prefetch: How many tasks are leased for each thread. More than one makes short tasks several
-            times as fast, because they share commits; those that wait for a thread are RUNNING.
+        prefetch: How many tasks are leased for each thread; None for as many as take a tenth of a
+            second, 16 at most. Short tasks share commits; those that wait for a thread are RUNNING.
         limit: The most tasks.
         follow: Whether to wait for more when there are none.
         worker: The worker's id; None for the host's name and the process's number.
@@ -86,7 +88,7 @@ class TaskWorker:
         *,
         excluded: Sequence[str] = (),
         threads: int = 1,
-        prefetch: int = 1,
+        prefetch: int | None = None,
         limit: float = math.inf,
         follow: bool = True,
         worker: str | None = None,
@@ -112,6 +114,7 @@ class TaskWorker:
             self.queue,
             backend.records,
             lease_seconds=options.lease_seconds,
+            threads=threads,
             keeps_successful=options.retention.successful != 0,
         )
         self._runner = TaskRunner(backend, self._source, self.worker)
@@ -204,7 +207,9 @@ class TaskWorker:
             self._source,
             self._run_task,
             concurrency=self._threads,
-            prefetch=self._prefetch,
+            prefetch=_MOST_AHEAD if self._prefetch is None else self._prefetch,
+            ahead_seconds=AHEAD_SECONDS if self._prefetch is None else None,
+            settle=self._source.settle,
             seconds=self.backend.settings.lease_seconds,
             worker=self.worker,
             limit=self._left(),

@@ -44,7 +44,7 @@ LEASE_KEYS_SENT = 3 * SENT_BY_CLEAR + 4 * SENT_BY_SET + 2 * SENT_BY_READ
 ROW_KEYS_SENT = SENT_BY_SET
 _READS_AT_ONCE = 25
 #: What is said of a lease that nothing else ended.
-_EXPIRED = "its lease expired"
+LEASE_EXPIRED = "its lease expired"
 
 _STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
 
@@ -174,8 +174,8 @@ def apply(
         tr.clear(key)
     for hidden, attempts in found.items:
         if hidden.state is State.LEASED:
-            note_failure(store, tr, hidden, attempts, _EXPIRED)
-        row = release(store, tr, count_change, hidden, attempts, max_attempts, _EXPIRED)
+            note_failure(store, tr, hidden, attempts, LEASE_EXPIRED)
+        row = release(store, tr, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
         if row is not None:
             rows.append(row)
     for batch in found.batches:

@@ -13,7 +13,8 @@ given up by its own thread at once.
 
 With ``prefetch`` more items are leased than there are threads. Then a thread collects only when no
 leased item waits, or 50 ms after the first was done; and the thread aside acknowledges what has
-been done for half a second, because all threads may be busy for long.
+been done for half a second, because all threads may be busy for long. It also puts back what is
+not to wait (:mod:`fdbqueue.service.tools.line`), and all that waits if the work is to end.
 
 An exception that ends a wait of the caller's thread (an interrupt) stops the leases. Then that
 thread waits until nothing is being leased (``_asked``), which would run, and nothing runs
@@ -25,7 +26,6 @@ thread waits by functions in C that hold no lock, because an exception may come 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import inspect
 import logging
 import math
@@ -35,13 +35,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error
 from fdbqueue.locks import RLock, start_thread
 from fdbqueue.service.consume.consumer import MAX_ENDED
-from fdbqueue.service.items import Held, Item
+from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End
+from fdbqueue.service.tools.line import Collect, Line, Source
 
 logger = logging.getLogger(__name__)
 
@@ -60,41 +61,6 @@ _MIN_PAUSE_SECONDS = 0.05
 #: How many leases one transaction extends. More are hardly faster, and the end of any of them makes
 #: the transaction conflict.
 _EXTENDED_TOGETHER = 25
-
-
-class Source(Protocol):
-    """What a worker asks of a queue, of several, or of what stands before them.
-
-    Attributes:
-        acks_with_leases: Whether ``lease_many`` takes ``ack``, items that are done.
-    """
-
-    acks_with_leases: bool
-
-    def lease_many(self, *args: Any, **options: Any) -> list[Item]:
-        """Lease items, and acknowledge others in the same transaction."""
-
-    def ack(self, *args: Any, **options: Any) -> None:
-        """Remove an item for good."""
-
-    def nack(self, *args: Any, **options: Any) -> None:
-        """Give an item up."""
-
-    def extend_many(self, *args: Any, **options: Any) -> Held:
-        """Extend the leases of items."""
-
-    def bury_corrupt(self, error: CorruptItem) -> bool:
-        """Move the item that an error names to the dead letters; tell whether it was there."""
-
-    def wait_for_items(self, seconds: float, *, to_lease: bool = ...) -> bool:
-        """Wait until there may be an item to take; tell whether so."""
-
-    def held_until(self, *, to_lease: bool = ...) -> datetime.datetime | None:
-        """Return until when limits keep back items that are ready; None for none or no limits."""
-
-
-class _Collect:
-    """A task: acknowledge what is done, and lease the next items."""
 
 
 class _Leased(NamedTuple):
@@ -117,7 +83,10 @@ class Worker:
         queue: The queue, or several.
         handler: The function; called with each :class:`Item`, in any of the threads.
         concurrency: How many threads call it.
-        prefetch: How many items are leased for each thread.
+        prefetch: How many items are leased for each thread, or at most, with ``ahead_seconds``.
+        ahead_seconds: For how many seconds of work items are leased, as the latest say.
+        settle: Called while items run or wait, all ``ahead_seconds`` or half a second, with those
+            that wait and are not to: it requeues them as they were. None: what waits runs here.
         end: The end of the queue to take items from.
         seconds: How long items are leased. Leases are extended while the function runs, so
             this is how soon the items of a dead process are requeued.
@@ -140,6 +109,8 @@ class Worker:
         *,
         concurrency: int = 1,
         prefetch: int = 1,
+        ahead_seconds: float | None = None,
+        settle: Callable[[Sequence[Item]], None] | None = None,
         end: End = "min",
         seconds: float = 60,
         retry_delay_seconds: float = 60,
@@ -154,7 +125,10 @@ class Worker:
         self._queue = queue
         self._handler = handler
         self._concurrency = concurrency
-        self._most = concurrency * prefetch
+        #: Items to work on, and what else the threads are to do.
+        self._line = Line(concurrency, prefetch, ahead_seconds)
+        self._moment = ahead_seconds or _SIGNAL_SECONDS
+        self._settle = settle
         self._end: End = end
         self._seconds = seconds
         self._retry_delay_seconds = retry_delay_seconds
@@ -174,8 +148,6 @@ class Worker:
         self._errands: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
-        #: Items to work on; a task to collect; None to end.
-        self._tasks: queues.SimpleQueue[Item | _Collect | None] = queues.SimpleQueue()
         self._is_over = threading.Event()
         self._error: BaseException | None = None
         self._stops = False
@@ -189,6 +161,8 @@ class Worker:
         self._asked = 0
         #: How many items were acknowledged, were given up, or had lost their lease at the end.
         self.handled = self.failed = self.lost = 0
+        #: How many were put back, because they would have waited for too long.
+        self._returned = 0
         #: The ids of items that could not be decoded.
         self.buried: list[str] = []
 
@@ -208,13 +182,17 @@ class Worker:
             try:
                 targets = [self._work] * self._concurrency + [self._extend_all, self._tend]
                 threads.extend(map(self._started, targets))
-                self._dispatch()
-                if self._error is not None:
-                    self._report_running()
-                with self._let_in():
-                    self._wait(lambda: not self._is_at_work())
+                returned = -1
+                while returned != self._returned and (self._goes_on() or returned < 0):
+                    returned = self._returned
+                    self._dispatch()
+                    if self._error is not None:
+                        self._report_running()
+                    with self._let_in():
+                        self._wait(lambda: not self._is_at_work())
             except BaseException:
                 self._stops = True
+                self._errands.put(_nothing)  # the thread aside puts back what waits
                 self._report_running()
                 self._wait(lambda: not self._is_at_work())
                 raise
@@ -237,6 +215,7 @@ class Worker:
         """
         with self._changed:
             self._stops = True
+            self._errands.put(_nothing)
             self._wake()
 
     def running(self) -> list[Item]:
@@ -249,7 +228,7 @@ class Worker:
         self._is_over.set()
         self._errands.put(None)
         for _ in range(self._concurrency):
-            self._tasks.put(None)
+            self._line.put(None)
 
     def _started(self, target: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=target, name="fdbqueue-worker", daemon=True)
@@ -272,7 +251,7 @@ class Worker:
 
     def _wanted(self) -> int:
         """Return how many more items the free threads can take."""
-        free = self._most - len(self._running)
+        free = self._line.most() - len(self._running)
         return int(max(0, min(free, self._remaining)))
 
     def _waits_for_more(self, ended: int) -> bool:
@@ -300,7 +279,7 @@ class Worker:
         return True
 
     def _ended(self) -> int:
-        return self.handled + self.failed + self.lost
+        return self.handled + self.failed + self.lost + self._returned
 
     def _wait_for_items(self, *, once: bool = False) -> None:
         may_be = False
@@ -361,13 +340,32 @@ class Worker:
 
     def _tend(self) -> None:
         """Do the errands of the caller's thread, and acknowledge what is done for long."""
-        most = _SIGNAL_SECONDS if self._most > self._concurrency else None
         while not self._is_over.is_set():
+            pause = self._moment if self._running else _SIGNAL_SECONDS
             with contextlib.suppress(queues.Empty):
-                errand = self._errands.get(timeout=most)
+                errand = self._errands.get(timeout=pause if self._line.is_ahead else None)
                 if errand is not None:
                     errand()
             self._finish_late()
+            if self._settle is not None and self._running and self._line.is_ahead:
+                self._put_back(self._settle)
+
+    def _put_back(self, settle: Callable[[Sequence[Item]], None]) -> None:
+        """Put back what is not to wait for a thread; never raise."""
+        with self._changed:
+            is_ending = self._stops or self._error is not None
+            waiting = self._line.taken_back(is_ending=is_ending)
+        try:
+            settle(waiting)
+        except Exception as error:  # noqa: BLE001  # the leases of what waited expire
+            facts = {"items": len(waiting), "error": type(error).__name__}
+            logger.warning("items that wait were not put back", extra=facts)
+        with self._changed:
+            for item in waiting:
+                self._running.pop(item.lease, None)
+            self._remaining += len(waiting)
+            self._returned += len(waiting)
+            self._wake()
 
     def _lease(self) -> bool:
         """Lease items for the free threads; tell whether there were any."""
@@ -388,7 +386,10 @@ class Worker:
         with self._changed:
             if not self._goes_on():
                 return 0
-            count = int(min(done, self._remaining)) if done else self._wanted()
+            count = self._wanted()
+            if done:
+                wanted = self._line.next_count(done, len(self._running))
+                count = int(min(wanted, self._remaining))
             self._remaining -= count
             self._asked += count
             return count
@@ -410,10 +411,10 @@ class Worker:
             with self._changed:
                 self._asked -= count
                 self._remaining += count - len(items)
-                if done and items and self._tasks.empty():
+                if done and items and self._line.empty():
                     kept = items[0]
                 for item in items if kept is None else items[1:]:
-                    self._tasks.put(item)
+                    self._line.put(item)
                 self._running |= {item.lease: item for item in items}
                 self._wake()
         return _Leased(len(items), kept)
@@ -421,14 +422,15 @@ class Worker:
     # In the other threads
 
     def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            item = self._collect() if isinstance(task, _Collect) else task
+        while (task := self._line.get()) is not None:
+            item = self._collect() if isinstance(task, Collect) else task
             while item is not None:
-                error = None
+                error, began = None, self._line.begin(item)
                 try:
                     _check_done(self._handler(item))
                 except BaseException as raised:  # noqa: BLE001  # the handler's error, whatever it is
                     error = raised
+                self._line.end(item, began)
                 item = self._finish(item, error)
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
@@ -448,13 +450,13 @@ class Worker:
     def _has_more(self) -> bool:
         """Tell whether a thread may go on with what waits, before what is done is collected."""
         is_soon = time.monotonic() < self._done_at + _MOMENT_SECONDS
-        return self._most > self._concurrency and is_soon and not self._tasks.empty()
+        return self._line.is_ahead and is_soon and not self._line.empty()
 
     def _is_late(self) -> bool:
         """Tell whether items are done for so long that no thread seems to be free for them."""
         if not self._done or self._collects:
             return False
-        return time.monotonic() > self._done_at + _SIGNAL_SECONDS
+        return time.monotonic() > self._done_at + self._moment
 
     def _finish_late(self) -> None:
         """Acknowledge what is done if no thread is free for it."""
@@ -483,7 +485,7 @@ class Worker:
             del self._done[: len(done)]
             self._collects = bool(self._done)
             if self._collects:
-                self._tasks.put(_Collect())
+                self._line.put(Collect())
         return None if leased is None else leased.kept
 
     def _lease_next(self, done: Sequence[Item]) -> _Leased | None:
@@ -572,6 +574,10 @@ class Worker:
         for item in lost:  # its ack reports that, too
             facts = {**self._facts(item), "error": kind}
             logger.warning("a lease could not be extended", extra=facts)
+
+
+def _nothing() -> None:
+    """Do nothing: an errand that has the thread aside look what is to be put back."""
 
 
 def _check_done(result: Any) -> None:

@@ -75,10 +75,9 @@ examples:
         parser.add_argument(
             "--prefetch",
             type=arguments.whole_number(most=_MAX_PREFETCH),
-            default=1,
             metavar="N",
-            help="Lease N tasks for each thread, which is several times as fast with short tasks; "
-            "those that wait for a thread are RUNNING, and no other worker takes them (default: 1)",
+            help="Lease N tasks for each thread; those that wait for a thread are RUNNING "
+            "(default: as many as take 0.1 seconds, 16 at most)",
         )
         parser.add_argument(
             "--processes",
@@ -251,12 +250,14 @@ def _queue_names(backend: FdbQueueBackend, text: str, option: str) -> list[str]:
     return names
 
 
-def _check_leases(backend: FdbQueueBackend, threads: int, prefetch: int) -> str | None:
+def _check_leases(backend: FdbQueueBackend, threads: int, prefetch: int | None) -> str | None:
     """Return what to say if a worker may not be able to keep its leases; None if it is.
 
     Raises:
         CommandError: They are more than can be leased at once.
     """
+    if prefetch is None:  # their tasks are short: few are held for long
+        return None
     leases, seconds = threads * prefetch, backend.settings.lease_seconds
     product = f"--threads {threads} x --prefetch {prefetch} are {leases:,} leases"
     if leases > MAX_ITEMS:

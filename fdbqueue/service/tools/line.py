@@ -1,0 +1,132 @@
+"""The items that a worker has leased, and what it asks of the queue that they come from.
+
+:class:`Line` has those that wait for a thread, and says how many may: a fixed number for each
+thread, or a moment's work, which is what the latest items say of the next. When they turn out to
+take longer, the line is too long, and its end is put back, so that other workers take it. When all
+threads are at work for longer than the moment, nothing may wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+import queue as queues
+import time
+from typing import Any, Protocol
+
+from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.items import Held, Item
+
+#: An item takes at least as long, with its end; the mean is about that of so many.
+_LEAST_SECONDS, _OF_ITEMS = 0.001, 8
+#: How many times as long as it should be a line is before its end is put back.
+_TOO_LONG = 2
+
+
+class Source(Protocol):
+    """What a worker asks of a queue, of several, or of what stands before them.
+
+    Attributes:
+        acks_with_leases: Whether ``lease_many`` takes ``ack``, items that are done.
+    """
+
+    acks_with_leases: bool
+
+    def lease_many(self, *args: Any, **options: Any) -> list[Item]:
+        """Lease items, and acknowledge others in the same transaction."""
+
+    def ack(self, *args: Any, **options: Any) -> None:
+        """Remove an item for good."""
+
+    def nack(self, *args: Any, **options: Any) -> None:
+        """Give an item up."""
+
+    def extend_many(self, *args: Any, **options: Any) -> Held:
+        """Extend the leases of items."""
+
+    def bury_corrupt(self, error: CorruptItem) -> bool:
+        """Move the item that an error names to the dead letters; tell whether it was there."""
+
+    def wait_for_items(self, seconds: float, *, to_lease: bool = ...) -> bool:
+        """Wait until there may be an item to take; tell whether so."""
+
+    def held_until(self, *, to_lease: bool = ...) -> datetime.datetime | None:
+        """Return until when limits keep back items that are ready; None for none or no limits."""
+
+
+class Collect:
+    """In the line: acknowledge what is done, and lease the next items."""
+
+
+class Line(queues.SimpleQueue["Item | Collect | None"]):
+    """What the threads of a worker are to do, the first first: None ends one.
+
+    Args:
+        threads: How many they are.
+        prefetch: How many items are leased for each of them at most.
+        ahead_seconds: For how many seconds of work they are leased; None for ``prefetch`` items.
+
+    Attributes:
+        is_ahead: Whether more items are leased than there are threads.
+        moment: How long what is done waits at most, if no thread is free for it.
+    """
+
+    def __init__(self, threads: int, prefetch: int, ahead_seconds: float | None) -> None:
+        self._threads = threads
+        self._most = threads * prefetch
+        self._ahead_seconds = ahead_seconds
+        self.is_ahead = prefetch > 1
+        #: How long an item takes, of late; endless before the first has ended.
+        self._item_seconds = math.inf
+        #: When the items began that run, by their leases.
+        self._begun: dict[str | None, float] = {}
+
+    def most(self) -> int:
+        """Return how many items may be leased at this moment, those that run included."""
+        if self._ahead_seconds is None:
+            return self._most
+        seconds = self._item_seconds
+        begun = [*self._begun.values()]
+        if len(begun) >= self._threads:  # all are at work, perhaps for long
+            seconds = max(seconds, time.monotonic() - max(begun))
+        ahead = self._ahead_seconds * self._threads / max(seconds, _LEAST_SECONDS)
+        return max(self._threads, int(min(ahead, self._most)))
+
+    def next_count(self, done: int, running: int) -> int:
+        """Return how many items to lease as some of those that run are done."""
+        if self._ahead_seconds is None:
+            return done
+        return max(1, self.most() - running + done)
+
+    def begin(self, item: Item) -> float:
+        """Note that an item has begun, and return when."""
+        began = self._begun[item.lease] = time.monotonic()
+        return began
+
+    def end(self, item: Item, began: float) -> None:
+        """Note that an item has ended."""
+        del self._begun[item.lease]
+        seconds = time.monotonic() - began
+        known = seconds if self._item_seconds == math.inf else self._item_seconds
+        self._item_seconds = known + (seconds - known) / _OF_ITEMS
+
+    def taken_back(self, *, is_ending: bool) -> list[Item]:
+        """Take the items out of the line that are not to wait in it: all if the work is to end."""
+        kept = 0
+        if not is_ending:
+            kept = _TOO_LONG * (self.most() - self._threads)
+            is_free = len(self._begun) < self._threads
+            if self._ahead_seconds is None or is_free or self.qsize() <= kept:
+                return []
+        line = []
+        with contextlib.suppress(queues.Empty):
+            while True:
+                line.append(self.get_nowait())
+        items = [task for task in line if isinstance(task, Item)]
+        for task in line:
+            if not isinstance(task, Item):
+                self.put(task)
+        for item in items[:kept]:
+            self.put(item)
+        return items[kept:]

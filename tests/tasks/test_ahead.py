@@ -1,0 +1,183 @@
+"""Tasks that a worker leases ahead: they share commits, and what has not begun is unharmed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.worker import TaskWorker
+from tests.concurrency.conftest import clock
+from tests.engines.children import wait_until
+from tests.tasks import bad_jobs, jobs
+from tests.tasks.killing import ROOT
+
+__all__ = ["clock"]
+
+DEADLINE_SECONDS = 60
+FAILED, READY, SUCCESSFUL = (
+    TaskResultStatus.FAILED,
+    TaskResultStatus.READY,
+    TaskResultStatus.SUCCESSFUL,
+)
+
+
+def stored(result):
+    """Return what is stored of a result."""
+    return task_backends["default"].get_result(result.id)
+
+
+def leased_together(worker, count):
+    """Lease tasks as a worker does that is to have several."""
+    items = worker._source.lease_many(count, seconds=60, worker=worker.worker)
+    assert len(items) == count
+    return items
+
+
+def test_short_tasks_are_leased_together(backend):
+    """Far fewer leases than tasks, without an option."""
+    for number in range(100):
+        jobs.note.enqueue(number)
+    one = TaskWorker(backend, ["default"], follow=False)
+    counts = []
+    lease_many = one._source.lease_many
+
+    def counting(count, **options):
+        counts.append(count)
+        return lease_many(count, **options)
+
+    one._source.lease_many = counting
+    one.run()
+    assert jobs.done == [*range(100)]
+    assert one.succeeded == 100
+    assert counts[0] == 1  # nothing is known yet of how long they take
+    assert len(counts) < 60
+
+
+def test_what_waits_is_unharmed_by_a_kill(backend, clock):
+    """A worker that held ten tasks has gone: those that had not begun have no attempt."""
+    results = [jobs.note.enqueue(number) for number in range(10)]
+    one = TaskWorker(backend, ["default"], worker="anna")
+    first, *_ = leased_together(one, 10)
+    one._source.begin(first)
+    clock.advance(3_600)
+    TaskWorker(backend, ["default"], follow=False, worker="berta").run()
+    found = [stored(result) for result in results]
+    assert {one.status for one in found} == {SUCCESSFUL}
+    assert {tuple(one.worker_ids) for one in found} == {("berta",)}
+
+
+def test_a_lease_ahead_counts_once_the_task_has_begun(backend, clock):
+    """It is noted when it has run for a tenth of a second; the others of its lease are spared."""
+    results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(2)]
+    one = TaskWorker(backend, ["default"], worker="anna")
+    first, _second = leased_together(one, 2)
+    thread = threading.Thread(target=one._runner, args=[first], daemon=True)
+    thread.start()
+    assert jobs.begun.wait(DEADLINE_SECONDS)
+    wait_until(lambda: one._source._held[first.lease].is_unnoted)
+    attempt = one._source._held[first.lease]
+    one._source.note_begun([attempt])
+    assert stored(results[0]).worker_ids == ["anna"]
+    clock.advance(3_600)
+    jobs.gate.set()
+    thread.join(DEADLINE_SECONDS)
+    TaskWorker(backend, ["default"], follow=False, worker="berta").run()
+    workers = [stored(result).worker_ids for result in results]
+    assert workers == [["anna", "berta"], ["berta"]]
+
+
+def test_a_task_of_one_attempt_is_noted_before_it_begins(configure, clock):
+    """If its worker is killed it is not run again, as with a lease of its own."""
+    backend = configure(max_attempts=1)
+    results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(2)]
+    one = TaskWorker(backend, ["default"], worker="anna")
+    first, _second = leased_together(one, 2)
+    thread = threading.Thread(target=one._runner, args=[first], daemon=True)
+    thread.start()
+    assert jobs.begun.wait(DEADLINE_SECONDS)
+    clock.advance(3_600)
+    jobs.gate.set()
+    thread.join(DEADLINE_SECONDS)
+    TaskWorker(backend, ["default"], follow=False, worker="berta").run()
+    assert [stored(result).status for result in results] == [FAILED, SUCCESSFUL]
+    assert stored(results[0]).worker_ids == ["anna"]
+
+
+def test_a_killer_among_others_costs_them_nothing(configure, environment):
+    """It fails after its attempts, and one more at most; the others succeed at their first."""
+    backend = configure(lease_seconds=3)
+    before = [jobs.note.enqueue(number) for number in range(20)]
+    killer = jobs.die.enqueue()
+    after = [jobs.note.enqueue(number) for number in range(20)]
+    command = [sys.executable, "manage.py", "tasks_worker", "--prefetch", "8", "--batch"]
+    deaths = 0
+    while stored(killer).status is not FAILED:
+        ended = subprocess.run(
+            command, cwd=ROOT, env=environment, timeout=120, check=False, capture_output=True
+        )
+        deaths += ended.returncode == -signal.SIGKILL
+        assert deaths <= 4
+        time.sleep(3.1)  # the leases of those that it held
+    subprocess.run(command, cwd=ROOT, env=environment, timeout=120, check=False)
+    assert len(backend.get_result(killer.id).worker_ids) == 3
+    found = [backend.get_result(result.id) for result in after]
+    assert {one.status for one in found} == {SUCCESSFUL}
+    assert [(one.args, one.worker_ids, one.errors) for one in found if one.attempts != 1] == []
+    assert {backend.get_result(result.id).status for result in before} == {SUCCESSFUL}
+
+
+def test_what_waits_behind_a_long_task_is_put_back(backend):
+    """Other workers take it: a line is a moment's work, not a number of tasks."""
+    for number in range(40):
+        jobs.note.enqueue(number)
+    held = bad_jobs.wait_at_the_gate.enqueue("long")
+    waits = [jobs.note.enqueue(number) for number in range(40, 44)]
+    one = TaskWorker(backend, ["default"], limit=45)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        assert jobs.begun.wait(DEADLINE_SECONDS)
+        queue = backend.queue("default")
+        wait_until(lambda: (queue.counts().leased, queue.counts().ready) == (1, 4))
+        assert {stored(result).status for result in waits} == {READY}
+        assert stored(held).status is TaskResultStatus.RUNNING
+        TaskWorker(backend, ["default"], follow=False).run()
+        assert {stored(result).attempts for result in waits} == {1}
+    finally:
+        jobs.gate.set()
+        one.stop()
+        thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+    assert stored(held).status is SUCCESSFUL
+
+
+def test_a_worker_that_ends_puts_back_what_waits(backend):
+    """At once, while its running task goes on."""
+    results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(10)]
+    one = TaskWorker(backend, ["default"], prefetch=10)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        assert jobs.begun.wait(DEADLINE_SECONDS)
+        queue = backend.queue("default")
+        wait_until(lambda: queue.counts().leased == 10)
+        one.stop()
+        wait_until(lambda: (queue.counts().leased, queue.counts().ready) == (1, 9))
+    finally:
+        jobs.gate.set()
+        thread.join(DEADLINE_SECONDS)
+    assert sorted(stored(result).attempts for result in results) == [0] * 9 + [1]
+    assert one.succeeded == 1
+
+
+def test_a_limit_counts_no_task_that_was_put_back(backend, work):
+    """A worker of one task that has put it back takes another."""
+    jobs.note.enqueue(1)
+    one = TaskWorker(backend, ["default"], limit=1)
+    one.run()
+    assert (one.succeeded, jobs.done) == (1, [1])
+    assert work().succeeded == 0
