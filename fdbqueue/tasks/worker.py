@@ -32,6 +32,7 @@ from django.db import close_old_connections
 
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
 from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker, error_code
+from fdbqueue.tasks.backend import backends
 from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent
@@ -430,7 +431,11 @@ class _FinishedSignals:
 def _queue(
     backend: Any, names: Sequence[str], excluded: Sequence[str], catalog: Catalog
 ) -> Queue | SeveralQueues:
-    """Return the queue with the tasks of some names, or several."""
+    """Return the queue with the tasks of some names, or several.
+
+    Those of one pattern are a family, of any size, and each of them has its turn. Of several names
+    the first has its tasks run first; then a pattern stands for 1,000 queues at most.
+    """
     prefix = backend.queue_prefix
     wanted = [prefix + name for name in names] or backend.names()
     left_out = [prefix + name for name in excluded]
@@ -442,4 +447,6 @@ def _queue(
     wanted = [name for name in wanted if is_in(name)]
     if len(wanted) == 1 and "*" not in wanted[0]:
         return catalog.queue(wanted[0])
+    if len(wanted) == 1 and not left_out and len(backends()) == 1:  # all that fit are its own
+        return catalog.several(wanted)
     return catalog.several(wanted, fair=False).limited_to(is_in)

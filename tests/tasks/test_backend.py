@@ -381,6 +381,33 @@ def test_backends_of_any_name_take_their_own_tasks(backend, work):
         assert [result.attempts for result in found] == [1, 1]
 
 
+def test_each_queue_of_any_name_has_its_turn(backend, work):
+    """A customer with many tasks delays the others by one turn, and they may be any number."""
+    with override_settings(TASKS={"default": ANY_NAME}):
+        for number in range(40):
+            jobs.note.using(queue_name="customer-0").enqueue(f"many {number}")
+        for number in range(1, 5):
+            jobs.note.using(queue_name=f"customer-{number}").enqueue(f"one of {number}")
+        assert work(prefetch=1).succeeded == 44
+        few = [at for at, value in enumerate(jobs.done) if value.startswith("one of")]
+        assert len(few) == 4
+        assert max(few) < 20
+        assert [value for value in jobs.done if value.startswith("many")] == [
+            f"many {number}" for number in range(40)
+        ]
+
+
+@pytest.mark.slow
+def test_more_than_a_thousand_queues_of_any_name(backend, work):
+    """All of them are found, one by one and by a pattern."""
+    with override_settings(TASKS={"default": ANY_NAME}):
+        for number in range(1_010):
+            jobs.note.using(queue_name=f"customer-{number}").enqueue(number)
+        assert work(["customer-1*"]).succeeded == 121
+        assert work().succeeded == 889
+        assert sorted(jobs.done) == list(range(1_010))
+
+
 def test_a_queue_that_would_be_another_backends_is_refused(backend):
     """By the enqueue, and by the worker's command."""
     with two():
