@@ -90,10 +90,10 @@ CASES = (
     Case("nack", "FIFO", "files", 16, 20),
     Case("pop_from", "FIFO", "files", 18, 24),
     Case("enqueue", "task", "calls", 285, 297),
-    Case("run", "task", "calls", 610, 708),
+    Case("run", "task", "calls", 400, 708),
     Case("enqueue", "task", "frames", 12, 12),
     Case("enqueue", "task", "files", 20, 19),
-    Case("life", "task", "files", 37, 36),
+    Case("life", "task", "files", 38, 36),
 )
 
 

@@ -202,3 +202,41 @@ def test_threads_that_are_held_up_at_random_lines(queue, seed):
     assert sum(worker.handled for worker in workers) == ITEMS
     assert {value: n for value, n in Counter(done).items() if n > 1 and value % 10 != 3} == {}
     assert not any(assert_counted(queue).values())
+
+
+def test_what_was_put_back_is_leased_again_while_others_run(queue):
+    """A limit that all its items have reached leaves no thread idle once some are put back."""
+    long = {ITEMS - 6: threading.Event(), ITEMS - 5: threading.Event()}
+    begun, done = threading.Barrier(3), []
+
+    def work(item):
+        if item.value in long:
+            begun.wait(60)
+            assert long[item.value].wait(60)
+            if item.value == ITEMS - 5:
+                raise LookupError
+        done.append(item.value)
+
+    def settle(items):
+        for item in items:
+            queue.requeue(item)
+
+    worker = Worker(
+        queue, work, concurrency=2, prefetch=16, ahead_seconds=0.1, settle=settle, limit=ITEMS
+    )
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        begun.wait(60)
+        wait_until(lambda: queue.counts().leased == 2)
+        assert queue.counts().ready >= 4
+        long[ITEMS - 5].set()
+        wait_until(lambda: sorted({*range(ITEMS)} - {*done}) == [ITEMS - 6, ITEMS - 5])
+        assert thread.is_alive()
+    finally:
+        for event in long.values():
+            event.set()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert (worker.handled, worker.failed) == (ITEMS - 1, 1)
+    assert queue.counts().delayed == 1

@@ -51,7 +51,7 @@ def test_short_tasks_are_leased_together(backend):
 
     one._source.lease_many = counting
     one.run()
-    assert jobs.done == [*range(100)]
+    assert sorted(jobs.done) == [*range(100)]  # a pause of the machine may put some back
     assert one.succeeded == 100
     assert counts[0] == 1  # nothing is known yet of how long they take
     assert len(counts) < 60
@@ -142,7 +142,7 @@ def test_what_waits_behind_a_long_task_is_put_back(backend):
     try:
         assert jobs.begun.wait(DEADLINE_SECONDS)
         queue = backend.queue("default")
-        wait_until(lambda: (queue.counts().leased, queue.counts().ready) == (1, 4))
+        wait_until(lambda: queue.counts().leased == 1)  # others may have been put back, too
         assert {stored(result).status for result in waits} == {READY}
         assert stored(held).status is TaskResultStatus.RUNNING
         TaskWorker(backend, ["default"], follow=False).run()

@@ -59,7 +59,7 @@ def received(signal: Signal):
 @pytest.mark.parametrize("seed", range(4))
 def test_each_task_ends_once_whatever_commits_do(backend, engine, faulty, seed):
     """No result is lost or written twice, none is told of twice."""
-    database = faulty(seed=seed, faults=[*BEFORE, *AFTER, *LATE])
+    database = faulty(seed=seed, rate=0.5, faults=[*BEFORE, *AFTER, *LATE])
     ids, disconnect = received(task_finished)
     results = [jobs.note.enqueue(number) for number in range(TASKS)]
     results += [jobs.chain.enqueue(2), jobs.fail.enqueue("x")]
@@ -78,10 +78,12 @@ def test_each_task_ends_once_whatever_commits_do(backend, engine, faulty, seed):
     assert Counter(ids) == {one.id: 1 for one in found}
 
 
-def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine):
-    """The task does not run again where its end has taken effect.
+@pytest.mark.parametrize(("prefetch", "attempts"), [(1, 2), (16, 1)])
+def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine, prefetch, attempts):
+    """The task does not run again if its end has taken effect.
 
-    The next one, which was leased in the same transaction, runs once that lease has expired.
+    The next one, which was leased in the same transaction, runs once that lease has expired, and
+    has one attempt more, unless it was leased ahead.
     """
     backend = configure(lease_seconds=2)
     database = FaultyDatabase(backend.catalog.database)
@@ -94,7 +96,9 @@ def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine):
             database.fail_commits(code=TIMED_OUT, took_effect=True)
 
     task_started.connect(break_once)
-    worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
+    worker = TaskWorker(
+        backend, ["default"], prefetch=prefetch, catalog=backend.catalog.over(database)
+    )
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
@@ -105,7 +109,7 @@ def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine):
         thread.join(60)
     assert database.happened == 1
     assert sorted(jobs.done) == [0, 1, 2]
-    assert [one.attempts for one in results_of(backend, results)] == [1, 2, 1]
+    assert [one.attempts for one in results_of(backend, results)] == [1, attempts, 1]
 
 
 def test_an_end_by_itself_whose_outcome_stays_unknown_is_found_out(backend, engine):

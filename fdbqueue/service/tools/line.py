@@ -56,7 +56,7 @@ class Source(Protocol):
 
 
 class Collect:
-    """In the line: acknowledge what is done, and lease the next items."""
+    """In the line: acknowledge what is done, and lease the next items, if no other thread does."""
 
 
 class Line(queues.SimpleQueue["Item | Collect | None"]):
@@ -69,7 +69,7 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
 
     Attributes:
         is_ahead: Whether more items are leased than there are threads.
-        moment: How long what is done waits at most, if no thread is free for it.
+        is_asked: Whether a :class:`Collect` waits for a thread.
     """
 
     def __init__(self, threads: int, prefetch: int, ahead_seconds: float | None) -> None:
@@ -77,10 +77,17 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
         self._most = threads * prefetch
         self._ahead_seconds = ahead_seconds
         self.is_ahead = prefetch > 1
+        self.is_asked = False
         #: How long an item takes, of late; endless before the first has ended.
         self._item_seconds = math.inf
         #: When the items began that run, by their leases.
         self._begun: dict[str | None, float] = {}
+
+    def ask(self) -> None:
+        """Ask the next free thread to collect, once."""
+        if not self.is_asked:
+            self.is_asked = True
+            self.put(Collect())
 
     def most(self) -> int:
         """Return how many items may be leased at this moment, those that run included."""
@@ -94,7 +101,9 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
         return max(self._threads, int(min(ahead, self._most)))
 
     def next_count(self, done: int, running: int) -> int:
-        """Return how many items to lease as some of those that run are done."""
+        """Return how many items to lease, for free threads or as some are done."""
+        if not done:
+            return self.most() - running
         if self._ahead_seconds is None:
             return done
         return max(1, self.most() - running + done)

@@ -145,7 +145,7 @@ class Worker:
         self._awaited: Callable[[], Any] | None = None
         self._wakes: queues.SimpleQueue[None] = queues.SimpleQueue()
         #: What the thread aside is to do; None to end.
-        self._errands: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
+        self._errands: queues.SimpleQueue[Callable[[], object] | None] = queues.SimpleQueue()
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
         self._is_over = threading.Event()
@@ -155,7 +155,7 @@ class Worker:
         self._done: list[Item] = []
         #: When the first of them was done.
         self._done_at = 0.0
-        #: Whether a thread collects them, or a task to do so waits for a thread.
+        #: Whether a thread collects them.
         self._collects = False
         #: How many items are being leased; those that do not come are added to the rest again.
         self._asked = 0
@@ -182,17 +182,11 @@ class Worker:
             try:
                 targets = [self._work] * self._concurrency + [self._extend_all, self._tend]
                 threads.extend(map(self._started, targets))
-                returned = -1
-                while returned != self._returned and (self._goes_on() or returned < 0):
-                    returned = self._returned
-                    self._dispatch()
-                    if self._error is not None:
-                        self._report_running()
-                    with self._let_in():
-                        self._wait(lambda: not self._is_at_work())
+                while not self._has_finished():
+                    pass
             except BaseException:
                 self._stops = True
-                self._errands.put(_nothing)  # the thread aside puts back what waits
+                self._errands.put(bool)  # nothing: the thread aside puts back what waits
                 self._report_running()
                 self._wait(lambda: not self._is_at_work())
                 raise
@@ -215,7 +209,7 @@ class Worker:
         """
         with self._changed:
             self._stops = True
-            self._errands.put(_nothing)
+            self._errands.put(bool)
             self._wake()
 
     def running(self) -> list[Item]:
@@ -237,6 +231,20 @@ class Worker:
 
     # In the caller's thread
 
+    def _has_finished(self) -> bool:
+        """Lease and wait; tell whether all is done, which is not so if items were put back."""
+        returned = self._returned
+        self._dispatch()
+        if self._error is not None:
+            self._report_running()
+
+        def is_to_lease() -> bool:
+            return self._returned != returned and self._goes_on()
+
+        with self._let_in():
+            self._wait(lambda: not self._is_at_work() or is_to_lease())
+        return not self._is_at_work() and not is_to_lease()
+
     def _dispatch(self) -> None:
         while self._goes_on():
             with self._let_in():
@@ -249,10 +257,10 @@ class Worker:
         """Tell whether more items are to be leased."""
         return self._remaining + self._asked > 0 and self._error is None and not self._stops
 
-    def _wanted(self) -> int:
-        """Return how many more items the free threads can take."""
-        free = self._line.most() - len(self._running)
-        return int(max(0, min(free, self._remaining)))
+    def _wanted(self, done: int = 0) -> int:
+        """Return how many more items the free threads can take, or those whose items are done."""
+        wanted = self._line.next_count(done, len(self._running))
+        return int(max(0, min(wanted, self._remaining)))
 
     def _waits_for_more(self, ended: int) -> bool:
         """Wait for more items; tell whether there may be any.
@@ -353,8 +361,7 @@ class Worker:
     def _put_back(self, settle: Callable[[Sequence[Item]], None]) -> None:
         """Put back what is not to wait for a thread; never raise."""
         with self._changed:
-            is_ending = self._stops or self._error is not None
-            waiting = self._line.taken_back(is_ending=is_ending)
+            waiting = self._line.taken_back(is_ending=self._stops or self._error is not None)
         try:
             settle(waiting)
         except Exception as error:  # noqa: BLE001  # the leases of what waited expire
@@ -386,10 +393,7 @@ class Worker:
         with self._changed:
             if not self._goes_on():
                 return 0
-            count = self._wanted()
-            if done:
-                wanted = self._line.next_count(done, len(self._running))
-                count = int(min(wanted, self._remaining))
+            count = self._wanted(done)
             self._remaining -= count
             self._asked += count
             return count
@@ -423,7 +427,7 @@ class Worker:
 
     def _work(self) -> None:
         while (task := self._line.get()) is not None:
-            item = self._collect() if isinstance(task, Collect) else task
+            item = self._collect_asked() if isinstance(task, Collect) else task
             while item is not None:
                 error, began = None, self._line.begin(item)
                 try:
@@ -452,24 +456,34 @@ class Worker:
         is_soon = time.monotonic() < self._done_at + _MOMENT_SECONDS
         return self._line.is_ahead and is_soon and not self._line.empty()
 
-    def _is_late(self) -> bool:
-        """Tell whether items are done for so long that no thread seems to be free for them."""
-        if not self._done or self._collects:
-            return False
-        return time.monotonic() > self._done_at + self._moment
-
     def _finish_late(self) -> None:
-        """Acknowledge what is done if no thread is free for it."""
+        """Acknowledge what is done for so long that no thread seems to be free for it."""
         with self._changed:
-            if not self._is_late():
+            is_late = time.monotonic() > self._done_at + self._moment
+            if not (self._done and is_late) or self._collects:
                 return
             self._collects = True
             done = self._done[:MAX_ENDED]
         for item in done:
             self._finish_here(item, None)
+        self._collected(done)
+
+    def _collect_asked(self) -> Item | None:
+        """Collect, unless another thread does or has done so."""
+        with self._changed:
+            self._line.is_asked = False
+            if self._collects or not self._done:
+                return None
+            self._collects = True
+        return self._collect()
+
+    def _collected(self, done: Sequence[Item]) -> None:
+        """Let others collect; what was done meanwhile is for the next free thread."""
         with self._changed:
             del self._done[: len(done)]
             self._collects, self._done_at = False, time.monotonic()
+            if self._done:
+                self._line.ask()
 
     def _collect(self) -> Item | None:
         """Acknowledge the items that are done, and lease as many; return the first of these."""
@@ -481,11 +495,7 @@ class Worker:
                 self._finish_here(item, None)
             else:
                 self._end_of(item, "handled", None)
-        with self._changed:
-            del self._done[: len(done)]
-            self._collects = bool(self._done)
-            if self._collects:
-                self._line.put(Collect())
+        self._collected(done)
         return None if leased is None else leased.kept
 
     def _lease_next(self, done: Sequence[Item]) -> _Leased | None:
@@ -574,10 +584,6 @@ class Worker:
         for item in lost:  # its ack reports that, too
             facts = {**self._facts(item), "error": kind}
             logger.warning("a lease could not be extended", extra=facts)
-
-
-def _nothing() -> None:
-    """Do nothing: an errand that has the thread aside look what is to be put back."""
 
 
 def _check_done(result: Any) -> None:
