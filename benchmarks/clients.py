@@ -41,13 +41,15 @@ class Run:
     """What all clients of one run did; no latencies where operations are not timed one by one.
 
     ``conflicts`` are those of its pops and one more, so never none, for each pop of ours.
-    ``numbers`` are those of the items in the order in which the operations ended.
+    ``numbers`` are those of the items in the order in which the operations ended. ``least_share``
+    is what the process did that did least, beside the mean of all.
     """
 
     a_second: float
     latencies: list[float]
     conflicts: float
     numbers: list[int]
+    least_share: float
 
     @staticmethod
     def latency(runs: list[Run]) -> Latency | None:
@@ -100,13 +102,15 @@ class Clients(contextlib.AbstractContextManager["Clients"]):
                 concurrent.futures.wait(tasks)
             begun_at = min(one.begun_at for one in results)
             done = [operation for one in results for operation in one.operations]
+            counts = [sum(one.number != NOTHING for one in each.operations) for each in results]
             if isinstance(queue, Ours):
                 if load.pushes:
                     check_pushes(load, done, count, self._processes * self._threads, queue)
                 else:
                     check_pops(load, done, count, queue)
         conflicts = sum(one.conflicts for one in results)
-        return _run(load, done, begun_at, self._plan.seconds, conflicts)
+        share = min(counts) * len(counts) / max(1, sum(counts))
+        return _run(load, done, begun_at, self._plan.seconds, conflicts, share)
 
     def _numbers(self, first: int) -> list[list[range]]:
         """Return the numbers of the items that each thread of each process pushes."""
@@ -116,7 +120,12 @@ class Clients(contextlib.AbstractContextManager["Clients"]):
 
 
 def _run(
-    load: Load, operations: list[Operation], begun_at: float, seconds: float, conflicts: int
+    load: Load,
+    operations: list[Operation],
+    begun_at: float,
+    seconds: float,
+    conflicts: int,
+    least_share: float,
 ) -> Run:
     """Count what ended in time; but time also what ended later, or the slowest were left out."""
     done = [operation for operation in operations if operation.number != NOTHING]
@@ -130,6 +139,7 @@ def _run(
         [one.ended_at - one.begun_at for one in timed],
         (conflicts + 1) / len(done),
         [one.number for one in sorted(done, key=lambda one: one.ended_at)],
+        least_share,
     )
 
 

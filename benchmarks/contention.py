@@ -18,6 +18,8 @@ from benchmarks.queues import Load
 ROUNDS = 3
 #: Processes, and threads in each.
 SIXTY_FOUR = 4, 16
+#: Processes of one thread each.
+PROCESSES = 4, 16
 
 RECIPE = Load(method="recipe")
 PRIORITY_RECIPE = Load(method="recipe", kind="priority")
@@ -25,6 +27,7 @@ LAYER = Load(method="layer")
 
 POP = Load()
 PRIORITY_POP = Load(kind="priority")
+LEASE_AND_ACK = Load(method="lease+ack")
 SHARDS = {"shards": 16}
 BY_COMMIT = {"order": "commit"}
 
@@ -73,12 +76,44 @@ def contention(plan: Plan) -> Iterator[Line]:
 
 
 def shapes(plan: Plan) -> Iterator[Line]:
-    """One popper; sixteen in one process; sixteen processes."""
+    """One popper; sixteen in one process; four and sixteen processes, and the least share."""
     alone = (Case("FIFO pop", POP, RECIPE, "recipe", ("no bar", "at least 0.9")),)
     many = (Case("FIFO pop", POP, RECIPE, "recipe", _NO_LOSS),)
+    apart = (Case("FIFO pop", POP, RECIPE, "recipe", ("at least 0.6", "at least 1")),)
     yield from measured(plan, 1, 1, alone)
     yield from measured(plan, 1, 16, many)
-    yield from measured(plan, 16, 1, many)
+    for processes in PROCESSES:
+        yield from measured(plan, processes, 1, apart)
+    yield from _beside_one(plan)
+
+
+def _beside_one(plan: Plan) -> Iterator[Line]:
+    """Yield the lines of processes of one thread beside one such process, and the least share."""
+    processes = PROCESSES[-1]
+    with Clients(plan, 1, 1) as alone, Clients(plan, processes, 1) as all_of_them:
+        for name, load in (("pop", POP), ("lease and ack", LEASE_AND_ACK)):
+            runs = [
+                in_turn(
+                    number,
+                    lambda load=load: all_of_them.run(load),
+                    lambda load=load: alone.run(load),
+                )
+                for number in range(plan.rounds(ROUNDS))
+            ]
+            yield line_of(
+                f"FIFO {name}, {processes} x 1",
+                [(ours.a_second, one.a_second) for ours, one in runs],
+                peer_name="1 x 1",
+                unit="/s",
+                bar="at least 1",
+            )
+            yield line_of(
+                f"FIFO {name}, {processes} x 1, the process that did least",
+                [(ours.least_share, 1.0) for ours, _ in runs],
+                peer_name="the mean",
+                unit="share",
+                bar="at least 0.5",
+            )
 
 
 def leases(plan: Plan) -> Iterator[Line]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any, ClassVar
 
-_CALLS = ("CALL", "PRECALL", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "RESUME")
+_CALLS = ("CALL", "PRECALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "JUMP_ABSOLUTE", "RESUME")
 _NO_CALLS = ("CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "JUMP_BACKWARD_NO_INTERRUPT", "PRECALL")
 
 

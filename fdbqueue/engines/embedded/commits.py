@@ -260,9 +260,13 @@ class Committer:
 
     def _leave_line(self) -> None:
         """Remove the requests at the line's front that have ended or are abandoned."""
-        requests = self._requests
-        while requests and (requests[0].done or requests[0].is_abandoned):
-            requests.popleft()
+        for request in list(self._requests):
+            if not (request.done or request.is_abandoned):
+                return
+            try:  # noqa: SIM105  # suppress() is two calls for each commit
+                self._requests.remove(request)
+            except ValueError:  # a signal handler has done so meanwhile
+                pass
 
     def _run(
         self,
