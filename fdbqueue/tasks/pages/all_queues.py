@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
@@ -48,6 +48,8 @@ MOST_COUNTERS = 8_000
 MOST_SCHEDULES = 500
 #: The longest path that the page of a queue takes as a filter.
 _MAX_PATH = 200
+#: A duration among figures.
+_TOOK = replace(DURATION, is_number=True)
 
 
 class FunctionsForm(AcrossForm):
@@ -100,12 +102,12 @@ def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow]
             kind=COUNT,
             alarm=_failures_alarm,
         ),
-        Column(name=f"{time}_mean", heading=mean, value=attrgetter(f"{time}.mean"), kind=DURATION),
+        Column(name=f"{time}_mean", heading=mean, value=attrgetter(f"{time}.mean"), kind=_TOOK),
         Column(
             name=f"{time}_percentile",
             heading=percentile,
             value=attrgetter(f"{time}.percentile"),
-            kind=DURATION,
+            kind=_TOOK,
         ),
     )
 
@@ -198,10 +200,10 @@ def functions(
         "day_since": found.day_since,
         "tiles": [
             Tile("functions", _("Functions"), SafeString(grouped(len(rows)))),
-            Tile("runs", _("Runs in the last hour"), SafeString(grouped(runs))),
+            Tile("runs", _("Runs, hour"), SafeString(grouped(runs))),
             Tile(
                 "failures",
-                _("Failed in the last hour"),
+                _("Failed, hour"),
                 SafeString(grouped(failures)),
                 _failures_alarm(failures),
             ),
