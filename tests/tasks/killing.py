@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -103,6 +104,24 @@ def signalled(
         assert len(cut_short) <= 4 * (len(numbers) - 1)  # those that ran at the second signal
 
 
+def stop_between_commits(process: subprocess.Popen[bytes], backend: Any) -> None:
+    """Stop a process where others can commit; on a file they cannot while SQLite commits for it."""
+    probe = backend.queue("other")
+    for _ in range(20):
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # all its threads have stopped
+        pushing = threading.Thread(target=probe.push, args=[{}], daemon=True)
+        pushing.start()
+        pushing.join(1)
+        if not pushing.is_alive():
+            break
+        process.send_signal(signal.SIGCONT)
+        pushing.join(_DEADLINE_SECONDS)
+    else:
+        raise AssertionError("it commits each time")
+    probe.clear()
+
+
 def stopped(
     configure: Any,
     environment: dict[str, str],
@@ -134,7 +153,7 @@ def stopped(
         )
         try:
             wait_until(lambda here=here, goal=goal: len([*here.iterdir()]) >= goal)
-            process.send_signal(signal.SIGSTOP)
+            stop_between_commits(process, backend)
             other = TaskWorker(backend, ["default"], threads=2)
             thread = threading.Thread(target=other.run)
             thread.start()
