@@ -176,12 +176,13 @@ class QueueCommand(BaseCommand):
         Raises:
             CommandError: No pattern of the setting has this name.
         """
-        families = {family.name: family for family in self.catalog.families()}
-        if name in families:
-            return families[name]
-        known = f"It has {', '.join(families)}." if families else "It has no patterns."
-        message = f"The setting has no pattern {clipped(repr(name))}. {known}"
-        raise CommandError(message, returncode=NO_SUCH_QUEUE)
+        try:
+            return self.catalog.family(name)
+        except QueueNotFound as error:
+            names = ", ".join(family.name for family in self.catalog.families())
+            known = f"It has {names}." if names else "It has no patterns."
+            message = f"The setting has no pattern {clipped(repr(name))}. {known}"
+            raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
 
     def _not_found(self, error: QueueNotFound) -> CommandError:
         name = error.context["name"]

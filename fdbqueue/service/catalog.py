@@ -22,6 +22,7 @@ from fdbqueue.service import transactions, tuples
 from fdbqueue.service.consume.families import Families
 from fdbqueue.service.consume.ring import Source
 from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, fits_of, is_fair
@@ -30,6 +31,7 @@ from fdbqueue.service.storage.ranges import KeyRange, ranges_of
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.transactions import run
+from fdbqueue.service.writes import OperationRunner
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -97,6 +99,11 @@ class QueueSpec:
         """Whether it stands for every queue whose name fits."""
         return "*" in self.name
 
+    @property
+    def start(self) -> str:
+        """What all names that fit begin with."""
+        return self.name.partition("*")[0]
+
     def open(
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
@@ -139,7 +146,7 @@ class Catalog:
         self._several: dict[tuple[_Several, bool], SeveralQueues] = {}
         #: The indexes of the families, by their patterns.
         self._family_keys = {
-            spec.name: FamilyKeys(self._prefix["family"][spec.name].key())
+            spec.name: FamilyKeys(self._prefix["family"][spec.name].key(), spec.name)
             for spec in self._patterns
             if spec.subspace is None
         }
@@ -187,8 +194,8 @@ class Catalog:
             subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
             if len(self._opened) >= _MAX_OPENED:
                 self._opened.clear()
-            family = self.family(spec)
-            member = None if family is None else family.member(name)
+            index = self.index(spec)
+            member = None if index is None else index.member(name)
             made = spec.open(self.database, subspace, name, member)
             found = self._opened.setdefault(name, made)
         return found
@@ -273,23 +280,41 @@ class Catalog:
         made = SeveralQueues(self, several[0], self._turns_of(several))
         return made.limited_to(allows, in_secret=True)
 
-    def family(self, spec: QueueSpec) -> FamilyKeys | None:
+    def index(self, spec: QueueSpec) -> FamilyKeys | None:
         """Return the index of the members of a pattern, None for a queue that is no pattern."""
         return self._family_keys.get(spec.name)
 
     def families(self) -> list[Family]:
-        """Return the families that the setting has, in its order, to look at; nothing is read."""
-        return [
-            Family(
-                spec.name,
-                spec.kind,
-                keys,
-                lambda start, after: self._names(start=start, after=after, with_responses=False),
-                functools.partial(self._is_member, spec, lambda name: [name]),
-            )
-            for spec in self._patterns
-            if (keys := self.family(spec)) is not None
-        ]
+        """Return the families that the setting has, in its order; nothing is read."""
+        return [self._family(spec, self._family_keys[spec.name]) for spec in self._patterns]
+
+    def family(self, pattern: str) -> Family:
+        """Return the family with a name, which is a pattern of the setting; nothing is read.
+
+        Raises:
+            QueueNotFound: No spec has this pattern.
+        """
+        for spec in self._patterns:
+            if spec.name == pattern:
+                return self._family(spec, self._family_keys[pattern])
+        raise QueueNotFound(name=pattern)
+
+    def _family(self, spec: QueueSpec, keys: FamilyKeys) -> Family:
+        runner = OperationRunner(self.database, spec.name)
+        return Family(
+            spec.name,
+            spec.kind,
+            keys,
+            lambda start, after: self._names(start=start, after=after, with_responses=False),
+            functools.partial(self._is_member, spec, lambda name: [name]),
+            # Every take from a member depends on keys below its name.
+            Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
+        )
+
+    def _beginning_with(self, start: str) -> KeyRange:
+        """Return the range of the queues whose names, which are ASCII, begin with a text."""
+        begin = self._subspace.key() + _TEXT + start.encode()
+        return begin, begin + b"\xff"
 
     def _families_of(self, names: tuple[str, ...], *, with_owned: bool) -> Families:
         """Return what all calls of this process on some names share, one of them a pattern."""
@@ -486,8 +511,7 @@ class Catalog:
             return
         begin, end = self._subspace.range().start, self._subspace.range().stop
         if start:
-            begin = self._subspace.key() + _TEXT + start.encode()
-            end = begin + b"\xff"  # names are ASCII
+            begin, end = self._beginning_with(start)
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)

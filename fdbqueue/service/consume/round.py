@@ -144,6 +144,7 @@ class RoundResult:
         is_helped: Whether this process's help request was served, or is gone; then a round takes
             nothing.
         is_paused: Whether the queue is paused.
+        is_with_family: Whether its family is, and all other members with it.
         awaits_others: Whether other processes have asked for help, or have not collected what was
             taken for them.
     """
@@ -155,6 +156,7 @@ class RoundResult:
     expired: ExpiredCounts | None = None
     is_helped: bool = False
     is_paused: bool = False
+    is_with_family: bool = False
     awaits_others: bool = False
 
 
@@ -358,6 +360,7 @@ class Round:
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
         slot: In a queue with shards, how many runs of items of each to leave to others.
+        family_pause: The read of whether its family is paused, if that has begun.
     """
 
     def __init__(
@@ -369,6 +372,7 @@ class Round:
         order: Order = Order.STRICT,
         extra: int = 0,
         slot: int = 0,
+        family_pause: Any = None,
     ) -> None:
         self._taker = taker
         self._store = store = taker.store
@@ -387,6 +391,10 @@ class Round:
         self.taken = 0
         self._now = now_us()
         self._state_rows = begin_state(store, tr, self._now)
+        self._member = member = store.tables.member
+        if member is not None and family_pause is None:
+            family_pause = tr.snapshot[member.paused]
+        self._family_pause = family_pause
         prompt = fitting(early)
         #: The reads that requests need.
         self._reads = taker.begin_reads(tr, prompt)
@@ -434,9 +442,13 @@ class Round:
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
         result.is_paused = state.is_paused
+        if self._member is not None:
+            result.is_with_family = self._family_pause.present()
         result.awaits_others = bool(state.requests or state.expired or state.awaits)
         if state.is_paused:
             head.close(self._store.tables.paused)
+        elif result.is_with_family and self._member is not None:
+            head.close(self._member.paused)
         else:
             self._retried = state.retried
             if state.dues or state.expired:
