@@ -180,7 +180,7 @@ def queue(name: str) -> Queue:
 
 
 def family(pattern: str) -> Family:
-    """Return the family with a name, which is a pattern of the setting: to look at it, or to pause it.
+    """Return the family with a name, a pattern of the setting: to look at, and to pause.
 
     Cheap: nothing is read or opened before the family is used.
 

@@ -64,8 +64,8 @@ WAYS = {
     "max": lambda catalog, **options: catalog.queue("user-3").pop_max(**options),
     "lease": lambda catalog, **options: catalog.queue("user-3").lease(**options),
     "names": lambda catalog, **options: catalog.several(["user-3", "mail"]).lease(**options),
-    "turns": lambda catalog, **options: (
-        catalog.several(["user-3", "mail"], fair=True).lease(**options)
+    "turns": lambda catalog, **options: catalog.several(["user-3", "mail"], fair=True).lease(
+        **options
     ),
 }
 
@@ -259,9 +259,8 @@ def test_that_it_was_paused_is_part_of_a_transaction(catalog, family, open_catal
     assert pop_from(catalog, tr=tr) is None
     tr[b"\x02of this test"] = b""
     open_catalog(another(database)).family("user-*").resume()
-    with pytest.raises(Exception) as failed:
+    with pytest.raises(Exception, match=r"1020|conflict"):
         tr.commit().wait()
-    assert failed.value.code == 1020
 
 
 def test_under_a_key_that_there_was_nothing_is_saved(catalog, family):

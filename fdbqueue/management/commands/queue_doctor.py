@@ -25,7 +25,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue import conf
-from fdbqueue.columns.queues import paused_since
+from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.columns.text import counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import (
@@ -452,7 +452,7 @@ def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
     if pause is None:
         return Finding("pause", queue.name, OK, "the queue is not paused")
     text = f"nothing is taken until queue_resume; {paused_since(pause)}"
-    remedy = f"queue_resume {shlex.quote(queue.name)}"
+    remedy = resume_command(queue.name, pause)
     return Finding("pause", queue.name, WARNING, text, remedy=remedy)
 
 

@@ -24,8 +24,9 @@ How a take goes, without a transaction of the caller's:
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
    row says when it has something next: when the first of its leases, delays and batches ends, what
    a limit of it says, in a second if other processes have yet to collect from it; never while it is
-   paused by itself. The transaction depends on these rows. Whatever gives the member something new writes one
-   of them, so then it conflicts, and no row is ever missing. The rows of a member that gave stay.
+   paused by itself. The transaction depends on these rows. Whatever gives the member something new
+   writes one of them, so then it conflicts, and no row is ever missing. The rows of a member that
+   gave stay.
 5. **Commit**, all or nothing: items, counts, rows. After a conflict the members that it met come
    again behind the others of the page, and nothing is corrected, so that only takes of the same
    items can conflict twice. After two conflicts each thread takes from the member that it was given

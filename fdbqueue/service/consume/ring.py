@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.storage.families import FamilyKeys, Member
+from fdbqueue.service.storage.families import FamilyKeys, IndexRow, Member
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -180,13 +180,7 @@ class Walk:
         self._is_read = len(found) < PAGE_ROWS
         if found:
             self._at = place, found[-1].key + b"\x00"
-        hints: dict[str, list[bytes]] = {}
-        for row in (*due, *found):
-            if source.fits(row.name):
-                own = hints.setdefault(row.name, [])
-                if row.moment:
-                    own.append(row.key)
-        self._page.extend(Hint(name, tuple(own)) for name, own in hints.items())
+        self._page.extend(_hints_of(source, [*due, *found]))
         if self._is_read and self._later[place] is None:
             self._go_on()
 
@@ -202,6 +196,17 @@ class Walk:
         if place == self._start[0]:
             self._is_back = True
             self.is_closed = not self._start[1]
+
+
+def _hints_of(source: Source, rows: Sequence[IndexRow]) -> list[Hint]:
+    """Return the members of a source that rows of its index name, each once."""
+    hints: dict[str, list[bytes]] = {}
+    for row in rows:
+        if source.fits(row.name):
+            own = hints.setdefault(row.name, [])
+            if row.moment:
+                own.append(row.key)
+    return [Hint(name, tuple(own)) for name, own in hints.items()]
 
 
 class Walking:

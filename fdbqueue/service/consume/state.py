@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import datetime
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,8 +30,8 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.items import LAST_MOMENT, microseconds, moment
 from fdbqueue.service.storage.counts import ready_and_taken
-from fdbqueue.service.storage.handoffs import HelpRequest, read_request
 from fdbqueue.service.storage.families import Member
+from fdbqueue.service.storage.handoffs import HelpRequest, read_request
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due, TableKeys
 from fdbqueue.service.writes import OperationRunner
@@ -65,6 +65,10 @@ class QueueState(NamedTuple):
     awaits: bool
     dues: list[Due]
     more_due: bool
+
+    def without_leases(self, ending: Container[bytes]) -> QueueState:
+        """Return the state without the leases that end here: they do not expire as well."""
+        return self._replace(dues=[due for due in self.dues if due.rest not in ending])
 
 
 def begin_state(store: ItemStore, tr: Transaction, now: int) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.state import Pause, Pausing
+from fdbqueue.service.consume.state import Pause, Pausing, parse_pause
 from fdbqueue.service.storage.families import FamilyKeys
 
 #: So many rows of the index are read at once.
@@ -75,6 +75,11 @@ class Family:
     def paused(self, *, tr: Transaction | None = None) -> Pause | None:
         """Return since when and why the family is paused, None if it is not."""
         return self._pausing.paused(tr)
+
+    def begin_paused(self, tr: Transaction) -> Callable[[], Pause | None]:
+        """Begin to read whether it is paused; call the returned function for the result."""
+        read = tr.snapshot[self._keys.paused]
+        return lambda: parse_pause(read, self.name)
 
     # Look at its members
 
