@@ -10,7 +10,7 @@ from django.urls import reverse
 import fdbqueue
 from fdbqueue import conf
 from fdbqueue.columns import families
-from fdbqueue.pages import family_page, queue_list
+from fdbqueue.pages import family_page
 from tests.pages.addresses import LIST, following, of, text
 from tests.pages.test_queues import names
 
