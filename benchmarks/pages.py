@@ -27,6 +27,8 @@ MANY, FEW = 1_000_000, 1_000
 QUEUES = 500
 ROUNDS = 9
 TURNS = 10
+#: How long a page across queues may take.
+ACROSS_BAR_MS = 150
 
 #: What is asked of a queue's page.
 PAGES = {
@@ -38,6 +40,7 @@ PAGES = {
 }
 #: The pages across queues.
 ACROSS = ("-/workers/", "-/failures/")
+OF_TASKS = ("-/functions/", "-/schedules/")
 #: What is asked of the list.
 LISTS = ("", "?sort=-ready", "?sort=-oldest", "?sort=-pushes")
 
@@ -90,7 +93,13 @@ def across(plan: Plan) -> Iterator[Line]:
     """The pages across 100 queues with 10,000 leases and as many dead letters, beside a tenth."""
     many, few = plan.sized((100, 10), (100, 10), (6, 2))
     names = [f"q{number:03}" for number in range(100)]
-    with _project() as client, _queues(plan, names):
+    with _project() as client:
+        yield from _of_items(plan, client, names, few, many)
+        yield from _of_tasks(plan, client)
+
+
+def _of_items(plan: Plan, client: Any, names: list[str], few: int, many: int) -> Iterator[Line]:
+    with _queues(plan, names):
         for first, last in ((0, few), (few, many)):
             _lease_and_bury(names[first:last])
             if last == few:
@@ -108,6 +117,50 @@ def across(plan: Plan) -> Iterator[Line]:
                 bar="no bar",
                 rounds=plan.rounds(5),
             )
+
+
+def _of_tasks(plan: Plan, client: Any) -> Iterator[Line]:
+    count = plan.sized(1_000, 1_000, 20)
+    with _ran_and_scheduled(plan, count):
+        for page in OF_TASKS:
+            yield compare(
+                f"{page}, {count:,} functions, 500 schedules",
+                _timed(client, f"{LIST}{page}", plan.turns(TURNS)),
+                lambda: float(ACROSS_BAR_MS),
+                peer_name="bar",
+                unit="ms",
+                bar="at most 1.0",
+                rounds=plan.rounds(5),
+            )
+
+
+@contextlib.contextmanager
+def _ran_and_scheduled(plan: Plan, count: int) -> Iterator[None]:
+    """Let so many functions have run in each slot of the last hour and day; and 500 schedules."""
+    from django.test import utils
+
+    from fdbqueue.service import now_us, run
+    from fdbqueue.tasks.compat import task_backends
+
+    call = {"task": "fdbqueue.nothing", "every": 60, "queue_name": "default"}
+    options = {"schedules": {f"schedule {number}": call for number in range(500)}}
+    backend = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "OPTIONS": options}
+    with utils.override_settings(TASKS={"default": backend}), _queues(plan, ["q"]):
+        ours: Any = task_backends["default"]
+        ours.queue("default").push({})  # a queue of tasks is listed once it has had one
+        counters, now = ours.records.functions, now_us()
+        for hours in range(25):
+            ended = now - hours * 3_600_000_000
+
+            def add(tr: Any, ended: int = ended) -> None:
+                for number in range(count):
+                    path = f"project.module{number % 40}.function{number}"
+                    for minutes in (0, 20, 40):
+                        at = ended - minutes * 60_000_000
+                        counters.count(tr, "tasks-default", path, at, at - number, failed=False)
+
+            run(ours.catalog.database, add)
+        yield
 
 
 def _lease_and_bury(names: list[str]) -> None:
@@ -149,7 +202,7 @@ def _with(setting: dict[str, Any], measure: Callable[[], float]) -> float:
 @contextlib.contextmanager
 def _project() -> Iterator[Any]:
     """Set up the demo project, and give a logged-in client."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+    os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
     import django
 
     django.setup()

@@ -33,7 +33,7 @@ from fdbqueue.pages.forms import (
     refresh_of,
 )
 from fdbqueue.pages.problems import Problem, bad_address, method_refused, problem_of
-from fdbqueue.pages.readings import Reading, reading_of
+from fdbqueue.pages.readings import Reading, more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.values import Preview
 from fdbqueue.service import Catalog, Queue, long_values_unparsed
@@ -200,6 +200,9 @@ class PageView(View):
             "view": view,
             "find_address": self.addresses.find_any(),
             "has_tasks": apps.is_installed("fdbqueue.tasks"),
+            "more_views": [
+                (page.name, page.title, self.addresses.more(page.name)) for page in more_pages()
+            ],
         }
 
 
@@ -455,6 +458,7 @@ def page_patterns(
         path("-/workers/", page(WorkersView), name=url_name("workers")),  # no queue is called "-"
         path("-/failures/", page(FailuresView), name=url_name("failures")),
         path("-/find/", page(FindAnyView), name=url_name("find-any")),
+        *(path(f"-/{one.name}/", page(one.view), name=url_name(one.name)) for one in more_pages()),
         re_path(r"^(?P<pattern>[^/]*[*][^/]*)/$", page(FamilyView), name=url_name("family")),
         path("<str:name>/", page(QueueView), name=url_name("queue")),
         path("<str:name>/items/", page(FindView), name=url_name("find")),

@@ -192,6 +192,11 @@ TASKS = {
     "default": {
         "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
         "QUEUES": ["default", "reports"],
-        "OPTIONS": {"max_attempts": 2},
+        "OPTIONS": {
+            "max_attempts": 2,
+            "schedules": {
+                "Alaska": {"task": "project.tasks.summarise", "args": ["Alaska"], "every": 300}
+            },
+        },
     },
 }

@@ -17,6 +17,8 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
     a worker,      ``columns/across.py``                  ``pages``
     a reason
+    a function,    ``fdbqueue/tasks/pages/``              ``pages``
+    a schedule     ``all_queues.py``
     =============  =====================================  ===================================
 
 ``text.py`` has the words: ages, durations, sizes, and what is safe to show. This room knows neither

@@ -161,7 +161,8 @@ class AcrossForm(PageForm):
     hidden = ("refresh", "after")
 
 
-def _order(choices: list[tuple[str, Any]]) -> forms.ChoiceField:
+def order_field(choices: list[tuple[str, Any]]) -> forms.ChoiceField:
+    """Return the field of the order of a page's rows."""
     return forms.ChoiceField(label=_("Order"), choices=choices, error_messages=CHOICE_ERRORS)
 
 
@@ -170,7 +171,7 @@ class WorkersForm(AcrossForm):
 
     worker = search_field(_("Worker contains"), max_length=200, strip=False)
     name = forms.CharField(required=False, strip=False, max_length=200, widget=forms.HiddenInput)
-    sort = _order(
+    sort = order_field(
         [
             ("until", _("Lease ends first")),
             ("leased", _("Leased for longest")),
@@ -187,7 +188,7 @@ class FailuresForm(AcrossForm):
     """Which reasons of dead letters to show."""
 
     reason = search_field(_("Reason contains"), max_length=200, strip=False)
-    sort = _order([("latest", _("Last died first")), ("most", _("Most dead letters"))])
+    sort = order_field([("latest", _("Last died first")), ("most", _("Most dead letters"))])
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "latest", "page": "1"}
     shown = ("reason", "sort")
@@ -259,14 +260,11 @@ class Left(NamedTuple):
     is_all: bool
 
 
-def _context(form: AcrossForm, found: Across, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
-    """Return what both templates show: a page of rows, and how much was read."""
+def paged(form: AcrossForm, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
+    """Return what the template shows of a page of rows, and the ways to the next ones."""
     page = form.cleaned_data["page"]
     begin = (page - 1) * ROWS_PER_PAGE
-    shown = [
-        replace(row, position=position)
-        for position, row in enumerate(rows[begin : begin + ROWS_PER_PAGE], start=begin + 1)
-    ]
+    shown = rows[begin : begin + ROWS_PER_PAGE]
     labels = [str(column.heading) for column in columns]  # translated once
     after = form.cleaned_data["after"] or None
     more = begin + len(shown) < len(rows)
@@ -277,14 +275,22 @@ def _context(form: AcrossForm, found: Across, columns: Any, rows: Sequence[Any])
         "first": grouped(begin + 1),
         "last": grouped(begin + len(shown)),
         "found": grouped(len(rows)),
+        "from_start": form.address(after=None) if after else None,
+        "previous_page": form.address(page=page - 1, **keep) if page > 1 else None,
+        "next_page": form.address(page=page + 1, **keep) if more else None,
+    }
+
+
+def _context(form: AcrossForm, found: Across, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
+    """Return what both templates show: a page of rows, and how much was read."""
+    placed = [replace(row, position=position) for position, row in enumerate(rows, start=1)]
+    return {
+        **paged(form, columns, placed),
         "left": Left(
             grouped(len(found.rows)), grouped(found.total), grouped(found.queues), found.is_all
         ),
         "following": form.address(after=found.following) if found.following else None,
         "is_late": found.following == "",
-        "from_start": form.address(after=None) if after else None,
-        "previous_page": form.address(page=page - 1, **keep) if page > 1 else None,
-        "next_page": form.address(page=page + 1, **keep) if more else None,
     }
 
 

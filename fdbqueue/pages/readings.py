@@ -6,6 +6,9 @@ the name of a queue, for each page of it, and returns its reading, None for a qu
 app's; so it must not read anything of the queue. All other queues have :data:`ITEMS`. This package
 knows none of these apps, and imports what they name only when a page is shown.
 
+An app that has pages of its own beside the list of queues names ``fdbqueue_pages``: a function that
+returns the :class:`MorePage` of each.
+
 An app whose tasks have ids of their own names ``fdbqueue_queue_of_task``, too: a function that
 returns the name of the queue of a task by its id, None if there is no such task.
 """
@@ -44,6 +47,20 @@ class Setting(NamedTuple):
     value: str | Promise
     is_code: bool = False
     meaning: str | Promise = ""
+
+
+class MorePage(NamedTuple):
+    """A page across queues that an app has.
+
+    Attributes:
+        name: Names it in its address and in the name of its URL.
+        title: What it is called.
+        view: A subclass of :class:`fdbqueue.views.PageView`.
+    """
+
+    name: str
+    title: str | Promise
+    view: type[Any]
 
 
 def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
@@ -123,6 +140,12 @@ def reading_of(queue: Queue) -> Reading:
         if reading is not None:
             return reading
     return ITEMS
+
+
+def more_pages() -> list[MorePage]:
+    """Return the pages across queues of all apps."""
+    paths = (getattr(app, "fdbqueue_pages", None) for app in apps.get_app_configs())
+    return [page for path in paths if path for page in import_string(path)()]
 
 
 def queue_of_task(task_id: str) -> str | None:

@@ -28,8 +28,8 @@ class Addresses:
 
     Args:
         url_name: Returns the name of a page's URL: of ``queues``, ``workers``, ``failures``,
-            ``family``, ``queue``, ``item``, ``task``; or of ``find``, which finds an item of a
-            queue by its id, or ``find-any``, which finds it in any.
+            ``family``, ``queue``, ``item``, ``task``, of a page that an app has; or of ``find``,
+            which finds an item of a queue by its id, or ``find-any``, which finds it in any.
         current_app: The instance namespace.
     """
 
@@ -48,6 +48,10 @@ class Addresses:
     def failures(self) -> str:
         """Return the address of the dead letters of all queues."""
         return self._of("failures")
+
+    def more(self, name: str) -> str:
+        """Return the address of a page across queues that an app has."""
+        return self._of(name)
 
     def find_any(self) -> str:
         """Return the address that leads to an item or a task of any queue by its id."""

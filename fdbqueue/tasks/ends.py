@@ -8,6 +8,7 @@ A task that waits has no attempt to end: :func:`abort` ends it at once, with the
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from fdbqueue.tasks.compat import (
     task_backends,
 )
 from fdbqueue.tasks.current import running
-from fdbqueue.tasks.exceptions import TaskAborted
+from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown
 from fdbqueue.tasks.records import (
     FAILED,
     NO_ATTEMPTS,
@@ -41,6 +42,8 @@ from fdbqueue.tasks.records import (
 )
 from fdbqueue.tasks.results import attempts_at, change, microseconds, moment, path_of, set_attempts
 
+#: What an attempt fails with whose function the worker does not know.
+UNKNOWN = path_of(TaskUnknown)
 _NO_CALL = unknown_call("")
 #: Codes of what the client refuses before it sends anything: to try it again would not help.
 _REFUSALS = range(2000, 3000)
@@ -208,11 +211,31 @@ class AttemptEnds:
     def writes(self, end: AttemptEnd) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
         is_success = end.failure is None
+        keep: Callable[[Transaction], None]
         if is_success and not self._keeps_successful:
-            return lambda tr: self._records.remove(tr, end.call.id)
-        status = SUCCESSFUL if is_success else FAILED
-        return _final_writes(
-            self._records, end.call, end.item, end.attempts, status, end.moment, end.value
+            keep = functools.partial(self._records.remove, result_id=end.call.id)
+        else:
+            status = SUCCESSFUL if is_success else FAILED
+            keep = _final_writes(
+                self._records, end.call, end.item, end.attempts, status, end.moment, end.value
+            )
+
+        def write(tr: Transaction) -> None:
+            keep(tr)
+            self._count(tr, end)
+
+        return write
+
+    def _count(self, tr: Transaction, end: AttemptEnd) -> None:
+        """Count an attempt at its function."""
+        is_known = end.failure is None or end.failure.exception != UNKNOWN
+        self._records.functions.count(
+            tr,
+            end.item.queue,
+            end.call.task if is_known else "",
+            end.moment,
+            end.attempts.latest,
+            failed=end.failure is not None and not end.is_aborted,
         )
 
     def has_taken_effect(self, end: AttemptEnd, queue: Queue) -> bool:
@@ -244,6 +267,7 @@ class AttemptEnds:
         seconds = end.retry_seconds
         retry = seconds is not None
         queue.nack(end.item, delay=seconds or None, reason=end.reason, retry=retry, tr=tr)
+        self._count(tr, end)
         more = {} if retry else {"dead": end.item.attempts + 1, "ended": end.moment}
         noted = pending(queue.name, end.item.id, end.attempts, **more)
         self._records.write(tr, end.call.id, noted)

@@ -379,6 +379,8 @@ class Housekeeping:
         try:
             if not may_prune(self._backend, self._catalog):
                 return
+            functions = self._backend.records.functions
+            run(self._catalog.database, lambda tr: functions.clear_old(tr, now_us()))
             retention = self._backend.settings.retention
             pace = _Pace(self._is_over, self._periodic)
             pruned = prune(self._backend, retention, catalog=self._catalog, goes_on=pace.goes_on)

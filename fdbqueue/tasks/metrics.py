@@ -13,12 +13,11 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from fdbqueue.metrics.operations import OTHER, label_of
 from fdbqueue.service import Item
 from fdbqueue.tasks import worker
-from fdbqueue.tasks.ends import AttemptEnd
+from fdbqueue.tasks.ends import UNKNOWN, AttemptEnd
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
 #: How many functions have labels of their own; those that come later share one.
 _MAX_TASKS = 200
-_UNKNOWN = "fdbqueue.tasks.exceptions.TaskUnknown"
 
 
 class TaskMetrics:
@@ -59,7 +58,7 @@ class TaskMetrics:
         path = end.call.task
         if path in self._tasks:
             return path
-        is_unknown = end.failure is not None and end.failure.exception == _UNKNOWN
+        is_unknown = end.failure is not None and end.failure.exception == UNKNOWN
         if is_unknown or len(self._tasks) >= _MAX_TASKS:
             return OTHER
         self._tasks.add(path)

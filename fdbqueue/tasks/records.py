@@ -14,6 +14,7 @@ Everything else is under ``(*PREFIX, "tasks")``:
     ("result", id, part)                     a record, as JSON in parts of 90,000 bytes
     ("ended", queue, status, moment, id)     the dotted path of an ended task
     ("state", what, ...)                     what workers know together: housekeeping, schedules
+    ("runs", ...)                            counters, see :mod:`fdbqueue.tasks.functions`
 
 A record is *pending* as long as the task's item is in its queue, ready, delayed, leased or dead. It
 is written with the push, and says where the item is, and what is known of the attempts so far. The
@@ -36,6 +37,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
+from fdbqueue.tasks.functions import FunctionCounters
 
 #: How a task has ended, as records and the index have it.
 SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
@@ -289,10 +291,14 @@ class Records:
 
     Args:
         prefix: The tuple that all keys of the setting start with.
+
+    Attributes:
+        functions: The counters of functions, which are beside the records.
     """
 
     def __init__(self, prefix: tuple[Any, ...]) -> None:
         self.prefix = prefix
+        self.functions = FunctionCounters(prefix)
         tasks = Subspace((*prefix, "tasks"))
         self._results = tasks["result"]
         self._results_key: bytes = self._results.key()

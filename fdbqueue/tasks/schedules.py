@@ -13,10 +13,12 @@ first; expressions that begin the minutes or hours with ``*`` go by the time tha
 Every worker process of the backend looks at each slot of each schedule (:class:`Periodic`). There
 is one key for each schedule, its *state*:
 
-    {"slot": 1700000000000000, "times": [["cron 0 3 * * * UTC", 1700000000000000], ...]}
+    {"slot": 1700000000000000, "times": [["cron 0 3 * * * UTC", 1700000000000000], ...],
+     "last": "KqfM..."}
 
 ``slot`` is the latest slot for which a task was enqueued, whatever the times were; ``times`` has
-for each text of the times the slot up to which it was dealt with.
+for each text of the times the slot up to which it was dealt with; ``last`` is the id of the result
+of the latest task, for the page of schedules.
 
 A worker that finds a slot due does the following, in one transaction:
 
@@ -369,21 +371,42 @@ class ScheduleState(NamedTuple):
     Attributes:
         slot: The latest slot for which a task was enqueued, 0 for none.
         times: The slots up to which each text of times was dealt with, the newest text last.
+        last: The id of the latest task's result; empty for none.
     """
 
     slot: int = 0
     times: tuple[tuple[str, int], ...] = ()
+    last: str = ""
 
-    def dealt(self, text: str, slot: int, *, enqueued: bool) -> ScheduleState:
-        """Return the state once times were dealt with up to a slot."""
+    def dealt(self, text: str, slot: int, last: str | None) -> ScheduleState:
+        """Return the state once times were dealt with up to a slot.
+
+        Args:
+            text: The times.
+            slot: The slot.
+            last: The id of the task that was enqueued for it; empty if there was one already with
+                its unique key. None if nothing was enqueued.
+        """
         known = dict(self.times)
         known[text] = slot
-        return ScheduleState(slot if enqueued else self.slot, tuple(known.items())[-_MAX_TIMES:])
+        times = tuple(known.items())[-_MAX_TIMES:]
+        if last is None:
+            return self._replace(times=times)
+        return ScheduleState(slot, times, last or self.last)
 
     @property
     def newest(self) -> int:
         """The latest slot of all."""
         return max([self.slot, *[slot for _, slot in self.times]])
+
+
+def state_in(found: Any) -> ScheduleState:
+    """Return the state that the value of its key says; it may be absent."""
+    if not found.present():
+        return ScheduleState()
+    stored = json.loads(bytes(found))
+    times = tuple((text, slot) for text, slot in stored["times"])
+    return ScheduleState(stored["slot"], times, stored.get("last", ""))
 
 
 class Periodic:
@@ -442,7 +465,8 @@ class Periodic:
             if not is_due and known is not None and known >= slot:
                 return None
             (item,) = push(tr) if is_due else (None,)
-            dealt = state.dealt(schedule.times.text, slot, enqueued=is_due)
+            last = None if item is None else "" if item.existing else result.id
+            dealt = state.dealt(schedule.times.text, slot, last)
             tr[key] = json.dumps(dealt._asdict(), separators=(",", ":")).encode()
             return item
 
@@ -454,11 +478,7 @@ class Periodic:
         return True
 
     def _state(self, tr: Transaction, key: bytes, schedule: Schedule) -> ScheduleState:
-        found = tr[key]
-        if not found.present():
-            return ScheduleState()
-        stored = json.loads(bytes(found))
-        state = ScheduleState(stored["slot"], tuple((text, slot) for text, slot in stored["times"]))
+        state = state_in(tr[key])
         if state.newest <= now_us() + _MAX_AHEAD:
             return state
         facts = {"schedule": schedule.name, "slot": str(moment(state.newest))}

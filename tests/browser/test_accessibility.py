@@ -43,6 +43,8 @@ def test_axe_finds_nothing(visit, queues, mount, width, scheme):
         "-/workers/?name=w%3C1%3E",
         "-/workers/?sort=nothing",
         "-/failures/",
+        "-/functions/",
+        "-/schedules/",
         "-/find/?id=nothing",
         "user-blocked/",
         "quakes/?q=taiwan&end=max&limit=5",

@@ -178,10 +178,15 @@ def workers_threads():
     return {one for one in threading.enumerate() if one.name == "fdbqueue-worker"}
 
 
+@pytest.mark.parametrize("ahead", [None, 0.002], ids=["", "ahead"])
 @pytest.mark.parametrize("seed", range(3))
-def test_threads_that_are_held_up_at_random_lines(queue, seed):
-    """Each item is handled once, by several workers of several threads."""
+def test_threads_that_are_held_up_at_random_lines(queue, seed, ahead):
+    """Each item is handled once, by several workers of several threads; some are put back."""
     done = []
+
+    def settle(items):
+        for item in items:
+            queue.requeue(item)
 
     def work(item):
         done.append(item.value)
@@ -189,7 +194,16 @@ def test_threads_that_are_held_up_at_random_lines(queue, seed):
             raise LookupError
 
     workers = [
-        Worker(queue, work, concurrency=2, prefetch=4, retry_delay_seconds=0, seconds=600)
+        Worker(
+            queue,
+            work,
+            concurrency=2,
+            prefetch=4,
+            ahead_seconds=ahead,
+            settle=settle if ahead else None,
+            retry_delay_seconds=0,
+            seconds=600,
+        )
         for _ in range(2)
     ]
     with preempted(seed, 0.004):

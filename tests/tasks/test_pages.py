@@ -23,8 +23,10 @@ from fdbqueue.service import run
 from fdbqueue.tasks import abort
 from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.pages import all_queues
 from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.results import Known
+from fdbqueue.tasks.schedules import Periodic
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
 from tests.pages import rules, watched_engine
@@ -808,6 +810,142 @@ def test_an_id_of_a_task_leads_to_it_from_the_list(viewer, work, settings, monke
     response = viewer.get(ACROSS + "find/", {"id": done.id})
     assert response.status_code == 404
     assert QUEUE not in text(response)
+
+
+FUNCTIONS, SCHEDULES = f"{ACROSS}functions/", f"{ACROSS}schedules/"
+
+
+def rows_in(response):
+    """Return the texts of the cells of each row."""
+    markup = text(response).partition('id="rows-caption"')[2].partition("<tbody")[2]
+    rows = re.findall(r"<tr.*?</tr>", markup.partition("</table>")[0], re.DOTALL)
+    return [
+        [plain(one) for one in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)] for row in rows
+    ]
+
+
+def test_functions_are_listed_with_their_figures(viewer, work):
+    """Those with the most failures first; with links to their tasks that are done."""
+    for name in ("ada", "bob", "eve"):
+        letters.send.enqueue(name)
+    letters.refuse.enqueue("ada")
+    letters.send.using(queue_name="other").enqueue("joe")
+    work()
+    response = viewer.get(FUNCTIONS)
+    found = rows_in(response)
+    assert [row[:3] for row in found] == [
+        ["tests.tasks.letters.refuse", "2", "2"],
+        ["tests.tasks.letters.send", "4", "0"],
+    ]
+    assert found[1][5:7] == ["4", "0"]
+    assert found[1][9] == "tasks-default , tasks-other"
+    link = re.search(rf'href="({PAGE}\?state=done[^"]*send)"', text(response))[1]
+    assert len(table(viewer.get(html.unescape(link)))) == 3
+    assert [row[0] for row in rows_in(viewer.get(FUNCTIONS + "?function=SEND"))] == [found[1][0]]
+    assert rows_in(viewer.get(FUNCTIONS + "?sort=runs"))[0] == found[1]
+    assert "None of the functions" in text(viewer.get(FUNCTIONS + "?function=nobody"))
+
+
+@pytest.mark.parametrize("address", [FUNCTIONS, SCHEDULES])
+@pytest.mark.parametrize(
+    "query", ["?sort=nothing", "?page=0", "?other=1", "?sort=name&sort=next", "?page=x"]
+)
+def test_parameters_that_these_pages_do_not_have(viewer, address, query):
+    """Are pointed out."""
+    assert viewer.get(address + query).status_code == 400
+
+
+@pytest.mark.parametrize("address", [FUNCTIONS, SCHEDULES])
+def test_these_pages_only_read(viewer, address, client, watched):
+    """For those who may view queues; there is nothing yet."""
+    assert viewer.get(address).status_code == 200
+    assert not watched.writes
+    assert viewer.post(address).status_code == 405
+    assert person("nobody").get(address).status_code == 403
+    assert client.get(address).status_code == 302
+
+
+def test_functions_of_queues_that_a_user_may_not_view(viewer, work, settings, monkeypatch):
+    """Are neither listed nor counted."""
+    letters.send.enqueue("ada")
+    letters.lose.using(queue_name="other").enqueue("joe")
+    work()
+    monkeypatch.setattr(rules, "SEEN", {QUEUE})
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
+    response = viewer.get(FUNCTIONS)
+    assert [row[0] for row in rows_in(response)] == ["tests.tasks.letters.send"]
+    assert "lose" not in text(response)
+    assert "other" not in text(response)
+
+
+def test_a_function_with_markup_in_its_name(viewer, queue, work):
+    """Is unknown to the workers: all such are one row, without their names."""
+    for number in range(3):
+        path = f"<script>alert({number})</script>.f"
+        queue.push({"id": "x", "task": path, "args": [], "kwargs": {}, "backend": "default"})
+    work()
+    found = rows_in(viewer.get(FUNCTIONS))
+    assert [row[0] for row in found] == ["Unknown to its worker"]
+    assert int(found[0][1]) >= 3
+
+
+def scheduled(settings, schedules):
+    """Set the schedules of the backend, and return it."""
+    options = {**settings.TASKS["default"], "OPTIONS": {"schedules": schedules}}
+    settings.TASKS = {"default": options}
+    return task_backends["default"]
+
+
+def test_schedules_are_listed_with_their_latest_task(viewer, settings, monkeypatch):
+    """Next first: when it is due, and what became of the latest one."""
+    call = {"task": "tests.tasks.letters.send", "args": ["<ada>"]}
+    backend = scheduled(
+        settings,
+        {
+            "often": {**call, "every": 1},
+            "nightly <b>": {**call, "cron": "0 3 * * *", "queue_name": "other"},
+        },
+    )
+    periodic = Periodic(backend, backend.catalog)
+    periodic.enqueue_due()
+    with time_ahead(seconds=2):
+        assert periodic.enqueue_due() == 1
+        TaskWorker(backend, follow=False, worker="w<1>").run()
+        response = viewer.get(SCHEDULES)
+    found = rows_in(response)
+    assert [row[:3] for row in found] == [
+        ["often", "tests.tasks.letters.send", "every 1"],
+        ["nightly <b>", "tests.tasks.letters.send", f"cron 0 3 * * * {settings.TIME_ZONE}"],
+    ]
+    assert found[0][5:] == ["Successful", QUEUE]
+    assert found[1][4:] == [DASH, DASH, "tasks-other"]
+    task = re.search(rf'href="({PAGE}tasks/[^"]*)"', text(response))[1]
+    assert viewer.get(task).status_code == 200
+    assert [row[0] for row in rows_in(viewer.get(SCHEDULES + "?schedule=NIGHT"))] == ["nightly <b>"]
+    monkeypatch.setattr(rules, "SEEN", {"tasks-other"})
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
+    response = viewer.get(SCHEDULES)
+    assert [row[0] for row in rows_in(response)] == ["nightly <b>"]
+    assert "often" not in text(response)
+
+
+def test_a_schedule_whose_queue_is_not_known(viewer, settings, monkeypatch):
+    """Is for those who may view all queues of its backend."""
+    scheduled(settings, {"one": {"task": "not.imported.here", "every": 60}})
+    assert [row[0] for row in rows_in(viewer.get(SCHEDULES))] == ["one"]
+    monkeypatch.setattr(rules, "SEEN", {QUEUE})
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
+    assert rows_in(viewer.get(SCHEDULES)) == []
+
+
+def test_more_schedules_than_are_read(viewer, settings, monkeypatch):
+    """The page says so."""
+    monkeypatch.setattr(all_queues, "MOST_SCHEDULES", 2)
+    call = {"task": "tests.tasks.letters.send", "args": ["ada"], "every": 60}
+    scheduled(settings, {str(number): call for number in range(3)})
+    response = viewer.get(SCHEDULES)
+    assert len(rows_in(response)) == 2
+    assert "more schedules than were read" in text(response)
 
 
 def test_running_tasks_are_chosen_by_their_worker(viewer, queue):

@@ -1,0 +1,386 @@
+"""Pages across the queues of tasks: how the functions run, and what the schedules enqueue.
+
+Both show only what is of queues that the user may view, and what they read is bounded: the counters
+of :mod:`fdbqueue.tasks.functions` in up to 1,000 queues, and the states of up to 500 schedules with
+their latest tasks. The pages of all queues name them by :func:`more_pages`.
+
+No code of a task is imported. So the queue of a schedule is known if its option names one, if this
+process has imported the task, or from its latest task. A schedule without one is shown to
+those who may view all queues of its backend.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils.functional import Promise
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue import conf, deadlines
+from fdbqueue.columns import COUNT, DURATION, FUTURE, PAST, TEXT, WORD, Column, Tile, link
+from fdbqueue.columns.text import grouped
+from fdbqueue.pages.across import MOST_NAMED, AcrossForm, Left, looked_at, order_field, paged
+from fdbqueue.pages.forms import refresh_of, search_field
+from fdbqueue.pages.readings import MorePage
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.service import now_us, run
+from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.columns import DONE, shown_path, state_of
+from fdbqueue.tasks.compat import Task
+from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
+from fdbqueue.tasks.results import Found, known_of, moment
+from fdbqueue.tasks.schedules import Schedule, ScheduleState, schedules_of, state_in
+from fdbqueue.views import PageView
+
+#: So many counters of each length of slots are read for the page of functions, and so many
+#: schedules.
+MOST_COUNTERS = 8_000
+MOST_SCHEDULES = 500
+#: The longest path that the page of a queue takes as a filter.
+_MAX_PATH = 200
+#: A duration among figures.
+_TOOK = replace(DURATION, is_number=True)
+
+
+class FunctionsForm(AcrossForm):
+    """Which functions to show."""
+
+    function = search_field(_("Function contains"), max_length=_MAX_PATH)
+    sort = order_field(
+        [
+            ("failures", _("Most failures in the last hour")),
+            ("runs", _("Most runs in the last hour")),
+            ("slowest", _("Slowest in the last hour")),
+            ("time", _("Most time in the last day")),
+            ("function", _("Function")),
+        ]
+    )
+
+    defaults: Mapping[str, str] = {"refresh": "30", "sort": "failures", "page": "1"}
+    shown = ("function", "sort")
+
+
+class SchedulesForm(AcrossForm):
+    """Which schedules to show."""
+
+    schedule = search_field(_("Schedule or function contains"), max_length=_MAX_PATH)
+    sort = order_field([("next", _("Next first")), ("name", _("Schedule"))])
+
+    defaults: Mapping[str, str] = {"refresh": "5", "sort": "next", "page": "1"}
+    shown = ("schedule", "sort")
+
+
+# Functions
+
+
+def _failures_alarm(count: int | None) -> str:
+    return "bad" if count else ""
+
+
+def _path_of(row: FunctionRow) -> Any:
+    return shown_path(row.path) if row.path else _("Unknown to its worker")
+
+
+def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow], ...]:
+    runs, failed, mean, percentile = headings
+    return (
+        Column(name=f"{time}_runs", heading=runs, value=attrgetter(f"{time}.runs"), kind=COUNT),
+        Column(
+            name=f"{time}_failures",
+            heading=failed,
+            value=attrgetter(f"{time}.failures"),
+            kind=COUNT,
+            alarm=_failures_alarm,
+        ),
+        Column(name=f"{time}_mean", heading=mean, value=attrgetter(f"{time}.mean"), kind=_TOOK),
+        Column(
+            name=f"{time}_percentile",
+            heading=percentile,
+            value=attrgetter(f"{time}.percentile"),
+            kind=_TOOK,
+        ),
+    )
+
+
+#: The figures of a function.
+FUNCTIONS: tuple[Column[FunctionRow], ...] = (
+    Column(name="function", heading=_("Function"), value=_path_of, kind=TEXT),
+    *_columns_of("hour", (_("Runs, hour"), _("Failed"), _("Mean"), _("95 %"))),
+    *_columns_of("day", (_("Runs, day"), _("Failed"), _("Mean"), _("95 %"))),
+)
+
+_LARGEST_FIRST: dict[str, Callable[[FunctionRow], float]] = {
+    "failures": lambda row: row.hour.failures,
+    "runs": lambda row: row.hour.runs,
+    "slowest": lambda row: row.hour.percentile or 0.0,
+    "time": lambda row: row.day.runs * (row.day.mean or 0.0),
+    "function": lambda _row: 0,
+}
+
+
+class FunctionsView(PageView):
+    """How the functions of tasks ran, in all queues of tasks that the user may view."""
+
+    template = "tasks/functions.html"
+
+    def get(self, request: HttpRequest) -> TemplateResponse:
+        """Show what the parameters ask for, or point out bad parameters."""
+        may_view = self.may_view_some()
+        form = FunctionsForm(request.GET)
+        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("functions")}
+        if not form.is_valid():
+            return self.page(_("Functions"), status=400, **shown)
+        of_tasks = is_of_tasks()
+        names, following = looked_at(
+            self.catalog(),
+            lambda name: of_tasks(name) and may_view(name),
+            form.cleaned_data["after"],
+        )
+        found = read_functions(self.catalog(), names)
+        return self.page(
+            _("Functions"), **shown, **functions(form, found, names, following, self.addresses)
+        )
+
+
+def is_of_tasks() -> Callable[[str], bool]:
+    """Return what tells whether a queue is one of tasks, by its name."""
+    known = backends()
+    prefixes = tuple(backend.queue_prefix for backend in known)
+
+    def tell(name: str) -> bool:
+        return name.startswith(prefixes) and any(backend.owns(name) for backend in known)
+
+    return tell
+
+
+def read_functions(catalog: Any, names: Sequence[str]) -> FunctionRows:
+    """Read the figures of the functions in some queues, in one transaction."""
+    counters, now = FunctionCounters(conf.prefix()), now_us()  # all backends have the same
+
+    def read(tr: Any) -> FunctionRows:
+        return counters.read(tr, names, now, MOST_COUNTERS)
+
+    found: FunctionRows = run(catalog.database, read, read_only=True)
+    return found
+
+
+def functions(
+    form: FunctionsForm,
+    found: FunctionRows,
+    names: Sequence[str],
+    following: str | None,
+    addresses: Addresses,
+) -> dict[str, Any]:
+    """Return what the page of functions shows."""
+    wanted = form.cleaned_data["function"].casefold()
+    rows = [row for row in found.rows if wanted in row.path.casefold()]
+    largest = _LARGEST_FIRST[form.cleaned_data["sort"]]
+    rows.sort(key=lambda row: (-largest(row), row.path))
+    queues = Column[FunctionRow](
+        name="queues", heading=_("Done in"), value=lambda row: _queues(row, addresses), kind=WORD
+    )
+    runs = sum(row.hour.runs for row in rows)
+    failures = sum(row.hour.failures for row in rows)
+    return {
+        **paged(form, (*FUNCTIONS, queues), rows),
+        "left": Left(grouped(len(rows)), "", grouped(len(names)), found.is_all),
+        "following": form.address(after=following) if following else None,
+        "is_late": following == "",
+        "hour_since": found.hour_since,
+        "day_since": found.day_since,
+        "tiles": [
+            Tile("functions", _("Functions"), SafeString(grouped(len(rows)))),
+            Tile("runs", _("Runs, hour"), SafeString(grouped(runs))),
+            Tile(
+                "failures",
+                _("Failed, hour"),
+                SafeString(grouped(failures)),
+                _failures_alarm(failures),
+            ),
+        ],
+    }
+
+
+def _queues(row: FunctionRow, addresses: Addresses) -> SafeString:
+    """Return links to the successful tasks of a function in its queues."""
+    links = []
+    for name in row.queues[:MOST_NAMED]:
+        query = {"state": DONE}
+        if 0 < len(row.path) <= _MAX_PATH:
+            query["function"] = row.path
+        links.append((f"{addresses.queue(name)}?{urlencode(query)}", name))
+    shown = format_html_join(", ", '<a href="{}">{}</a>', links)
+    others = len(row.queues) - len(links)
+    if not others:
+        return shown
+    return format_html("{}, {}", shown, _("and %(number)s more") % {"number": grouped(others)})
+
+
+# Schedules
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """A schedule of a backend, and what is stored of it.
+
+    Attributes:
+        backend: The backend.
+        schedule: The schedule.
+        state: What the workers know of it.
+        next: When it is due next; None for never.
+        queue: The name of its queue; None if that is not known here.
+        found: What is stored of its latest task; None for nothing.
+    """
+
+    backend: FdbQueueBackend
+    schedule: Schedule
+    state: ScheduleState
+    next: datetime.datetime | None
+    queue: str | None
+    found: Found | None
+
+    @property
+    def latest(self) -> datetime.datetime | None:
+        """The latest slot for which a task was enqueued."""
+        return moment(self.state.slot) if self.state.slot else None
+
+
+SCHEDULES: tuple[Column[ScheduleRow], ...] = (
+    Column(name="schedule", heading=_("Schedule"), value=attrgetter("schedule.name"), kind=TEXT),
+    Column(
+        name="function",
+        heading=_("Function"),
+        value=lambda row: shown_path(row.schedule.task),
+        kind=TEXT,
+    ),
+    Column(name="times", heading=_("Times"), value=attrgetter("schedule.times.text"), kind=TEXT),
+    Column(name="next", heading=_("Next"), value=attrgetter("next"), kind=FUTURE),
+    Column(name="latest", heading=_("Latest"), value=attrgetter("latest"), kind=PAST),
+)
+
+
+class SchedulesView(PageView):
+    """What the schedules of all backends enqueue, in queues that the user may view."""
+
+    template = "tasks/schedules.html"
+
+    def get(self, request: HttpRequest) -> TemplateResponse:
+        """Show what the parameters ask for, or point out bad parameters."""
+        may_view = self.may_view_some()
+        form = SchedulesForm(request.GET)
+        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("schedules")}
+        if not form.is_valid():
+            return self.page(_("Schedules"), status=400, **shown)
+        rows, is_all = read_schedules(self.catalog(), may_view)
+        return self.page(
+            _("Schedules"),
+            **shown,
+            **schedules(form, rows, may_view, self.addresses, is_all=is_all),
+        )
+
+
+def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[ScheduleRow], bool]:
+    """Read the schedules that a user may see, in one transaction; tell whether these are all."""
+    every = [(backend, one) for backend in backends() for one in schedules_of(backend)]
+    chosen, now = every[:MOST_SCHEDULES], now_us()
+
+    def read(tr: Any) -> list[ScheduleRow]:
+        keys = [
+            backend.records.state_key("schedule", backend.alias, one.name)
+            for backend, one in chosen
+        ]
+        begun = [tr.snapshot[key] for key in keys]
+        rows = []
+        for (backend, schedule), state_row in zip(chosen, begun, strict=True):
+            if deadlines.is_half_over():
+                break
+            state = state_in(state_row)
+            due = schedule.times.following(now)
+            found = backend.found(state.last, tr) if state.last else None
+            queue = _queue_of(backend, schedule, found)
+            row = ScheduleRow(
+                backend, schedule, state, None if due is None else moment(due), queue, found
+            )
+            if all(map(may_view, backend.names() if queue is None else [queue])):
+                rows.append(row)
+        return rows
+
+    rows = run(catalog.database, read, read_only=True)
+    return rows, len(chosen) == len(every) and not deadlines.is_half_over()
+
+
+def _queue_of(backend: FdbQueueBackend, schedule: Schedule, found: Found | None) -> str | None:
+    """Return the name of a schedule's queue, None if it is not known without the task's code."""
+    name = schedule.changes.get("queue_name")
+    if name is None:
+        module, _dot, attribute = schedule.task.rpartition(".")
+        task = getattr(sys.modules.get(module), attribute, None)
+        name = task.queue_name if isinstance(task, Task) else None
+    if name is not None:
+        return backend.queue_prefix + name
+    return None if found is None else str(found.record["queue"])
+
+
+def schedules(
+    form: SchedulesForm,
+    found: Iterable[ScheduleRow],
+    may_view: Callable[[str], bool],
+    addresses: Addresses,
+    *,
+    is_all: bool,
+) -> dict[str, Any]:
+    """Return what the page of schedules shows."""
+    wanted = form.cleaned_data["schedule"].casefold()
+    rows = [
+        row
+        for row in found
+        if wanted in row.schedule.name.casefold() or wanted in row.schedule.task.casefold()
+    ]
+    if form.cleaned_data["sort"] == "next":
+        rows.sort(key=lambda row: (row.next is None, row.next, row.schedule.name))
+    else:
+        rows.sort(key=lambda row: (row.schedule.name, row.backend.alias))
+
+    def latest_task(row: ScheduleRow) -> SafeString | str | Promise | None:
+        if row.found is None:
+            return None
+        known = known_of(row.state.last, row.found, row.backend.settings.lease_seconds)
+        words = state_of(known, row.found.item, row.found.record)
+        queue = str(row.found.record["queue"])
+        if not may_view(queue):
+            return words
+        return format_html('<a href="{}">{}</a>', addresses.task(queue, row.state.last), words)
+
+    def queue_of(row: ScheduleRow) -> SafeString | None:
+        if row.queue is None:
+            return None
+        return link(f"queue-{row.backend.alias}-{row.queue}", addresses.queue(row.queue), row.queue)
+
+    columns = (
+        *SCHEDULES,
+        Column[ScheduleRow](name="task", heading=_("Latest task"), value=latest_task, kind=WORD),
+        Column[ScheduleRow](name="queue", heading=_("Queue"), value=queue_of, kind=WORD),
+    )
+    return {
+        **paged(form, columns, rows),
+        "left": Left(grouped(len(rows)), "", "", is_all),
+        "tiles": [Tile("schedules", _("Schedules"), SafeString(grouped(len(rows))))],
+    }
+
+
+def more_pages() -> list[MorePage]:
+    """Return the pages that are shown beside the list of queues."""
+    return [
+        MorePage("functions", _("Functions"), FunctionsView),
+        MorePage("schedules", _("Schedules"), SchedulesView),
+    ]

@@ -1,0 +1,185 @@
+"""Counters of functions: how often they ran, how often they failed, and how long they took."""
+
+from __future__ import annotations
+
+import pytest
+
+from fdbqueue.service import now_us, run
+from fdbqueue.tasks import abort
+from fdbqueue.tasks.functions import DAY, HOUR, FunctionCounters
+from fdbqueue.tasks.records import Records
+from tests.concurrency.conftest import clock
+from tests.tasks import jobs
+
+__all__ = ["clock"]
+
+NOTE, FAIL = "tests.tasks.jobs.note", "tests.tasks.jobs.fail"
+MINUTE = 60_000_000
+MOST = 1_000
+
+
+def read(database, counters, queues=("q",), now=None, most=MOST):
+    """Read the figures, by the functions' paths."""
+    now = now_us() if now is None else now
+    return run(database, lambda tr: counters.read(tr, queues, now, most), read_only=True)
+
+
+@pytest.fixture
+def counters(subspace):
+    """Counters in a place of the test's own."""
+    found = FunctionCounters(())
+    found._runs = subspace["runs"]
+    found._key = subspace["runs"].key()
+    return found
+
+
+@pytest.fixture
+def count(database, counters):
+    """Count attempts that took some milliseconds, and ended some minutes ago."""
+
+    def count(path, took, ago=0, queue="q", *, failed=False, times=1):
+        ended = now_us() - ago * MINUTE
+
+        def add(tr):
+            for _ in range(times):
+                began = ended - int(took * 1_000)
+                counters.count(tr, queue, path, ended, began, failed=failed)
+
+        run(database, add)
+
+    return count
+
+
+def test_attempts_are_counted_with_their_end(backend, work):
+    """Successes, retries, last failures and unknown functions; in the queue that they were in."""
+    for number in range(3):
+        jobs.note.enqueue(number)
+    jobs.fail.enqueue("x")
+    backend.queue("default").push(
+        {"id": "x", "task": "no.such.function", "args": [], "kwargs": {}, "backend": "default"}
+    )
+    jobs.note.using(queue_name="other").enqueue(9)
+    work()
+    counters = Records(backend.records.prefix).functions
+    found = read(backend.catalog.database, counters, ["tasks-default"])
+    rows = {row.path: row for row in found.rows}
+    assert set(rows) == {"", NOTE, FAIL}
+    assert rows[NOTE].hour[:2] == rows[NOTE].day[:2] == (3, 0)
+    assert rows[FAIL].hour.runs == rows[FAIL].hour.failures >= 1
+    assert rows[""].hour.failures >= 1
+    assert 0 <= rows[NOTE].hour.mean < 30
+    assert 0 < rows[NOTE].hour.percentile < 60
+    assert found.is_all
+    both = read(backend.catalog.database, counters, ["tasks-default", "tasks-other"])
+    (row,) = [row for row in both.rows if row.path == NOTE]
+    assert row.hour.runs == 4
+    assert row.queues == ("tasks-default", "tasks-other")
+
+
+def test_what_was_aborted_before_it_began_is_not_counted(backend, work):
+    """And results that are not kept are counted all the same."""
+    abort(jobs.note.enqueue(1).id)
+    work()
+    assert read(backend.catalog.database, backend.records.functions, ["tasks-default"]).rows == []
+
+
+def test_results_that_are_not_kept_are_counted(configure, work):
+    """The counters are no results."""
+    backend = configure(retention={"successful": 0})
+    jobs.note.enqueue(1)
+    work()
+    found = read(backend.catalog.database, backend.records.functions, ["tasks-default"])
+    assert [(row.path, row.hour.runs) for row in found.rows] == [(NOTE, 1)]
+
+
+def test_an_attempt_that_is_retried_is_a_failure(backend, work):
+    """Each attempt is counted."""
+    jobs.fail_at_first.enqueue()
+    work()
+    found = read(backend.catalog.database, backend.records.functions, ["tasks-default"])
+    assert [row.hour[:2] for row in found.rows] == [(2, 1)]
+
+
+def test_durations_are_known_up_to_the_factor_two(count, database, counters):
+    """The mean exactly; 95 of 100 took no longer than the percentile says, and half as long."""
+    count("f", 4, times=90)
+    count("f", 300, times=10)
+    (row,) = read(database, counters).rows
+    assert row.hour.mean == pytest.approx(0.0336)
+    assert 0.15 <= row.hour.percentile <= 0.6
+    count("g", 0)
+    count("h", 10**12)
+    found = {row.path: row.hour for row in read(database, counters).rows}
+    assert found["g"].mean == 0.0
+    assert 0 < found["g"].percentile < 0.002
+    assert found["h"].mean == pytest.approx(1e9)
+    assert found["h"].percentile > 86_400 / 2
+
+
+def test_a_clock_that_went_back_makes_no_negative_duration(count, database, counters):
+    """It counts as no time."""
+    count("f", -5_000)
+    (row,) = read(database, counters).rows
+    assert row.hour[:3] == (1, 0, 0.0)
+
+
+def test_slots_that_are_over_are_left_out(count, database, counters, clock):
+    """After an hour and a slot those of the hour, after a day and a slot those of the day."""
+    count("f", 1)
+    for _ in range(2):
+        clock.advance(3_600)
+    (row,) = read(database, counters).rows
+    assert (row.hour.runs, row.day.runs) == (0, 1)
+    assert row.hour.mean is None is row.hour.percentile
+    clock.advance(29 * 3_600)
+    assert read(database, counters).rows == []
+
+
+def test_figures_are_at_least_those_of_the_hour_and_of_the_day(count, database, counters):
+    """What ended 59 minutes ago is of the last hour, 23 hours ago of the last day."""
+    count("f", 1, ago=59)
+    count("f", 1, ago=23 * 60 + 59)
+    found = read(database, counters)
+    assert [(row.hour.runs, row.day.runs) for row in found.rows] == [(1, 2)]
+    now = now_us() / 1e6
+    assert 3_600 <= now - found.hour_since.timestamp() <= 3_600 + HOUR[0] * 60 + 1
+    assert 86_400 <= now - found.day_since.timestamp() <= 86_400 + DAY[0] * 60 + 1
+
+
+def test_what_is_read_is_bounded(count, database, counters):
+    """The newest counters of each queue; and it says that some were left out."""
+    for number in range(30):
+        count(f"f{number:02}", 1)
+        count(f"f{number:02}", 1, ago=61, queue="p")
+    assert read(database, counters, ["p", "q"]).is_all
+    found = read(database, counters, ["q", "p"], most=20)
+    assert not found.is_all
+    assert len(found.rows) == 20
+    assert {row.queues for row in found.rows} == {("q",)}
+
+
+def test_old_slots_are_cleared(count, database, counters, clock):
+    """Those of all queues, and no others."""
+    for queue in ("p", "q\x00", "q"):
+        count("f", 1, queue=queue)
+    clock.advance(6 * 3_600)
+    count("f", 1)
+    run(database, lambda tr: counters.clear_old(tr, now_us()))
+    rows = run(database, lambda tr: [*tr[counters._runs.range()]], read_only=True)
+    assert len(rows) == 5  # of the day in each queue, and both of the last one
+    clock.advance(48 * 3_600)
+    run(database, lambda tr: counters.clear_old(tr, now_us()))
+    assert run(database, lambda tr: [*tr[counters._runs.range()]], read_only=True) == []
+
+
+def test_strange_names_come_back(count, database, counters):
+    """A path is any text; a number that is none of ours is left out."""
+    for path in ("a.b\x00c", "ü", "<script>", "\ud800"):
+        count(path, 1)
+    run(database, lambda tr: tr.set(counters._begin("q", HOUR[0], 10**6) + b"\x02x\x00", b"?"))
+    assert {row.path for row in read(database, counters).rows} == {
+        "a.b\x00c",
+        "ü",
+        "<script>",
+        "?",
+    }
