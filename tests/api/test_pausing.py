@@ -162,3 +162,22 @@ def test_a_family_is_paused_by_its_pattern(operator: APIClient, queues: service.
         assert operator.post(f"/api/queues/{wrong}/resume/", {}).status_code == 404
     for verb in ("pop", "push", "purge"):
         assert operator.post(f"{url}{verb}/", {}).status_code in (400, 404)
+
+
+def test_a_permission_for_single_queues_pauses_no_family(
+    root: Callable[[], APIClient], queues: service.Catalog, settings: Any
+) -> None:
+    """Even if an authorizer says yes to every name: it is asked about queues alone."""
+    setting = settings.FDBQUEUE
+    authorizer = {"AUTHORIZER": "tests.api.test_pausing.allow"}
+    settings.FDBQUEUE = {**setting, "API": {**setting.get("API", {}), **authorizer}}
+    client = root()
+    assert client.post("/api/queues/user-1/pause/", {}).status_code == 200
+    assert client.post("/api/queues/user-*/pause/", {}).status_code == 403
+    assert client.post("/api/queues/user-*/resume/", {}).status_code == 403
+    assert queues.family("user-*").paused() is None
+
+
+def allow(_user: Any, _permission: str, _name: str) -> bool:
+    """Allow everything."""
+    return True

@@ -483,6 +483,6 @@ def test_queues_that_are_not_in_the_setting_any_more(examine, settings):
     renamed = {**without, "us*": {"kind": "fifo"}}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": renamed}
     assert fdbqueue.pop_from(["us*"]) is None  # the rows are in the index of the other pattern
-    assert examine("us*")[1]["index"]["status"] != "ok"
+    assert examine("us*")[1]["family"]["status"] != "ok"
     fdbqueue.queue("user-1").recount()
     assert fdbqueue.pop_from(["us*"]).value == "x"
