@@ -344,3 +344,35 @@ def test_the_content_is_one_key_away(visit):
     expect(visitor.page.locator(".fdbqueue-skip")).to_be_in_viewport()
     visitor.page.keyboard.press("Enter")
     expect(visitor.page.locator("main")).to_be_focused()
+
+
+def test_the_pages_across_queues_are_a_key_apart(visit):
+    """Their tabs are links in order, and each page says which one it is."""
+    visitor = visit()
+    visitor.go(LIST + "?refresh=0")
+    page = visitor.page
+    page.locator("#view-queues").focus()
+    for name in ("Workers", "Failures", "Functions", "Schedules"):
+        page.keyboard.press("Tab")
+        expect(page.locator(f"#view-{name.lower()}")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("h1", has_text=name)).to_be_visible()
+        expect(page.locator(f"#view-{name.lower()}")).to_have_attribute("aria-current", "page")
+        page.locator(f"#view-{name.lower()}").focus()
+
+
+def test_a_lease_appears_among_those_of_all_queues_by_itself(visit, queues):
+    """And goes with its ack, while a reader is writing into the filter."""
+    mail = queues.queue("mail")
+    mail.clear()
+    mail.push({"to": "ada"})
+    visitor = visit()
+    visitor.go(LIST + "-/workers/?refresh=2")
+    page = visitor.page
+    page.get_by_label("Worker contains").fill("half-writ")
+    item = mail.lease(seconds=60, worker="machine-<7>")
+    expect(page.locator("#fdbqueue-live")).to_contain_text("machine-<7>")
+    expect(page.get_by_label("Worker contains")).to_have_value("half-writ")
+    expect(page.get_by_label("Worker contains")).to_be_focused()
+    mail.ack(item)
+    expect(page.locator("#fdbqueue-live")).not_to_contain_text("machine-<7>")

@@ -117,6 +117,9 @@ def paths(ids):
     states = ("ready", "leased", "delayed", "dead", "done")
     return [
         *(f"{QUEUE}?refresh=0&state={state}" for state in states),
+        *(f"-/{page}/?refresh=0" for page in ("workers", "failures", "functions", "schedules")),
+        "-/functions/?refresh=0&sort=slowest&function=nobody",
+        "-/schedules/?refresh=0&sort=nothing",
         f"{QUEUE}?refresh=0&state=done&after=x",
         *(f"{QUEUE}tasks/{task_id}/" for task_id in ids.values()),
         f"{QUEUE}tasks/nope/",
