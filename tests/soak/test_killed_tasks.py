@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.tasks.conftest import configure, environment
-from tests.tasks.killing import signalled, survive_kills
+from tests.tasks.killing import signalled, stopped, survive_kills
 
 __all__ = ["configure", "environment"]
 
@@ -15,6 +15,12 @@ __all__ = ["configure", "environment"]
 def test_twenty_killed_workers_lose_nothing(configure, environment):
     """Each task has one result, and none is left running."""
     survive_kills(configure(lease_seconds=1), environment, tasks=2_000, kills=20, threads=2)
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_twenty_stopped_workers_run_nothing_again(configure, environment, tmp_path, once):
+    """What they had leased ahead is run by others alone."""
+    stopped(configure, environment, tmp_path, once=once, rounds=20)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ def write_once(folder: str, number: int) -> int:
 
 
 @task
+def write_again(folder: str, number: int) -> int:
+    """Do so as often as a worker is lost."""
+    return write_once.call(folder, number)
+
+
+@task
 def leave_a_thread() -> None:
     """Leave a thread behind for which Python waits."""
     ThreadPoolExecutor(1).submit(time.sleep, 600)

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,62 @@ def signalled(
         cut_short = [one for one in found if one.status is not TaskResultStatus.SUCCESSFUL]
         assert {one.status for one in cut_short} <= {TaskResultStatus.FAILED}
         assert len(cut_short) <= 4 * (len(numbers) - 1)  # those that ran at the second signal
+
+
+def stopped(
+    configure: Any,
+    environment: dict[str, str],
+    folder: Path,
+    *,
+    once: bool,
+    rounds: int,
+    tasks: int = 120,
+) -> None:
+    """Stop a worker for longer than its leases, let another do the rest, and have it go on.
+
+    Each task has one result. What the stopped one had begun runs twice, one task for each of its
+    threads, or with ``once`` it has failed; what it had leased ahead runs once.
+    """
+    job = kept_jobs.write_once if once else kept_jobs.write_again
+    backend = configure(lease_seconds=1)
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
+    settings["FDBQUEUE_TEST_OPTIONS"] = json.dumps({"lease_seconds": 1})
+    command = [sys.executable, "manage.py", "tasks_worker", "--threads", "2"]
+    queue = backend.queue("default")
+    dice = random.Random(tasks)
+    for number in range(rounds):
+        here = folder / str(number)
+        here.mkdir()
+        results = [job.enqueue(str(here), one) for one in range(tasks)]
+        goal = dice.randrange(1, tasks // 2)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**environment, **settings}, stderr=subprocess.DEVNULL
+        )
+        try:
+            wait_until(lambda here=here, goal=goal: len([*here.iterdir()]) >= goal)
+            process.send_signal(signal.SIGSTOP)
+            other = TaskWorker(backend, ["default"], threads=2)
+            thread = threading.Thread(target=other.run)
+            thread.start()
+            try:
+                wait_until(lambda: queue.counts().ready == queue.counts().leased == 0)
+            finally:
+                process.send_signal(signal.SIGCONT)
+                other.stop()
+                thread.join(_DEADLINE_SECONDS)
+            assert not thread.is_alive()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+        found = [backend.get_result(result.id) for result in results]
+        ended = [one.status for one in found]
+        assert {*ended} <= {TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED}
+        assert ended.count(TaskResultStatus.FAILED) <= (2 if once else 0)
+        runs = [here / f"ran-{one}" for one in range(tasks)]
+        texts = [run.read_text() if run.exists() else "" for run in runs]
+        assert {*texts} <= ({"x", ""} if once else {"x", "xx"})
+        assert texts.count("x") >= tasks - 2
 
 
 def survive_kills(

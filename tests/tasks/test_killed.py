@@ -5,14 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from fdbqueue.tasks.compat import TaskResultStatus
 from tests.tasks import jobs
-from tests.tasks.killing import ROOT, survive_kills
+from tests.tasks.killing import ROOT, stopped, survive_kills
 
 
 def test_killed_workers_lose_nothing(configure, environment):
     """Each task has one result."""
     survive_kills(configure(lease_seconds=1), environment, tasks=300, kills=4, threads=2)
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_stopped_worker_runs_nothing_that_others_have_run(configure, environment, tmp_path, once):
+    """What it had leased ahead is run by others alone."""
+    stopped(configure, environment, tmp_path, once=once, rounds=2)
 
 
 def test_a_task_that_kills_its_process_every_time_fails(configure, environment):
