@@ -26,7 +26,7 @@ from fdbqueue.exceptions import FdbQueueError
 if TYPE_CHECKING:
     from fdbqueue import service
     from fdbqueue.commits import push_batch_on_commit, push_on_commit
-    from fdbqueue.conf import several
+    from fdbqueue.conf import family, several
     from fdbqueue.service import Item, transactional
     from fdbqueue.taking import (
         alease_from,
@@ -46,6 +46,7 @@ __all__ = [
     "alease_many_from",
     "apop_from",
     "apop_many_from",
+    "family",
     "lease_from",
     "lease_many_from",
     "pop_from",
@@ -69,6 +70,7 @@ _LAZY = {
     "lease_many_from": "fdbqueue.taking",
     "pop_from": "fdbqueue.taking",
     "pop_many_from": "fdbqueue.taking",
+    "family": "fdbqueue.conf",
     "several": "fdbqueue.conf",
     "push_batch_on_commit": "fdbqueue.commits",
     "push_on_commit": "fdbqueue.commits",

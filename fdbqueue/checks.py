@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service import error_code, mismatches_of, run
+from fdbqueue.service import covers, error_code, mismatches_of, run
 
 #: How long the engine may take to compare the formats.
 _FORMATS_SECONDS = 3.0
@@ -27,6 +27,7 @@ def register_checks() -> None:
     """Let ``manage.py check`` run the checks below."""
     register(check_setting, Tags.compatibility)
     register(check_embedded_in_production, Tags.security)
+    register(check_hidden_patterns, Tags.compatibility)
     register(check_embedded_path, Tags.compatibility)
     register(check_tasks_app, Tags.compatibility)
     register(check_login_address, Tags.urls)
@@ -50,6 +51,23 @@ def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
             id="fdbqueue.W001",
         )
     ]
+
+
+def check_hidden_patterns(**_: Any) -> list[CheckMessage]:
+    """Check that each pattern of the setting has names of its own: the first that fits wins."""
+    found: list[CheckMessage] = []
+    patterns: list[str] = []
+    queues = conf.read_setting().get("QUEUES", {})
+    for name in queues if isinstance(queues, Mapping) else ():
+        if not isinstance(name, str) or "*" not in name:
+            continue
+        first = next((one for one in patterns if covers(one, name)), None)
+        if first is not None:
+            text = f"No queue is of the pattern {name!r}: every name that fits it fits {first!r}."
+            hint = f"Put {name!r} before {first!r}: the first pattern that a name fits wins."
+            found.append(Warning(text, hint=hint, id="fdbqueue.W006"))
+        patterns.append(name)
+    return found
 
 
 def check_embedded_path(**_: Any) -> list[CheckMessage]:

@@ -27,6 +27,7 @@ from fdbqueue.service import (
     NAME,
     PATTERN,
     Catalog,
+    Family,
     Queue,
     QueueSpec,
     SeveralQueues,
@@ -176,6 +177,18 @@ def queue(name: str) -> Queue:
         ConfigurationError: The setting is wrong.
     """
     return _with_hint(lambda found: found.queue(name))
+
+
+def family(pattern: str) -> Family:
+    """Return the family with a name, a pattern of the setting: to look at, and to pause.
+
+    Cheap: nothing is read or opened before the family is used.
+
+    Raises:
+        QueueNotFound: The setting has no such pattern.
+        ConfigurationError: The setting is wrong.
+    """
+    return catalog().family(pattern)
 
 
 def several(names: Iterable[str], *, fair: bool | None = None) -> SeveralQueues:

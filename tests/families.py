@@ -39,7 +39,7 @@ def assert_indexed(catalog: Catalog) -> None:
             moments += [store.tables.parse_due(bytes(row.key)).moment for row in dues]
             if tr[store.tables.paused].present():
                 continue
-            keys = catalog.family(catalog.spec(name))
+            keys = catalog.index(catalog.spec(name))
             rows = keys.rows(tr.get_range(*keys.bounds))
             known = min([row.moment for row in rows if row.name == name], default=None)
             if moments and (known is None or known > min(moments)):

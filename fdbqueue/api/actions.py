@@ -162,7 +162,9 @@ class QueuePermission(BasePermission):
         if one is None:
             return False
         name = view.kwargs.get(view.lookup_field)
-        if name is not None:
+        if name is not None and "*" in name:  # a family: no permission for one queue is for all
+            is_allowed = may_in_general(user, one.permission)
+        elif name is not None:
             is_allowed = may(user, one.permission, name)
         elif one.name == "list" or one.names_queues:
             is_allowed = view.action == "metadata" or may_some(user, one.permission)

@@ -19,6 +19,7 @@ from rest_framework import serializers
 from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import VALUE_HELP
 from fdbqueue.service import (
+    CODECS,
     ITEM_STATES,
     KINDS,
     Codec,
@@ -295,10 +296,19 @@ class CountsOutput(Output):
 class PauseOutput(Output):
     """Since when and why a queue is paused."""
 
-    example: ClassVar[Any] = {"since": "2026-11-21T03:10:00.530217Z", "reason": "deploying 2.4"}
+    example: ClassVar[Any] = {
+        "since": "2026-11-21T03:10:00.530217Z",
+        "reason": "deploying 2.4",
+        "family": None,
+    }
 
     since = TimeField(help_text="In UTC.")
     reason = serializers.CharField(allow_blank=True, help_text="What was given as the reason.")
+    family = serializers.CharField(
+        allow_null=True,
+        help_text="The pattern that is paused, with all queues that fit it; null if it is this "
+        "queue alone.",
+    )
 
 
 class PausedOutput(serializers.Serializer[Any]):
@@ -518,9 +528,9 @@ def item(queue: Queue, found: Item, kind: type[Output] = ItemOutput) -> dict[str
     return shown
 
 
-def pause(queue: Queue, made: Pause) -> dict[str, Any]:
+def pause(made: Pause) -> dict[str, Any]:
     """Return the JSON of a pause."""
-    shown: dict[str, Any] = PauseOutput.shown(made, queue.codec)
+    shown: dict[str, Any] = PauseOutput.shown(made, CODECS["json"]())  # it has no values
     return shown
 
 

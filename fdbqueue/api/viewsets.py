@@ -28,6 +28,7 @@ from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.service import (
     LONG_BYTES,
     Catalog,
+    Family,
     Item,
     Queue,
     SeveralQueues,
@@ -122,9 +123,11 @@ class QueueViewSet(ViewSetMixin, Answers):
         examples={"With a reason": {"reason": "deploying 2.4"}, "Without one": {}},
     )
     def pause(self, asked: Asked, name: str) -> Any:
-        """Pause a queue: pops and leases find nothing until it is resumed, and pushes go on."""
-        queue = self._queue(name)
-        return {"paused": outputs.pause(queue, queue.pause(**asked))}
+        """Pause a queue: pops and leases find nothing until it is resumed, and pushes go on.
+
+        A pattern of the setting pauses all queues that fit it, for users who may manage all queues.
+        """
+        return {"paused": outputs.pause(self._queue_or_family(name).pause(**asked))}
 
     @Action(
         "POST",
@@ -135,8 +138,8 @@ class QueueViewSet(ViewSetMixin, Answers):
         examples={"Always": {}},
     )
     def resume(self, _asked: Asked, name: str) -> Any:
-        """Resume a paused queue: pops and leases take items again."""
-        return {"resumed": self._queue(name).resume()}
+        """Resume a paused queue, or a family: pops and leases take items again."""
+        return {"resumed": self._queue_or_family(name).resume()}
 
     @Action(
         "POST",
@@ -474,6 +477,11 @@ class QueueViewSet(ViewSetMixin, Answers):
         if longest > LONG_BYTES:
             hold_memory(self.held, longest)
         return self._queue(name)
+
+    def _queue_or_family(self, name: str) -> Queue | Family:
+        """Start the deadline of the engine, and return a queue, or the family with a pattern."""
+        catalog = self._begin()
+        return catalog.family(name) if "*" in name else catalog.queue(name)
 
     def _queue(self, name: str, wait_seconds: float = 0) -> Queue:
         """Start the deadline of the engine, and return a queue."""

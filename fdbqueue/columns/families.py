@@ -13,9 +13,16 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Column, Kind
-from fdbqueue.columns.queues import FIGURES, KIND, NAME, QueueRow
-from fdbqueue.columns.text import grouped
-from fdbqueue.service import Counts, Family
+from fdbqueue.columns.queues import (
+    FIGURES,
+    KIND,
+    NAME,
+    REASON_CHARACTERS,
+    QueueRow,
+    pause_record,
+)
+from fdbqueue.columns.text import cell_age, clipped, grouped
+from fdbqueue.service import Counts, Family, Pause
 
 #: A family counts at most so many of its members, and adds up no others.
 MOST_MEMBERS = 1_000
@@ -47,7 +54,8 @@ class FamilyRow:
         members: How many members have something.
         address: The address of its page.
         counts, oldest, pushes, pops: As of a queue: sums, and the oldest of all.
-        paused: How many of the members are paused.
+        pause: Since when and why the family itself is paused, None if it is not.
+        paused: How many of the members are paused, by themselves or with it.
         blocked: How many have an end that is blocked.
     """
 
@@ -58,6 +66,7 @@ class FamilyRow:
     oldest: datetime.datetime | None = None
     pushes: float = 0
     pops: float = 0
+    pause: Pause | None = None
     paused: int = 0
     blocked: int = 0
 
@@ -77,6 +86,29 @@ class FamilyRow:
         self.blocked += bool(row.ends.undecodable)
 
 
+def family_row(
+    family: Family,
+    tr: Any,
+    allows: Callable[[str], bool] = lambda _: True,
+    *,
+    with_later: bool = False,
+) -> tuple[FamilyRow, list[str]]:
+    """Read what is said of a family itself, and the names of its members that have something.
+
+    Args:
+        family: The family.
+        tr: The transaction.
+        allows: Tells of which members to speak.
+        with_later: Whether those are meant, too, that have something later.
+
+    Returns:
+        The row, and of the names one more than are counted if there are more.
+    """
+    pause = family.begin_paused(tr)
+    names = family.with_something(tr, MOST_MEMBERS + 1, allows, with_later=with_later)
+    return FamilyRow(family, Members.of(names), pause=pause()), names
+
+
 MEMBERS = Column[FamilyRow](
     name="members",
     heading=_("Members with items"),
@@ -89,9 +121,29 @@ MEMBERS = Column[FamilyRow](
 )
 
 
+def _paused(row: FamilyRow) -> str | None:
+    pause = row.pause
+    if pause is None:
+        return None
+    reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
+    return f"paused {cell_age(pause.since)}{reason}"
+
+
+#: Whether the family itself is paused, and all members with it.
+PAUSED = Column[FamilyRow](
+    name="status",
+    heading=_("Status"),
+    value=lambda row: row,
+    kind=Kind(cell=lambda row: _paused(row) or "-"),
+    fields=lambda row: {"pause": pause_record(row.pause)},
+    alarm=lambda row: "warning" if row.pause else "",
+)
+
+
 def _status(row: FamilyRow) -> str | None:
-    found = (("blocked", row.blocked), ("paused", row.paused))
-    return ", ".join(f"{count:,} {word}" for word, count in found if count) or None
+    found = (("blocked", row.blocked), ("paused", 0 if row.pause else row.paused))
+    words = [f"{count:,} {word}" for word, count in found if count]
+    return ", ".join([word for word in (_paused(row), *words) if word]) or None
 
 
 STATUS = Column[FamilyRow](
@@ -99,10 +151,14 @@ STATUS = Column[FamilyRow](
     heading=_("Status"),
     value=lambda row: row,
     kind=Kind(cell=lambda row: _status(row) or "-"),
-    fields=lambda row: {"blocked": row.blocked, "paused": row.paused},
-    alarm=lambda row: "bad" if row.blocked else "warning" if row.paused else "",
+    fields=lambda row: {
+        "blocked": row.blocked,
+        "paused": row.paused,
+        "pause": pause_record(row.pause),
+    },
+    alarm=lambda row: "bad" if row.blocked else "warning" if row.pause or row.paused else "",
 )
 
 #: What the list of queues and ``queue_list --family`` say of a family, and ``queue_stats``.
-LISTED_FAMILIES: tuple[Column[Any], ...] = (NAME, KIND, MEMBERS)
+LISTED_FAMILIES: tuple[Column[Any], ...] = (NAME, KIND, MEMBERS, PAUSED)
 FAMILY_STATS: tuple[Column[Any], ...] = (NAME, MEMBERS, *FIGURES, STATUS)

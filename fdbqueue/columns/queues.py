@@ -14,6 +14,7 @@ to the tuple; it then has a line above the list and a place in the order *troubl
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -40,7 +41,7 @@ RATE_MINUTES = 5
 #: An item that is ready for longer has waited too long; a label says it in words.
 OLDEST_SECONDS = 3_600
 _HOUR_MINUTES = 60
-_REASON_CHARACTERS = 40
+REASON_CHARACTERS = 40
 _NO_COUNTS = Counts(0, 0, 0, 0)
 _NO_ENDS = Ends(is_empty=True, undecodable=())
 
@@ -444,7 +445,8 @@ OLDEST = QueueColumn(
 
 def paused_since(pause: Pause) -> str:
     """Return a sentence's end: since when a queue is paused, to the second, and why."""
-    when = f"paused since {short_time(pause.since)} UTC"
+    what = "paused" if pause.family is None else f"paused with its family {pause.family!r}"
+    when = f"{what} since {short_time(pause.since)} UTC"
     return f"{when}: {clipped(pause.reason)}" if pause.reason else when
 
 
@@ -452,7 +454,12 @@ def pause_record(pause: Pause | None) -> dict[str, Any] | None:
     """Return the object for a line of JSON, None for a queue that is not paused."""
     if pause is None:
         return None
-    return {"since": timestamp(pause.since), "reason": pause.reason}
+    return {"since": timestamp(pause.since), "reason": pause.reason, "family": pause.family}
+
+
+def resume_command(name: str, pause: Pause) -> str:
+    """Return the command that ends the pause of a queue, without ``manage.py``."""
+    return f"queue_resume {shlex.quote(pause.family or name)}"
 
 
 def _status(row: QueueRow) -> str:
@@ -465,7 +472,7 @@ def _status(row: QueueRow) -> str:
     elif ends.undecodable:
         words.append(f"blocked at {ends.undecodable[0]}")
     if pause is not None:
-        reason = f": {clipped(pause.reason, _REASON_CHARACTERS)}" if pause.reason else ""
+        reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
         words.append(f"paused {cell_age(pause.since)}{reason}")
     return ", ".join(words) or NOTHING
 

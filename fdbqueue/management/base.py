@@ -11,7 +11,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from django.core.management.base import (
     BaseCommand,
@@ -47,6 +47,10 @@ _FORMS: dict[Any, str] = {None: "{0}", "?": "[{0}]", "*": "[{0} ...]", "+": "{0}
 
 class _HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Keep the lines of the examples, and list Django's own options last."""
+
+
+#: Queues, families, or both, that a command changes.
+Changed = TypeVar("Changed", bound=Queue | Family)
 
 
 class QueueCommand(BaseCommand):
@@ -176,12 +180,13 @@ class QueueCommand(BaseCommand):
         Raises:
             CommandError: No pattern of the setting has this name.
         """
-        families = {family.name: family for family in self.catalog.families()}
-        if name in families:
-            return families[name]
-        known = f"It has {', '.join(families)}." if families else "It has no patterns."
-        message = f"The setting has no pattern {clipped(repr(name))}. {known}"
-        raise CommandError(message, returncode=NO_SUCH_QUEUE)
+        try:
+            return self.catalog.family(name)
+        except QueueNotFound as error:
+            names = ", ".join(family.name for family in self.catalog.families())
+            known = f"It has {names}." if names else "It has no patterns."
+            message = f"The setting has no pattern {clipped(repr(name))}. {known}"
+            raise CommandError(message, returncode=NO_SUCH_QUEUE) from error
 
     def _not_found(self, error: QueueNotFound) -> CommandError:
         name = error.context["name"]
@@ -199,10 +204,19 @@ class QueueCommand(BaseCommand):
         wanted = dict.fromkeys(names)
         return [self.queue(name) for name in wanted] if wanted else self.catalog.queues()
 
+    def queues_and_families(self, names: Iterable[str]) -> list[Queue | Family]:
+        """Return the queues with names, and the families with patterns, each once.
+
+        Raises:
+            CommandError: There is no queue, or no pattern of the setting, with one of the names.
+        """
+        wanted = dict.fromkeys(names)
+        return [self.family(name) if "*" in name else self.queue(name) for name in wanted]
+
     def change_queues(
         self,
-        queues: Sequence[Queue],
-        change: Callable[[Queue], tuple[dict[str, Any], str]],
+        queues: Sequence[Changed],
+        change: Callable[[Changed], tuple[dict[str, Any], str]],
         *,
         as_json: bool,
     ) -> None:

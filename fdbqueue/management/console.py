@@ -16,12 +16,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import OutputWrapper
 from django.core.management.color import Style, no_style
 
-from fdbqueue.columns.queues import paused_since
+from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.management import formats
 from fdbqueue.management.exit_codes import (
     INTERRUPTED,
@@ -231,10 +232,13 @@ class Console:
         queues = [source] if isinstance(source, Queue) else source.queues(limit=_MOST_LOOKED_AT)
         found = [(queue, pause) for queue in queues if (pause := queue.paused()) is not None]
         for queue, pause in found:
+            what = f"The queue {queue.name!r} is {paused_since(pause)}"
+            if pause.family is not None:  # said once for all members
+                own = replace(pause, family=None)
+                what = f"The family {pause.family!r} is {paused_since(own)}"
             text = (
-                f"The queue {queue.name!r} is {paused_since(pause)}\n"
-                "Nothing is taken from it until it is resumed: manage.py queue_resume "
-                f"{queue.name}"
+                f"{what}\nNothing is taken from it until it is resumed: manage.py "
+                f"{resume_command(queue.name, pause)}"
             )
             if text not in self._noted_pauses:
                 self._noted_pauses.add(text)

@@ -20,8 +20,9 @@ from fdbqueue.columns.queues import RATE_MINUTES, QueueRow, fill, reads_of
 from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import PageForm, search_field
 from fdbqueue.pages.queue_list import COLUMNS, Header, address_in, attention, some_members
+from fdbqueue.pages.queue_page import shown_pause
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Family, run
+from fdbqueue.service import Catalog, Family, Pause, run
 
 #: So many members are read at once.
 MEMBERS_PER_PAGE = 100
@@ -47,12 +48,14 @@ class FamilyMembers:
         first: The number of the first of them, among those that have something.
         members: How many have something; None if the form asks for names.
         following: The name after which there are others, if the form asks for names.
+        pause: Since when and why the family is paused, None if it is not.
     """
 
     rows: list[QueueRow]
     first: int
     members: Members | None
     following: str | None
+    pause: Pause | None
 
 
 def listed(
@@ -72,20 +75,20 @@ def listed(
     else:
         first = (form.cleaned_data["page"] - 1) * MEMBERS_PER_PAGE
 
-    def read(tr: Any) -> tuple[list[QueueRow], Members | None]:
-        names, members = chosen, None
+    def read(tr: Any) -> tuple[list[QueueRow], Members | None, Pause | None]:
+        names, members, pause = chosen, None, family.begin_paused(tr)
         if names is None:
             found = family.with_something(tr, MOST_MEMBERS + 1, may_view)
             members = Members.of(found)
             names = found[:MOST_MEMBERS][first : first + MEMBERS_PER_PAGE]
         rows = [QueueRow(catalog.queue(name)) for name in names]
         fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
-        return rows, members
+        return rows, members, pause()
 
-    rows, members = run(catalog.database, read, read_only=True)
+    rows, members, pause = run(catalog.database, read, read_only=True)
     if members is not None:
         rows.sort(key=lambda row: (-row.pushes, -row.counts.ready, row.queue.name))
-    return FamilyMembers(rows, first + 1, members, following)
+    return FamilyMembers(rows, first + 1, members, following, pause)
 
 
 def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dict[str, Any]:
@@ -103,6 +106,7 @@ def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dic
         previous_page = form.address(page=page - 1) if page > 1 else None
         next_page = form.address(page=page + 1) if last < members.number else None
     return {
+        "pause": found.pause and shown_pause(found.pause, found.pause.family or ""),
         "tiles": [] if members is None else [MEMBERS.tile(members)],
         "attention": attention(found.rows, lambda row, tab: address_in(addresses, row, tab)),
         "examined": grouped(len(found.rows)),

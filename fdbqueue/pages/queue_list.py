@@ -23,7 +23,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link
-from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, FamilyRow, Members
+from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import (
     BLOCKED,
     CONCERN_READS,
@@ -48,7 +48,7 @@ from fdbqueue.columns.text import age, clip, grouped
 from fdbqueue.pages.charts import Sparkline, rate_sparkline, sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Depth, Family, Minute, depths, run
+from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
 
 #: The list looks at this many queues, in the order of their names, and sorts those.
 LOOKED_AT = 1_000
@@ -70,17 +70,23 @@ def _name(row: QueueRow) -> SafeString:
         for concern in (MISMATCHED, BLOCKED)
         if concern.applies(row)
     ]
-    if row.pause is not None:
-        reason, is_clipped = clip(row.pause.reason)
-        why = f"{age(row.pause.since)}: {reason}{'…' if is_clipped else ''}" if reason else ""
-        badges.append(("fdbqueue-mark", why or age(row.pause.since), _("Paused")))
+    return _with_badges(shown, badges, row.pause)
+
+
+def _with_badges(shown: SafeString, badges: list[Any], pause: Pause | None) -> SafeString:
+    if pause is not None:
+        reason, is_clipped = clip(pause.reason)
+        why = f"{age(pause.since)}: {reason}{'…' if is_clipped else ''}" if reason else ""
+        label = _("Paused") if pause.family is None else _("Family paused")
+        badges.append(("fdbqueue-mark", why or age(pause.since), label))
     shown_badges = format_html_join("", ' <span class="{}" title="{}">{}</span>', badges)
     return format_html("{}{}", shown, shown_badges) if badges else shown
 
 
 def _family_name(row: FamilyRow) -> SafeString:
-    """Return the link to a family."""
-    return link(f"family-{row.queue.name}", row.address, row.queue.name)
+    """Return the link to a family, and a badge if it is paused."""
+    shown = link(f"family-{row.queue.name}", row.address, row.queue.name)
+    return _with_badges(shown, [], row.pause and replace(row.pause, family=None))
 
 
 def _linked(column: QueueColumn) -> QueueColumn:
@@ -148,9 +154,7 @@ FAMILY_COLUMNS: tuple[Column[Any], ...] = (
     replace(
         NAME,
         value=lambda row: row,
-        kind=Kind(
-            written=lambda row: link(f"family-{row.queue.name}", row.address, row.queue.name)
-        ),
+        kind=Kind(written=_family_name),
     ),
     KIND,
     MEMBERS,
@@ -296,7 +300,7 @@ def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) 
 
     def read(tr: Any) -> list[QueueRow]:
         family_rows[:] = [
-            FamilyRow(one, Members.of(one.with_something(tr, MOST_MEMBERS + 1, may_view)))
+            family_row(one, tr, may_view)[0]
             for one in families
             if is_first and _is_wanted(one, wanted)
         ]

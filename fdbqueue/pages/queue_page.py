@@ -23,6 +23,7 @@ from fdbqueue.columns.queues import (
     fill,
     keeps_push_times,
     reads_of,
+    resume_command,
 )
 from fdbqueue.columns.text import (
     FoldedText,
@@ -62,6 +63,15 @@ MINUTES = {"hour": 60, "day": 24 * 60}
 MOST_REASONS = 20
 
 
+class ShownPause(NamedTuple):
+    """Since when and why a queue is paused, by which family, and the command that resumes it."""
+
+    since: Moment
+    reason: str
+    family: str | None
+    command: str
+
+
 class Tab(NamedTuple):
     """The items of one state: how many there are, and the address that shows them.
 
@@ -73,14 +83,6 @@ class Tab(NamedTuple):
     items: str
     address: str
     is_chosen: bool
-
-
-class ShownPause(NamedTuple):
-    """Since when and why a queue is paused, and the command that resumes it."""
-
-    since: Moment
-    reason: str
-    command: str
 
 
 class Blockade(NamedTuple):
@@ -284,7 +286,7 @@ def context(
     buckets = [] if details.priorities is None else details.priorities.buckets
     return {
         "details": details,
-        "pause": details.row.pause and _shown_pause(details.row.queue, details.row.pause),
+        "pause": details.row.pause and shown_pause(details.row.pause, details.row.queue.name),
         "blockade": _blockade(details.row.queue, details.row.ends),
         "tiles": _tiles(details.row, form, reading),
         "tabs": _tabs(form, details, reading),
@@ -296,11 +298,6 @@ def context(
         "buckets": [_bucket_row(bucket, form) for bucket in buckets],
         **item_list.context(details.row, form, details.items, addresses, reading),
     }
-
-
-def _shown_pause(queue: Queue, pause: Pause) -> ShownPause:
-    since = Moment.ago(pause.since)
-    return ShownPause(since, visible(pause.reason), f"python manage.py queue_resume {queue.name}")
 
 
 _ENDS = {
@@ -359,3 +356,9 @@ def _bucket_row(bucket: Bucket, form: ItemsForm) -> dict[str, str]:
         "items": grouped(bucket.items),
         "address": address if bucket.items else "",
     }
+
+
+def shown_pause(pause: Pause, name: str) -> ShownPause:
+    """Return what is shown of the pause of the queue, or family, with a name."""
+    command = f"python manage.py {resume_command(name, pause)}"
+    return ShownPause(Moment.ago(pause.since), visible(pause.reason), pause.family, command)

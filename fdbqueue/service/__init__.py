@@ -49,7 +49,7 @@ from fdbqueue.service.browse import (
     pauses_of,
 )
 from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
-from fdbqueue.service.catalog import KINDS, NAME, PATTERN, Catalog, QueueSpec
+from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import (
     CODECS,
@@ -81,6 +81,7 @@ from fdbqueue.service.items import (
 )
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.moments import ORDERS, Order
+from fdbqueue.service.names import NAME, PATTERN, covers
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -159,6 +160,7 @@ __all__ = [
     "Worker",
     "arun",
     "counts_of",
+    "covers",
     "depths",
     "ends_of",
     "error_code",

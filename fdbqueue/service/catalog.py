@@ -9,7 +9,6 @@ import fnmatch
 import functools
 import heapq
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -17,24 +16,22 @@ from typing import Any
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import ConfigurationError, InvalidInput, QueueNotFound
+from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
 from fdbqueue.service.consume.families import Families
 from fdbqueue.service.consume.ring import Source
 from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.idempotency import Responses
+from fdbqueue.service.names import NAME, check_pattern, fits_of, share_a_name
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, fits_of, is_fair
+from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.families import FamilyKeys, Member
 from fdbqueue.service.storage.ranges import KeyRange, ranges_of
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.transactions import run
-
-#: What a queue may be called; fits a URL, a file name and a command line as it is.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-#: The same with ``*`` for any characters: a pattern of names.
-PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9_.*-]{0,99}")
+from fdbqueue.service.writes import OperationRunner
 
 #: The byte of the tuple layer that a text starts with; a zero byte ends it.
 _TEXT = b"\x02"
@@ -97,6 +94,11 @@ class QueueSpec:
         """Whether it stands for every queue whose name fits."""
         return "*" in self.name
 
+    @property
+    def start(self) -> str:
+        """What all names that fit begin with."""
+        return self.name.partition("*")[0]
+
     def open(
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
@@ -139,7 +141,7 @@ class Catalog:
         self._several: dict[tuple[_Several, bool], SeveralQueues] = {}
         #: The indexes of the families, by their patterns.
         self._family_keys = {
-            spec.name: FamilyKeys(self._prefix["family"][spec.name].key())
+            spec.name: FamilyKeys(self._prefix["family"][spec.name].key(), spec.name)
             for spec in self._patterns
             if spec.subspace is None
         }
@@ -187,8 +189,8 @@ class Catalog:
             subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
             if len(self._opened) >= _MAX_OPENED:
                 self._opened.clear()
-            family = self.family(spec)
-            member = None if family is None else family.member(name)
+            index = self.index(spec)
+            member = None if index is None else index.member(name)
             made = spec.open(self.database, subspace, name, member)
             found = self._opened.setdefault(name, made)
         return found
@@ -267,29 +269,47 @@ class Catalog:
         several = given, is_fair(given, fair), user
         for name in several[0]:
             if "*" in name:
-                _check_pattern(name)
+                check_pattern(name)
             else:
                 self.spec(name)
         made = SeveralQueues(self, several[0], self._turns_of(several))
         return made.limited_to(allows, in_secret=True)
 
-    def family(self, spec: QueueSpec) -> FamilyKeys | None:
+    def index(self, spec: QueueSpec) -> FamilyKeys | None:
         """Return the index of the members of a pattern, None for a queue that is no pattern."""
         return self._family_keys.get(spec.name)
 
     def families(self) -> list[Family]:
-        """Return the families that the setting has, in its order, to look at; nothing is read."""
-        return [
-            Family(
-                spec.name,
-                spec.kind,
-                keys,
-                lambda start, after: self._names(start=start, after=after, with_responses=False),
-                functools.partial(self._is_member, spec, lambda name: [name]),
-            )
-            for spec in self._patterns
-            if (keys := self.family(spec)) is not None
-        ]
+        """Return the families that the setting has, in its order; nothing is read."""
+        return [self._family(spec, self._family_keys[spec.name]) for spec in self._patterns]
+
+    def family(self, pattern: str) -> Family:
+        """Return the family with a name, which is a pattern of the setting; nothing is read.
+
+        Raises:
+            QueueNotFound: No spec has this pattern.
+        """
+        for spec in self._patterns:
+            if spec.name == pattern:
+                return self._family(spec, self._family_keys[pattern])
+        raise QueueNotFound(name=pattern)
+
+    def _family(self, spec: QueueSpec, keys: FamilyKeys) -> Family:
+        runner = OperationRunner(self.database, spec.name)
+        return Family(
+            spec.name,
+            spec.kind,
+            keys,
+            lambda start, after: self._names(start=start, after=after, with_responses=False),
+            functools.partial(self._is_member, spec, lambda name: [name]),
+            # Every take from a member depends on keys below its name.
+            Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
+        )
+
+    def _beginning_with(self, start: str) -> KeyRange:
+        """Return the range of the queues whose names, which are ASCII, begin with a text."""
+        begin = self._subspace.key() + _TEXT + start.encode()
+        return begin, begin + b"\xff"
 
     def _families_of(self, names: tuple[str, ...], *, with_owned: bool) -> Families:
         """Return what all calls of this process on some names share, one of them a pattern."""
@@ -325,7 +345,7 @@ class Catalog:
         sources = [
             Source(self._family_keys[spec.name], functools.partial(self._is_member, spec, fits))
             for spec in self._patterns
-            if is_meant(spec) and any(_share_a_name(name, spec.name) for name in patterns)
+            if is_meant(spec) and any(share_a_name(name, spec.name) for name in patterns)
         ]
         return list(dict.fromkeys(plain)), sources
 
@@ -468,11 +488,11 @@ class Catalog:
         if "*" not in name:
             self.spec(name)
             return
-        _check_pattern(name)
+        check_pattern(name)
         fits = fits_of([name])
         specs = (*self._named.values(), *self._patterns)
         if not any(
-            _share_a_name(name, spec.name) if spec.is_pattern else fits(spec.name)
+            share_a_name(name, spec.name) if spec.is_pattern else fits(spec.name)
             for spec in specs
             if with_owned or spec.owner is None
         ):
@@ -482,12 +502,28 @@ class Catalog:
         self, after: str, start: str, with_responses: bool, tr: Transaction | None = None
     ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
-        if not self._patterns and not self._owned:
-            return
+        if self._patterns or self._owned:
+            stored = self._stored(after, start, with_responses, tr)
+            yield from filter(self._may_exist, stored)
+
+    def unknown_names(self) -> Iterator[str]:
+        """Yield the names under which a queue is stored that no spec has and no pattern fits.
+
+        As after a name or a pattern was removed. All names that are stored are gone through.
+        """
+        for name in self._stored("", "", False, None):
+            try:
+                self.spec(name)
+            except QueueNotFound:
+                yield name
+
+    def _stored(
+        self, after: str, start: str, with_responses: bool, tr: Transaction | None
+    ) -> Iterator[str]:
+        """Yield the names that begin with a text and under which something is stored, in order."""
         begin, end = self._subspace.range().start, self._subspace.range().stop
         if start:
-            begin = self._subspace.key() + _TEXT + start.encode()
-            end = begin + b"\xff"  # names are ASCII
+            begin, end = self._beginning_with(start)
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
@@ -497,8 +533,10 @@ class Catalog:
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
+                    if not isinstance(name, str) or not NAME.fullmatch(name):
+                        continue
                     is_queue = with_responses or key == self._subspace[name].key()
-                    if is_queue and self._may_exist(name) and name > after:
+                    if is_queue and name > after:
                         yield name
             begin = found[-1][1] if len(found) == count else end
             count = min(2 * count, _NAMES_AT_ONCE)
@@ -519,41 +557,10 @@ class Catalog:
                 return alone
         return first, first + b"\xff\xff"
 
-    def _may_exist(self, name: Any) -> bool:
-        return (
-            isinstance(name, str)
-            and NAME.fullmatch(name) is not None
-            and (
-                name in self._owned
-                or any(fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
-            )
+    def _may_exist(self, name: str) -> bool:
+        return name in self._owned or any(
+            fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns
         )
-
-
-def _check_pattern(name: str) -> None:
-    if not PATTERN.fullmatch(name):
-        raise InvalidInput(name=name, reason="it is not a pattern of names")
-
-
-def _share_a_name(one: str, other: str) -> bool:
-    """Tell whether a text fits two patterns, in which ``*`` stands for any characters."""
-    reached = {(0, 0)}
-    left = [(0, 0)]
-    while left:
-        a, b = left.pop()
-        if (a, b) == (len(one), len(other)):
-            return True
-        steps = []
-        if one[a : a + 1] == "*":
-            steps += [(a + 1, b), (a, b + 1)]
-        if other[b : b + 1] == "*":
-            steps += [(a, b + 1), (a + 1, b)]
-        if one[a : a + 1] == other[b : b + 1]:
-            steps.append((a + 1, b + 1))
-        new = {step for step in steps if step[0] <= len(one) and step[1] <= len(other)} - reached
-        reached |= new
-        left.extend(new)
-    return False
 
 
 def _name_in(rest: bytes) -> Any:

@@ -9,7 +9,6 @@ import datetime
 import fnmatch
 import functools
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -34,6 +33,7 @@ from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item, first, moment
 from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.names import fits_of
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
@@ -514,12 +514,6 @@ class _AllowedOnly:
         for name in self.kept_names(_KEPT_SECONDS):
             if found := fits(name):
                 yield name, found
-
-
-def fits_of(patterns: Sequence[str]) -> Callable[[str], list[str]]:
-    """Return a function that returns which of the patterns a name fits."""
-    tests = [(one, re.compile(fnmatch.translate(one)).match) for one in patterns]
-    return lambda name: [one for one, matches in tests if matches(name)]
 
 
 def checked_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -306,22 +306,17 @@ def _may_be_of_one(error: Exception) -> bool:
     return code is None or code == ACCESSED_UNREADABLE or 2000 <= code < 3000
 
 
-class Runner:
+class OperationRunner:
     """Run operations in the caller's transaction, or in transactions of their own.
-
-    Pops and leases do not come here: without ``tr`` they go through the
-    :class:`~fdbqueue.service.consume.poppers.ProcessGroup`.
 
     Args:
         database: Anything with ``create_transaction()``.
-        queue: The queue's name, for observers.
-        writes: The writes of this process to the queue, which share transactions.
+        queue: The name of the queue, or family, for observers.
     """
 
-    def __init__(self, database: Database, queue: str, writes: SharedWrites) -> None:
+    def __init__(self, database: Database, queue: str) -> None:
         self.database = database
         self.queue = queue
-        self._combiner = writes.combiner
 
     def read(self, tr: Transaction | None, function: Callable[[Transaction], T]) -> T:
         """Call a function that only reads."""
@@ -348,6 +343,23 @@ class Runner:
         if tr is not None:
             return function(tr)
         return instrumentation.observed(verb, self.queue, run, self.database, function, wrote=wrote)
+
+
+class Runner(OperationRunner):
+    """Run the operations of a queue, whose writes share transactions.
+
+    Pops and leases do not come here: without ``tr`` they go through the
+    :class:`~fdbqueue.service.consume.poppers.ProcessGroup`.
+
+    Args:
+        database: Anything with ``create_transaction()``.
+        queue: The queue's name, for observers.
+        writes: The writes of this process to the queue, which share transactions.
+    """
+
+    def __init__(self, database: Database, queue: str, writes: SharedWrites) -> None:
+        super().__init__(database, queue)
+        self._combiner = writes.combiner
 
     def share(self, verb: str, write: Write, tr: Transaction | None) -> Any:
         """Do a write: in ``tr``, or for None in a transaction that other threads may share."""

@@ -35,7 +35,7 @@ def shown(pause: service.Pause | None) -> dict[str, Any]:
     """Return what the API shows of a pause."""
     assert pause is not None
     since = pause.since.isoformat().replace("+00:00", "Z")
-    return {"since": since, "reason": pause.reason}
+    return {"since": since, "reason": pause.reason, "family": pause.family}
 
 
 def paused(client: APIClient) -> list[Any]:
@@ -64,7 +64,7 @@ def test_again(operator: APIClient, mail: service.Queue) -> None:
     """A paused queue keeps its time and gets the new reason; one that is resumed says so."""
     first = operator.post(f"{MAIL}pause/", {"reason": "deploying"}).json()["paused"]
     again = operator.post(f"{MAIL}pause/", {}).json()["paused"]
-    assert again == {"since": first["since"], "reason": ""}
+    assert again == {"since": first["since"], "reason": "", "family": None}
     assert mail.paused() is not None
     assert operator.post(f"{MAIL}resume/", {}).json() == {"resumed": True}
     assert operator.post(f"{MAIL}resume/", {}).json() == {"resumed": False}
@@ -142,3 +142,42 @@ def test_who_may(
     assert pause.reason == "before"
     assert worker.get(MAIL).json()["paused"] == shown(pause)
     assert worker.get(f"{MAIL}{verb}/").status_code == 405
+
+
+def test_a_family_is_paused_by_its_pattern(operator: APIClient, queues: service.Catalog) -> None:
+    """Each member says so; a part of a family is none."""
+    family = queues.family("user-*")
+    queues.queue("user-1").push(1)
+    url = "/api/queues/user-*/"
+    answer = check("queues_pause", operator.post(f"{url}pause/", {"reason": "moving"}))
+    assert answer == {"paused": shown(family.paused())}
+    assert answer["paused"]["family"] == "user-*"
+    assert operator.get("/api/queues/user-1/").json()["paused"] == answer["paused"]
+    assert operator.post("/api/queues/user-1/pop/", {}).json() == {"items": []}
+    assert operator.post("/api/queues/user-1/resume/", {}).json() == {"resumed": False}
+    assert check("queues_resume", operator.post(f"{url}resume/", {})) == {"resumed": True}
+    assert operator.post("/api/queues/user-1/pop/", {}).json()["items"][0]["value"] == 1
+    for wrong in ("user-1*", "*", "none-*"):
+        assert operator.post(f"/api/queues/{wrong}/pause/", {}).status_code == 404
+        assert operator.post(f"/api/queues/{wrong}/resume/", {}).status_code == 404
+    for verb in ("pop", "push", "purge"):
+        assert operator.post(f"{url}{verb}/", {}).status_code in (400, 404)
+
+
+def test_a_permission_for_single_queues_pauses_no_family(
+    root: Callable[[], APIClient], queues: service.Catalog, settings: Any
+) -> None:
+    """Even if an authorizer says yes to every name: it is asked about queues alone."""
+    setting = settings.FDBQUEUE
+    authorizer = {"AUTHORIZER": "tests.api.test_pausing.allow"}
+    settings.FDBQUEUE = {**setting, "API": {**setting.get("API", {}), **authorizer}}
+    client = root()
+    assert client.post("/api/queues/user-1/pause/", {}).status_code == 200
+    assert client.post("/api/queues/user-*/pause/", {}).status_code == 403
+    assert client.post("/api/queues/user-*/resume/", {}).status_code == 403
+    assert queues.family("user-*").paused() is None
+
+
+def allow(_user: Any, _permission: str, _name: str) -> bool:
+    """Allow everything."""
+    return True

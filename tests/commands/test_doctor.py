@@ -19,7 +19,7 @@ from fdb.subspace_impl import Subspace
 
 import fdbqueue
 from fdbqueue import conf
-from fdbqueue.management.commands.queue_doctor import Finding, check_engine
+from fdbqueue.management.findings import Finding, check_engine
 from fdbqueue.service import FifoQueue, Load, run
 from fdbqueue.service import clock as service_clock
 from fdbqueue.service.tools import load
@@ -110,9 +110,9 @@ def test_the_table(manage, mail):
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
-    assert len(rows) == 3 + len(CHECKS)
+    assert len(rows) == 4 + len(CHECKS)
     assert all(row.startswith("OK ") for row in rows)
-    assert re.split("  +", rows[4]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
+    assert re.split("  +", rows[5]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
     engine = rows[1]
     assert ("FoundationDB 7." if os.environ.get("FDB_CLUSTER_FILE") else "SQLite") in engine
 
@@ -469,3 +469,20 @@ def test_a_repair_asks_first(mail, type_in):
     type_in("yes")
     call_command("queue_doctor", "mail", "--repair", stdout=out)
     assert mail.counts().dead == 2
+
+
+def test_queues_that_are_not_in_the_setting_any_more(examine, settings):
+    """They are named, and reached again once a name or a pattern fits."""
+    fdbqueue.queue("user-1").push("x")
+    assert examine()[1]["names"]["status"] == "ok"
+    without = {k: v for k, v in settings.FDBQUEUE["QUEUES"].items() if k != "user-*"}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": without}
+    found = examine()[1]["names"]
+    assert (found["status"], found["queue"]) == ("warning", None)
+    assert "stored, but not in the setting: user-1;" in found["detail"]
+    renamed = {**without, "us*": {"kind": "fifo"}}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": renamed}
+    assert fdbqueue.pop_from(["us*"]) is None  # the rows are in the index of the other pattern
+    assert examine("us*")[1]["family"]["status"] != "ok"
+    fdbqueue.queue("user-1").recount()
+    assert fdbqueue.pop_from(["us*"]).value == "x"

@@ -27,15 +27,21 @@ def test_families_are_listed_as_one_row_each(call):
     """With how many members have something to take now; the queues are not listed."""
     fill()
     heading, row = call("queue_list", "--family").out.splitlines()
-    assert heading.split() == ["NAME", "KIND", "MEMBERS"]
-    assert row.split() == ["user-*", "fifo", "3"]
+    assert heading.split() == ["NAME", "KIND", "MEMBERS", "STATUS"]
+    assert row.split() == ["user-*", "fifo", "3", "-"]
 
 
 def test_families_as_json(call):
     """A line each, which says whether all members were counted."""
     fdbqueue.queue("user-1").push("x")
     (line,) = call("queue_list", "--family", "--json").out.splitlines()
-    assert json.loads(line) == {"name": "user-*", "kind": "fifo", "members": 1, "complete": True}
+    assert json.loads(line) == {
+        "name": "user-*",
+        "kind": "fifo",
+        "members": 1,
+        "complete": True,
+        "pause": None,
+    }
 
 
 def test_more_members_than_are_counted(call, monkeypatch):
@@ -45,7 +51,7 @@ def test_more_members_than_are_counted(call, monkeypatch):
     monkeypatch.setattr(families, "MOST_MEMBERS", 3)
     monkeypatch.setattr("fdbqueue.management.commands.queue_list.MOST_MEMBERS", 3)
     monkeypatch.setattr("fdbqueue.management.commands.queue_stats.MOST_MEMBERS", 3)
-    assert call("queue_list", "--family").out.split()[-1] == "3+"
+    assert call("queue_list", "--family").out.split()[-2:] == ["3+", "-"]
     record = json.loads(call("queue_stats", "user-*", "--json").out)
     assert (record["members"], record["complete"], record["ready"]) == (3, False, 3)
 

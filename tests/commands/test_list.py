@@ -72,7 +72,7 @@ def test_a_paused_queue(call):
     assert "\x1b" not in printed
     records = {record["name"]: record for record in map(json.loads, printed.splitlines())}
     since = made.since.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    assert records["mail"]["paused"] == {"since": since, "reason": made.reason}
+    assert records["mail"]["paused"] == {"since": since, "reason": made.reason, "family": None}
     assert records["ranks"]["paused"]["reason"] == ""
     assert records["blobs"]["paused"] is None
 

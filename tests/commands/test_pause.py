@@ -56,7 +56,7 @@ def test_json(call):
     printed = call("queue_pause", "mail", "ranks", "mail", "--json").out
     mail, ranks = map(json.loads, printed.splitlines())
     since = iso(fdbqueue.queue("mail").paused().since)
-    assert mail == {"queue": "mail", "paused": {"since": since, "reason": ""}}
+    assert mail == {"queue": "mail", "paused": {"since": since, "reason": "", "family": None}}
     assert ranks["queue"] == "ranks"
     printed = call("queue_resume", "mail", "blobs", "--json").out
     assert [json.loads(line) for line in printed.splitlines()] == [
@@ -186,3 +186,57 @@ def test_help_says_what_goes_on():
 
     text = load_command_class("fdbqueue", "queue_pause").create_parser("", "queue_pause")
     assert re.search(r"Pushes\s+go\s+on", text.format_help())
+
+
+# Families
+
+
+@pytest.fixture
+def users():
+    """The queues of a family, two of which have an item."""
+    for name in ("user-1", "user-2"):
+        fdbqueue.queue(name).push(name)
+    return fdbqueue.family("user-*")
+
+
+def test_a_family_is_paused_and_resumed(call, users):
+    """By its pattern: each member is, and says with what; and is resumed with it alone."""
+    printed = call("queue_pause", "user-*", "--reason", "moving").out
+    since = f"{users.paused().since:%Y-%m-%d %H:%M:%S} UTC"
+    assert printed == f"The family 'user-*' is paused since {since}: moving\n"
+    assert fdbqueue.pop_from(["user-*"]) is None
+    assert call("queue_resume", "user-1").out == (
+        "The queue 'user-1' was not paused. It is paused with its family 'user-*': "
+        "manage.py queue_resume 'user-*'\n"
+    )
+    note = call("queue_pop", "user-1").err
+    assert note.startswith(f"The family 'user-*' is paused since {since}: moving\n")
+    assert note.endswith("manage.py queue_resume 'user-*'\n")
+    assert call("queue_drain", "user-*", "--handler", "builtins.print").err.count("is paused") == 1
+    assert call("queue_resume", "user-*").out == "Resumed 'user-*'.\n"
+    assert call("queue_resume", "user-*").out == "The family 'user-*' was not paused.\n"
+    assert fdbqueue.pop_from(["user-*"]) is not None
+
+
+def test_what_is_said_of_a_paused_family(call, users):
+    """In the lists and the figures, and by the doctor of each member."""
+    users.pause(reason="moving")
+    shown = {"since": iso(users.paused().since), "reason": "moving", "family": "user-*"}
+    lines = call("queue_list", "--family", "--json").out.splitlines()
+    assert {row["name"]: row["pause"] for row in map(json.loads, lines)}["user-*"] == shown
+    assert re.search(r"user-\*.*paused.*: moving", call("queue_list", "--family").out)
+    stats = json.loads(call("queue_stats", "user-*", "--json").out)
+    assert (stats["pause"], stats["paused"]) == (shown, 2)
+    assert re.search(r"user-\*.*paused.*: moving", call("queue_stats", "user-*").out)
+    found = [json.loads(line) for line in call("queue_doctor", "user-*", "--json").out.splitlines()]
+    pauses = [one for one in found if one["check"] == "pause"]
+    assert [one["remedy"] for one in pauses] == ["queue_resume 'user-*'"] * 2
+    assert "paused with its family 'user-*'" in pauses[0]["detail"]
+
+
+def test_a_part_of_a_family_is_not_paused(call, users):
+    """The error names the patterns there are."""
+    for command in ("queue_pause", "queue_resume"):
+        with pytest.raises(CommandError, match=r"no pattern 'user-1\*'. It has .*user-\*"):
+            call(command, "user-1*")
+    assert users.paused() is None

@@ -53,7 +53,7 @@ def test_a_paused_queue(call):
     assert re.search(r"  paused \d+s: deploying \\x1b 2\.4$", row)
     record = json.loads(call("queue_stats", "mail", "--json").out)
     since = made.since.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    assert record["paused"] == {"since": since, "reason": made.reason}
+    assert record["paused"] == {"since": since, "reason": made.reason, "family": None}
 
 
 def test_behind_a_head_that_cannot_be_decoded(call):

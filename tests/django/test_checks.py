@@ -392,3 +392,22 @@ def test_an_engine_that_does_not_answer_is_a_warning(setting):
     (warning,) = compared(away, ["default"])
     assert warning.id == "fdbqueue.W004"
     assert "could not be compared" in warning.msg
+
+
+@pytest.mark.parametrize(
+    ("names", "hidden"),
+    [
+        (["user-*", "user-*-urgent"], ["user-*-urgent"]),
+        (["user-*-urgent", "user-*"], []),
+        (["*", "a*", "b", "*b*"], ["a*", "*b*"]),
+        (["a*", "*a", "a*a"], ["a*a"]),
+        (["mail", "m*"], []),
+        ([7, "m*"], []),
+    ],
+)
+def test_a_pattern_behind_a_wider_one_is_warned_of(setting, names, hidden):
+    """W006 names those that no queue is of."""
+    wrong = {**setting, "QUEUES": {name: {"kind": "fifo"} for name in names}}
+    with override_settings(FDBQUEUE=wrong, DEBUG=True):
+        found = [one.msg for one in run_checks() if one.id == "fdbqueue.W006"]
+    assert [text.split("'")[1] for text in found] == hidden

@@ -7,10 +7,11 @@ import re
 import pytest
 from django.urls import reverse
 
+import fdbqueue
 from fdbqueue import conf
 from fdbqueue.columns import families
-from fdbqueue.pages import family_page, queue_list
-from tests.pages.addresses import LIST, following, text
+from fdbqueue.pages import family_page
+from tests.pages.addresses import LIST, following, of, text
 from tests.pages.test_queues import names
 
 FAMILY = LIST + "user-*/"
@@ -74,7 +75,6 @@ def test_a_family_of_few_members_is_not(viewer, queue):
 def test_members_are_counted_up_to_a_bound(viewer, members, monkeypatch):
     """A plus sign says that there are more; on the page of the family, too."""
     monkeypatch.setattr(families, "MOST_MEMBERS", 5)
-    monkeypatch.setattr(queue_list, "MOST_MEMBERS", 5)
     monkeypatch.setattr(family_page, "MOST_MEMBERS", 5)
     assert row_of_family(viewer.get(LIST))[2] == "5+"
     page = viewer.get(FAMILY)
@@ -212,3 +212,19 @@ def test_nothing_is_written(viewer, members, watched):
     viewer.get(FAMILY)
     viewer.get(FAMILY + "?start=user-0")
     assert not watched.writes
+
+
+def test_a_paused_family_is_marked(viewer, queue, members):
+    """In the list, on its page with the command, and on the page of each member."""
+    family = fdbqueue.family("user-*")
+    assert "Paused since" not in text(viewer.get(FAMILY))
+    family.pause(reason="moving </bdi><b>")
+    assert row_of_family(viewer.get(LIST))[0] == "user-* Paused"
+    for address in (FAMILY, of("user-01")):
+        page = text(viewer.get(address))
+        assert "All queues of the family user-* are paused." in page
+        assert "<bdi>moving &lt;/bdi&gt;&lt;b&gt;</bdi>" in page
+        assert "python manage.py queue_resume &#x27;user-*&#x27;</code>" in page
+    assert "Family paused" in text(viewer.get(f"{FAMILY}?start=01"))
+    family.resume()
+    assert "Paused since" not in text(viewer.get(FAMILY))

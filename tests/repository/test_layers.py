@@ -128,7 +128,7 @@ def test_there_is_no_drawer_for_odds_and_ends():
 FLOORS: tuple[frozenset[str], ...] = tuple(
     frozenset(rooms.split())
     for rooms in (
-        "limits items tuples threads instrumentation",
+        "limits names items tuples threads instrumentation",
         "clock codecs",
         "options",
         "storage",

@@ -1,8 +1,8 @@
 """``queue_doctor``: look for problems, and repair them.
 
 The checks run one after the other, in a thread of their own, because an engine may never answer:
-the setting; the engine; receipts; and for each queue its format, pause, row in the index of its
-family, overdue items, drains, pushes, items and counts. Each yields a :class:`Finding` with its
+those of :mod:`findings`, and for each queue its format, pause, row in the index of its family,
+overdue items, drains, pushes, items and counts. Each yields a :class:`Finding` with its
 status; with ``--repair`` what is wrong is repaired before the next one begins. The command takes
 the findings as they come, until ``--timeout``: what is not finished then becomes a finding itself.
 
@@ -18,14 +18,14 @@ import queue as queues
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, astuple
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from fdbqueue import conf
-from fdbqueue.columns.queues import paused_since
+from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.columns.text import counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import (
@@ -39,6 +39,17 @@ from fdbqueue.exceptions import (
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import exit_code, failure, usage_error
+from fdbqueue.management.findings import (
+    ERROR,
+    OK,
+    STALE_SECONDS,
+    WARNING,
+    Finding,
+    check_engine,
+    check_names,
+    check_receipts,
+    check_settings,
+)
 from fdbqueue.management.formats import (
     Look,
     Painted,
@@ -47,12 +58,10 @@ from fdbqueue.management.formats import (
     item_count,
     json_line,
 )
-from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, error_code, run, strict_json
+from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue
 from fdbqueue.service.tools import load, upkeep
-from fdbqueue.service.tools.upkeep import Examiner, count_stale, sweep
-from fdbqueue.service.transactions import receipts_of
+from fdbqueue.service.tools.upkeep import Examiner
 
-OK, WARNING, ERROR = "ok", "warning", "error"
 COLUMNS = (
     TextColumn("STATUS"),
     TextColumn("CHECK"),
@@ -61,10 +70,6 @@ COLUMNS = (
     TextColumn("REMEDY", fold="whole"),
 )
 
-_STATUS_KEY = b"\xff\xff/status/json"
-_STALE_SECONDS = 86_400
-#: A read or a commit that takes longer is a warning.
-_SLOW_SECONDS = 1.0
 _SHOWN_IDS = 5
 #: What is suggested if --timeout was too short for a queue.
 _LONGER_SECONDS = 300
@@ -242,6 +247,9 @@ class _Examination:
         self._at = ("receipts", None)
         yield check_receipts(catalog.database)
         readable = catalog.over(TimedDatabase(catalog.database, self._left))
+        if not self._names:
+            self._at = ("names", None)
+            yield check_names(readable)
         for name in self._all_names(readable):
             self._at = ("queue", name)
             yield from check_queue(catalog.queue(name), readable.queue(name), self._deadline)
@@ -252,100 +260,6 @@ class _Examination:
         for name in self._names or catalog.names():
             family = families.get(name)
             yield from [name] if family is None else filter(family.has, family.names())
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of a check.
-
-    Attributes:
-        check: The name of the check.
-        queue: The queue it is about; None for all.
-        status: ``"ok"``, ``"warning"`` or ``"error"``.
-        detail: What was found.
-        repair: Repairs it, and returns what it did and whether it did all; None if that is
-            not possible.
-        is_repaired: Whether it has been repaired.
-        remedy: The command that helps, without ``manage.py``; None if none does.
-    """
-
-    check: str
-    queue: str | None
-    status: str
-    detail: str
-    repair: Callable[[], tuple[str, bool]] | None = None
-    is_repaired: bool = False
-    remedy: str | None = None
-
-    @property
-    def can_be_repaired(self) -> bool:
-        """Whether something is wrong that --repair changes."""
-        return self.repair is not None and self.status != OK
-
-    def record(self) -> dict[str, Any]:
-        """Return the object for a line of JSON."""
-        record = asdict(replace(self, repair=None))
-        del record["repair"]
-        return record
-
-    def repaired(self) -> Finding:
-        """Repair it if possible, and return the result."""
-        if self.repair is None or not self.can_be_repaired:
-            return self
-        done, is_whole = self.repair()
-        if not is_whole:
-            return replace(self, detail=f"{self.detail}; {done}, and some are left")
-        text = f"{self.detail}; {done}"
-        return replace(self, detail=text, status=OK, is_repaired=True, remedy=None)
-
-
-def check_settings() -> Iterator[Finding]:
-    """Check the setting, overlapping subspaces included, without opening the engine."""
-    found = False
-    for problem in conf.problems():
-        found = True
-        yield Finding("settings", None, ERROR, f"{problem.id}: {problem.message} {problem.hint}")
-    if not found:
-        yield Finding("settings", None, OK, "valid, and no subspaces overlap")
-
-
-def check_engine(database: Any) -> Finding:
-    """Read and commit once, and report the engine's version and speed.
-
-    Raises:
-        EngineError: It cannot be used.
-        FDBError: It does not respond.
-    """
-    started = time.monotonic()
-    run(database, lambda tr: tr.get_read_version().wait(), read_only=True)
-    opened = time.monotonic()
-    run(database, lambda tr: tr[b""].present(), read_only=True)
-    read = time.monotonic()
-    key = receipts_of(database).pack((b"doctor",))
-    run(database, lambda tr: tr.set(key, b""), wrote=lambda _: False)  # harmless twice
-    committed = time.monotonic()
-    run(database, lambda tr: tr.clear(key), read_only=True)
-    slow = max(read - opened, committed - read) > _SLOW_SECONDS
-    return Finding(
-        "engine",
-        None,
-        WARNING if slow else OK,
-        f"{_version(database)}; opened in {_ms(opened - started)}, a read took "
-        f"{_ms(read - opened)}, a commit {_ms(committed - read)}",
-    )
-
-
-def check_receipts(database: Any) -> Finding:
-    """Count the receipts of clients that have ended."""
-    number = count_stale(database, older_than_seconds=_STALE_SECONDS)
-    if not number:
-        return Finding("receipts", None, OK, "no receipt is older than a day")
-
-    def repair() -> tuple[str, bool]:
-        return f"removed {sweep(database, older_than_seconds=_STALE_SECONDS):,}", True
-
-    text = f"{counted(number, 'receipt')} older than a day"
-    return Finding("receipts", None, WARNING, text, repair, remedy="queue_sweep")
 
 
 def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Finding]:
@@ -452,7 +366,7 @@ def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
     if pause is None:
         return Finding("pause", queue.name, OK, "the queue is not paused")
     text = f"nothing is taken until queue_resume; {paused_since(pause)}"
-    remedy = f"queue_resume {shlex.quote(queue.name)}"
+    remedy = resume_command(queue.name, pause)
     return Finding("pause", queue.name, WARNING, text, remedy=remedy)
 
 
@@ -503,12 +417,12 @@ def _check_holds(queue: Queue, readable: Queue) -> Finding:
 
 
 def _check_pushes(queue: Queue, readable: Queue) -> Finding:
-    found = load.recorded(readable, older_than_seconds=_STALE_SECONDS)
+    found = load.recorded(readable, older_than_seconds=STALE_SECONDS)
     if not found:
         return Finding("pushes", queue.name, OK, "no record is older than a day")
 
     def remove() -> tuple[str, bool]:
-        return f"removed {load.sweep(queue, older_than_seconds=_STALE_SECONDS):,}", True
+        return f"removed {load.sweep(queue, older_than_seconds=STALE_SECONDS):,}", True
 
     text = f"{counted(len(found), 'record')} older than a day"
     return Finding("pushes", queue.name, WARNING, text, remove, remedy=_repair(queue))
@@ -532,26 +446,6 @@ def _repair(queue: Queue) -> str:
 
 def _command(queue: Queue, option: str) -> str:
     return f"queue_doctor {shlex.quote(queue.name)} {option}"
-
-
-def _version(database: Any) -> str:
-    """Return the engine's version: a cluster has a status, the embedded engine is SQLite."""
-    transaction = database.create_transaction()
-    try:
-        status = strict_json().decode(bytes(transaction[_STATUS_KEY]).decode())
-        processes = status["cluster"]["processes"].values()
-        versions = sorted({process["version"] for process in processes})
-    except Exception as error:
-        if error_code(error) is None and not isinstance(error, KeyError | ValueError):
-            raise
-        from sqlite3 import sqlite_version  # not every Python has it
-
-        return f"SQLite {sqlite_version}"
-    return f"FoundationDB {', '.join(versions)} of {len(processes)} processes"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1_000:.1f} ms"
 
 
 def _table_lines(found: Iterable[Finding], look: Look) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fdbqueue import access, columns
-from fdbqueue.columns.families import LISTED_FAMILIES, MOST_MEMBERS, FamilyRow, Members
+from fdbqueue.columns.families import LISTED_FAMILIES, MOST_MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import LISTED, QueueRow, fill, reads_of
 from fdbqueue.columns.text import seconds_since, timestamp
 from fdbqueue.management import arguments, formats
@@ -61,9 +61,8 @@ examples:
     def _families(self) -> Iterator[FamilyRow]:
         """Yield what is said of each family."""
         for family in self.catalog.families():
-            find = functools.partial(family.with_something, limit=MOST_MEMBERS + 1)
-            names = run(self.catalog.database, find, read_only=True)
-            yield FamilyRow(family, Members.of(names))
+            read = functools.partial(family_row, family)
+            yield run(self.catalog.database, read, read_only=True)[0]
 
     def _read(self, *, with_heads: bool = False) -> Iterator[tuple[QueueRow, Item | None]]:
         """Yield what is said of each queue, and its head; several are read in one transaction."""

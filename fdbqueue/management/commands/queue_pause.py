@@ -1,7 +1,8 @@
-"""``queue_pause``: let pops and leases find nothing in queues."""
+"""``queue_pause``: let pops and leases find nothing in queues, or in all members of a family."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -9,7 +10,7 @@ from django.core.management.base import CommandParser
 from fdbqueue.columns.queues import pause_record, paused_since
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Queue
+from fdbqueue.service import Family, Queue
 
 
 class Command(QueueCommand):
@@ -17,12 +18,14 @@ class Command(QueueCommand):
         "Pause queues: pops and leases find nothing in them, and those that wait go on waiting, "
         "until queue_resume. Pushes go on, and workers can end the leases that they hold. A queue "
         "that is paused already keeps its time, and gets the new reason. Queues are paused one "
-        "after the other."
+        "after the other. A pattern of the setting pauses all queues that fit it, at once, also "
+        "those that are created later."
     )
     examples = """\
 examples:
   manage.py queue_pause mail --reason "deploying 2.4"
   manage.py queue_pause mail quakes --json
+  manage.py queue_pause 'user-*' --reason "the provider is down"
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -36,10 +39,11 @@ examples:
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        def pause(queue: Queue) -> tuple[dict[str, Any], str]:
+        def pause(queue: Queue | Family) -> tuple[dict[str, Any], str]:
             made = queue.pause(reason=options["reason"])
-            text = f"The queue {queue.name!r} is {paused_since(made)}"
+            kind = "queue" if made.family is None else "family"
+            text = f"The {kind} {queue.name!r} is {paused_since(replace(made, family=None))}"
             return {"queue": queue.name, "paused": pause_record(made)}, text
 
-        queues = self.queues(options["names"])
-        self.change_queues(queues, pause, as_json=options["as_json"])
+        found = self.queues_and_families(options["names"])
+        self.change_queues(found, pause, as_json=options["as_json"])

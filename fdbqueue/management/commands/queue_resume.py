@@ -6,21 +6,24 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fdbqueue.columns.queues import resume_command
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Queue
+from fdbqueue.service import Family, Queue
 
 
 class Command(QueueCommand):
     help = (
         "Resume queues that queue_pause has paused: pops and leases take items again, and those "
         "that wait are woken. Queues are resumed one after the other; one that is not paused is "
-        "left as it is."
+        "left as it is. A pattern of the setting resumes a family that was paused by it; members "
+        "that are paused by themselves stay so."
     )
     examples = """\
 examples:
   manage.py queue_resume mail
   manage.py queue_resume mail quakes --json
+  manage.py queue_resume 'user-*'
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -28,11 +31,16 @@ examples:
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        queues = self.queues(options["names"])
-        self.change_queues(queues, _resume, as_json=options["as_json"])
+        found = self.queues_and_families(options["names"])
+        self.change_queues(found, _resume, as_json=options["as_json"])
 
 
-def _resume(queue: Queue) -> tuple[dict[str, Any], str]:
+def _resume(queue: Queue | Family) -> tuple[dict[str, Any], str]:
     resumed = queue.resume()
-    text = f"Resumed {queue.name!r}." if resumed else f"The queue {queue.name!r} was not paused."
+    kind = "queue" if isinstance(queue, Queue) else "family"
+    text = f"Resumed {queue.name!r}." if resumed else f"The {kind} {queue.name!r} was not paused."
+    left = queue.paused()
+    if left is not None and left.family not in (None, queue.name):
+        command = resume_command(queue.name, left)
+        text += f" It is paused with its family {left.family!r}: manage.py {command}"
     return {"queue": queue.name, "resumed": resumed}, text

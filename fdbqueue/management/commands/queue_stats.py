@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from django.core.management.base import CommandParser
 
 from fdbqueue import access, columns
-from fdbqueue.columns.families import FAMILY_STATS, MOST_MEMBERS, FamilyRow, Members
+from fdbqueue.columns.families import FAMILY_STATS, MOST_MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import STATS, QueueRow, fill, reads_of
 from fdbqueue.columns.text import printable, short_time
 from fdbqueue.management import arguments, formats
@@ -125,9 +125,8 @@ examples:
 
     def _summed(self, family: Family, minutes: int) -> FamilyRow:
         """Return the sums of the members of a family that have items, of so many at most."""
-        find = functools.partial(family.with_something, limit=MOST_MEMBERS + 1, with_later=True)
-        names = run(self.catalog.database, find, read_only=True)
-        summed = FamilyRow(family, Members.of(names))
+        read = functools.partial(family_row, family, with_later=True)
+        summed, names = run(self.catalog.database, read, read_only=True)
         rest = iter(names[:MOST_MEMBERS])
         while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
             for row in _read([self.catalog.queue(name) for name in some], minutes):

@@ -225,9 +225,9 @@ class Consumer:
             return None
         now, tables = now_us(), self._store.tables
         allowance = self.taker.limits.begin(tr, tables, now)
-        paused = tr.snapshot[tables.paused]
+        paused = tables.begin_paused(tr)
         head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
-        if paused.present() or not any(True for _ in head):
+        if paused() is not None or not any(True for _ in head):
             return None
         until = allowance.settle().held_until(to_lease=to_lease)
         return now if until is None else until

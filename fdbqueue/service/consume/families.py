@@ -24,8 +24,9 @@ How a take goes, without a transaction of the caller's:
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
    row says when it has something next: when the first of its leases, delays and batches ends, what
    a limit of it says, in a second if other processes have yet to collect from it; never while it is
-   paused. The transaction depends on these rows. Whatever gives the member something new writes one
-   of them, so then it conflicts, and no row is ever missing. The rows of a member that gave stay.
+   paused by itself. The transaction depends on these rows. Whatever gives the member something new
+   writes one of them, so then it conflicts, and no row is ever missing. The rows of a member that
+   gave stay.
 5. **Commit**, all or nothing: items, counts, rows. After a conflict the members that it met come
    again behind the others of the page, and nothing is corrected, so that only takes of the same
    items can conflict twice. After two conflicts each thread takes from the member that it was given
@@ -61,7 +62,12 @@ What is left behind by
 - *a crash*: its transaction with its rows, or nothing. Members whose items it leased have a row
   from when the first lease ends, at the latest once someone has found them empty; until then the
   row READY;
-- *a pause* (of a member) removes the row when the member is looked at; resuming writes it;
+- *a pause of a member* removes the row when the member is looked at; resuming writes it;
+- *a pause of the family* is one key, whatever the number of members. It conflicts with every take
+  that has not committed, so nothing is taken once it has returned. A walk passes over the family,
+  and removes no row; who takes from a member by its name reads the key, too. Who waits watches the
+  key, and all are woken when it is cleared. Nothing is written for any member by either, and
+  leases, delays and counts go on as in a queue that is paused. A crash leaves it paused or not;
 - *a stopped process, a cluster that was away*: nothing waits for another process here. A walk that
   goes on later finds old hints, and looks in vain.
 
@@ -257,6 +263,7 @@ class Families:
         """Let a transaction depend on there being no member that has something to take."""
         for source in self._sources:
             tr.add_read_conflict_range(*source.keys.bounds)
+            tr.add_read_conflict_key(source.keys.paused)
 
     def has_items(self, *, to_lease: bool) -> bool:
         """Tell whether a queue may have something to pop, or to lease."""
@@ -320,6 +327,7 @@ class Families:
                 source,
                 tr.snapshot.get_range(*source.keys.ready, limit=PAGE_ROWS),
                 source.keys.first_later(tr.snapshot),
+                tr.snapshot[source.keys.paused],
             )
             for source in self._sources
         ]
@@ -327,7 +335,10 @@ class Families:
         def look() -> Look:
             left = math.inf
             keys: list[bytes] = []
-            for source, ready, later in reads:
+            for source, ready, later, paused in reads:
+                if paused.present():
+                    keys.append(source.keys.paused)
+                    continue
                 if _first_fitting(tr, source, ready, source.keys.ready[1]) is not None:
                     return Look(None)
                 first = _first_fitting(tr, source, later, source.keys.wakes[0])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.storage.families import FamilyKeys
+from fdbqueue.service.storage.families import FamilyKeys, IndexRow, Member
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,6 +71,9 @@ class Ring:
 class Walk:
     """The way of one transaction over a ring, on which it meets each queue once.
 
+    It passes over the members of families that are paused. That is read at its beginning, and not
+    awaited for the queues that it meets first if their names are at hand: these give nothing then.
+
     Args:
         ring: The ring.
         tr: The transaction. It depends on nothing that is read.
@@ -80,6 +83,13 @@ class Walk:
         self._ring = ring
         self._tr = tr.snapshot
         self._now = now_us()
+        #: The reads of whether families are paused, by their keys.
+        self._pauses: dict[bytes, Any] = {
+            source.keys.paused: self._tr[source.keys.paused]
+            for source in ring.stretches
+            if source is not None
+        }
+        self._passed: list[Source] | None = None
         self._met: dict[str, Hint] = {}
         self._page: deque[Hint] = deque()
         self._start = self._at = ring.at
@@ -95,10 +105,11 @@ class Walk:
     def next(self, count: int) -> list[Hint]:
         """Return the next queues; fewer if all were met."""
         found: list[Hint] = []
+        passed = self._paused() if self._met else ()
         while len(found) < count:
             hint = self._hint()
             if hint is not None:
-                if hint.name not in self._met:
+                if hint.name not in self._met and not any(one.fits(hint.name) for one in passed):
                     self._met[hint.name] = hint
                     found.append(hint)
             elif self.is_closed:
@@ -106,6 +117,21 @@ class Walk:
             else:
                 self._read_page()
         return found
+
+    def begin_pause(self, member: Member | None) -> Any:
+        """Begin to read whether the family of a member is paused, if that is not read already."""
+        if member is None:
+            return None
+        read = self._pauses.get(member.paused)
+        if read is None:
+            read = self._pauses[member.paused] = self._tr[member.paused]
+        return read
+
+    def _paused(self) -> Sequence[Source]:
+        if self._passed is None:
+            stretches = [source for source in self._ring.stretches if source is not None]
+            self._passed = [one for one in stretches if self._pauses[one.keys.paused].present()]
+        return self._passed
 
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""
@@ -146,18 +172,15 @@ class Walk:
             if self._is_back and place == self._start[0]:
                 stop = self._start[1]
             ready = self._tr.get_range(begin or first, stop, limit=PAGE_ROWS)
+        if source in self._paused():
+            self._go_on()
+            return
         due, found = [*keys.rows(later)], [*keys.rows(ready)]
         self._later[place] = due[-1].key if len(due) == PAGE_ROWS else None
         self._is_read = len(found) < PAGE_ROWS
         if found:
             self._at = place, found[-1].key + b"\x00"
-        hints: dict[str, list[bytes]] = {}
-        for row in (*due, *found):
-            if source.fits(row.name):
-                own = hints.setdefault(row.name, [])
-                if row.moment:
-                    own.append(row.key)
-        self._page.extend(Hint(name, tuple(own)) for name, own in hints.items())
+        self._page.extend(_hints_of(source, [*due, *found]))
         if self._is_read and self._later[place] is None:
             self._go_on()
 
@@ -173,6 +196,17 @@ class Walk:
         if place == self._start[0]:
             self._is_back = True
             self.is_closed = not self._start[1]
+
+
+def _hints_of(source: Source, rows: Sequence[IndexRow]) -> list[Hint]:
+    """Return the members of a source that rows of its index name, each once."""
+    hints: dict[str, list[bytes]] = {}
+    for row in rows:
+        if source.fits(row.name):
+            own = hints.setdefault(row.name, [])
+            if row.moment:
+                own.append(row.key)
+    return [Hint(name, tuple(own)) for name, own in hints.items()]
 
 
 class Walking:

@@ -144,6 +144,7 @@ class RoundResult:
         is_helped: Whether this process's help request was served, or is gone; then a round takes
             nothing.
         is_paused: Whether the queue is paused.
+        is_with_family: Whether its family is, and all other members with it.
         awaits_others: Whether other processes have asked for help, or have not collected what was
             taken for them.
     """
@@ -155,6 +156,7 @@ class RoundResult:
     expired: ExpiredCounts | None = None
     is_helped: bool = False
     is_paused: bool = False
+    is_with_family: bool = False
     awaits_others: bool = False
 
 
@@ -358,6 +360,7 @@ class Round:
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
         slot: In a queue with shards, how many runs of items of each to leave to others.
+        family_pause: The read of whether its family is paused, if that has begun.
     """
 
     def __init__(
@@ -369,6 +372,7 @@ class Round:
         order: Order = Order.STRICT,
         extra: int = 0,
         slot: int = 0,
+        family_pause: Any = None,
     ) -> None:
         self._taker = taker
         self._store = store = taker.store
@@ -387,6 +391,10 @@ class Round:
         self.taken = 0
         self._now = now_us()
         self._state_rows = begin_state(store, tr, self._now)
+        member = store.tables.member
+        if member is not None and family_pause is None:
+            family_pause = tr.snapshot[member.paused]
+        self._family_pause = family_pause
         prompt = fitting(early)
         #: The reads that requests need.
         self._reads = taker.begin_reads(tr, prompt)
@@ -433,10 +441,10 @@ class Round:
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
-        result.is_paused = state.is_paused
         result.awaits_others = bool(state.requests or state.expired or state.awaits)
-        if state.is_paused:
-            head.close(self._store.tables.paused)
+        says_so = self._paused_by(state)
+        if says_so is not None:
+            head.close(says_so)
         else:
             self._retried = state.retried
             if state.dues or state.expired:
@@ -467,6 +475,16 @@ class Round:
         self._write_counts()
         return result
 
+    def _paused_by(self, state: QueueState) -> bytes | None:
+        """Return the key that says that nothing is to be taken, None if none does; and note it."""
+        result, member = self._result, self._store.tables.member
+        result.is_paused = state.is_paused
+        if member is not None:
+            result.is_with_family = self._family_pause.present()
+            if result.is_with_family and not state.is_paused:
+                return member.paused
+        return self._store.tables.paused if state.is_paused else None
+
     def _write_counts(self) -> None:
         self._count_change.take(self._end, self._took)
         self._count_change.write(self._tr)
@@ -494,7 +512,8 @@ class Round:
 
     def _expire(self, state: QueueState, head: Head, helped: Sequence[LeaseEnds]) -> None:
         """Requeue what has expired; it can be taken at once."""
-        state = _without_ending(state, [*self._ending(), *helped])
+        ends = [one.places for one in (*self._ending(), *helped) if one.check() is None]
+        state = state.without_leases(frozenset().union(*ends)) if ends else state
         if not state.dues and not state.expired:
             return
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
@@ -576,12 +595,3 @@ def _is_open(own: HelpRequest, state: QueueState) -> bool:
     """Tell whether this process's help request is still to be served."""
     expired = [one for one in state.expired if not one.is_handed]
     return any(one.name == own.name for one in (*state.requests, *expired))
-
-
-def _without_ending(state: QueueState, ends: Iterable[LeaseEnds]) -> QueueState:
-    """Return the state without the leases that end here: they do not expire as well."""
-    places = [one.places for one in ends if one.check() is None]
-    if not places:
-        return state
-    ending = frozenset().union(*places)
-    return state._replace(dues=[due for due in state.dues if due.rest not in ending])

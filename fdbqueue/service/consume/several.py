@@ -542,6 +542,8 @@ def begin_look(tr: Transaction, taker: Taker, *, to_lease: bool) -> Callable[[],
     """
     now, store = now_us(), taker.store
     state = begin_state(store, tr, now)
+    member = store.tables.member
+    family_pause = None if member is None else tr.snapshot[member.paused]
     allowance = None if taker.limits is None else taker.limits.begin(tr, store.tables, now)
     head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
 
@@ -552,7 +554,9 @@ def begin_look(tr: Transaction, taker: Taker, *, to_lease: bool) -> Callable[[],
         if allowance is not None and has_items:
             ended = sum([due.kind is Kind.LEASE for due in found.dues])
             has_items = not allowance.settle(-ended).is_held(to_lease=to_lease)
-        return has_items and not found.is_paused
+        if not has_items or found.is_paused:
+            return False
+        return family_pause is None or not family_pause.present()
 
     return look
 

@@ -10,13 +10,17 @@ committed yet: once ``pause`` has returned, nothing is taken.
 A transaction that takes items and finds the key takes none and requeues nothing that has expired.
 It still ends the leases that it was asked to end, and returns saved responses. Whoever waits for
 items sets its watch on the key, so pushes do not wake it, and resuming does.
+
+A family is paused by one key of its own (:mod:`fdbqueue.service.storage.families`). Who takes from
+a member, by its name or by the family, reads that key too, at the same time; all else is as above.
+A member gives something only if neither it nor its family is paused.
 """
 
 from __future__ import annotations
 
 import datetime
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,10 +30,11 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.items import LAST_MOMENT, microseconds, moment
 from fdbqueue.service.storage.counts import ready_and_taken
+from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.handoffs import HelpRequest, read_request
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due, TableKeys
-from fdbqueue.service.writes import Runner
+from fdbqueue.service.writes import OperationRunner
 
 #: One range read returns the counts, the help requests and what has expired; requests beyond
 #: these wait for the next popper.
@@ -60,6 +65,10 @@ class QueueState(NamedTuple):
     awaits: bool
     dues: list[Due]
     more_due: bool
+
+    def without_leases(self, ending: Container[bytes]) -> QueueState:
+        """Return the state without the leases that end here: they do not expire as well."""
+        return self._replace(dues=[due for due in self.dues if due.rest not in ending])
 
 
 def begin_state(store: ItemStore, tr: Transaction, now: int) -> Any:
@@ -147,70 +156,109 @@ def _due(store: ItemStore, tr: Transaction, now: int, limit: int) -> Iterator[Du
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Since when a queue is paused, in UTC by the clock of who paused it, and why."""
+    """Since when a queue is paused, in UTC by the clock of who paused it, and why.
+
+    Attributes:
+        since: Since when.
+        reason: Why.
+        family: The name of the family that is paused, with all its members; None if it is the queue
+            itself.
+    """
 
     since: datetime.datetime
     reason: str
+    family: str | None = None
 
 
 class Pausing:
-    """Pause and resume one queue.
+    """Pause and resume one queue, or one family.
 
     Args:
-        runner: Runs its operations.
-        store: Its items.
+        runner: Runs the operations.
+        key: The key that says that it is paused.
+        taken: The range of the keys on which every transaction depends that takes items.
+        member: The queue's rows in the index of its family; None if it is in none, or a family.
+        family: The family's name; None for a queue.
     """
 
-    def __init__(self, runner: Runner, store: ItemStore) -> None:
+    def __init__(
+        self,
+        runner: OperationRunner,
+        key: bytes,
+        taken: tuple[bytes, bytes],
+        *,
+        member: Member | None = None,
+        family: str | None = None,
+    ) -> None:
         self._runner = runner
-        self._store = store
-        self._key = store.tables.paused
+        self._key = key
+        self._taken = taken
+        self._member = member
+        self._family = family
 
     def pause(self, reason: str, tr: Transaction | None) -> Pause:
-        """Pause the queue; one that is paused keeps its time and gets the new reason."""
-        reason = reason_of(self._store.queue, reason)
+        """Pause it; what is paused keeps its time and gets the new reason."""
+        reason = reason_of(self._runner.queue, reason)
 
         def pause(transaction: Transaction) -> Pause:
             found = parse_pause(transaction[self._key])
-            made = Pause(moment(now_us()) if found is None else found.since, reason)
+            since = moment(now_us()) if found is None else found.since
+            made = Pause(since, reason, self._family)
             transaction[self._key] = _packed(made)
             # Whoever has taken a ready item, and commits after this, conflicts and looks again.
-            transaction.add_write_conflict_range(*self._store.keys.bounds())
+            transaction.add_write_conflict_range(*self._taken)
             return made
 
         return self._runner.write("pause", tr, pause)
 
     def resume(self, tr: Transaction | None) -> bool:
-        """Resume the queue; tell whether it was paused."""
+        """Resume it; tell whether it was paused."""
 
         def resume(transaction: Transaction) -> bool:
             was_paused: bool = transaction[self._key].present()
             if was_paused:
                 transaction.clear(self._key)
-                if self._store.tables.member is not None:
-                    self._store.tables.member.write(transaction, 0)
+                if self._member is not None:
+                    self._member.write(transaction, 0)
             return was_paused
 
         return self._runner.write("resume", tr, resume, wrote=bool)
 
     def paused(self, tr: Transaction | None) -> Pause | None:
-        """Return since when and why the queue is paused, None if it is not."""
-        return self._runner.read(tr, lambda transaction: parse_pause(transaction[self._key]))
+        """Return since when and why it is paused, by itself or with its family; None if not."""
+
+        def read(transaction: Transaction) -> Pause | None:
+            own = transaction[self._key]
+            if self._member is None:
+                return parse_pause(own, self._family)
+            of_family = transaction[self._member.paused]
+            return parse_pause(own) or parse_pause(of_family, self._member.family)
+
+        return self._runner.read(tr, read)
 
 
 def begin_pause(tr: Transaction, tables: TableKeys) -> Callable[[], Pause | None]:
     """Begin to read whether a queue is paused; call the returned function for the result."""
-    read = tr.snapshot[tables.paused]
-    return lambda: parse_pause(read)
+    own, member = tr.snapshot[tables.paused], tables.member
+    if member is None:
+        return lambda: parse_pause(own)
+    of_family = tr.snapshot[member.paused]
+    return lambda: parse_pause(own) or parse_pause(of_family, member.family)
 
 
-def parse_pause(read: Any) -> Pause | None:
-    """Return the pause that was read, None if there is none."""
+def parse_pause(read: Any, family: str | None = None) -> Pause | None:
+    """Return the pause that was read, None if there is none.
+
+    Args:
+        read: What was read.
+        family: The name of the family whose pause it is, None for that of a queue.
+    """
     if not read.present():
         return None
     data = bytes(read)
     (since,) = _SINCE.unpack_from(data.ljust(_SINCE.size, b"\x00"))
-    return Pause(moment(min(since, LAST_MOMENT)), data[_SINCE.size :].decode(errors="replace"))
+    since_moment = moment(min(since, LAST_MOMENT))
+    return Pause(since_moment, data[_SINCE.size :].decode(errors="replace"), family)
 
 
 def _packed(pause: Pause) -> bytes:

@@ -169,7 +169,10 @@ class Visit:
             consumer = self._open(hint.name)
             own = dealt[place :: len(hints)] or [dealt[place % len(dealt)]]
             asked = {one.make(consumer): one for one in own}
-            begun = Round(consumer.taker, self._tr, self._end, [*asked], self._order)
+            pause = self._walk.begin_pause(consumer.taker.store.tables.member)
+            begun = Round(
+                consumer.taker, self._tr, self._end, [*asked], self._order, family_pause=pause
+            )
             looks.append(_Look(hint, consumer, asked, begun))
         left: dict[MemberRequest, None] = dict.fromkeys(dealt)
         unasked = []
@@ -228,6 +231,8 @@ class Visit:
         member = look.consumer.taker.store.tables.member
         if gave and look.hint.later and member is not None:
             member.promote(self._tr, look.hint.later)
+        if result.is_with_family:  # its rows stay: to resume a family writes none
+            return
         if len(result.results) == len(look.asked) and not any(has for _, has in result.results):
             self._empty.append((look, result))
 

@@ -10,9 +10,9 @@ again. It holds the mutex of one watch at a time, so waiters of several queues c
 other.
 
 There is one watch for each queue and process, on the count of ready items; when the last waiter
-leaves, it is cancelled. While the queue is paused, the watch is on the key that says so. While a
-limit keeps its items back (:mod:`allowance`), it is on the count of leases, or there is a moment to
-look again; who waits to lease has another watch than who waits to pop then. Waiters
+leaves, it is cancelled. While the queue or its family is paused, the watch is on the key that says
+so. While a limit keeps its items back (:mod:`allowance`), it is on the count of leases, or there is
+a moment to look again; who waits to lease has another watch than who waits to pop then. Waiters
 also wake when the next lease, delay or handoff expires. Foreign writers (the recipes) do not change
 the count: their items are noticed within five seconds.
 
@@ -246,15 +246,16 @@ def begin_look(
         to_lease: Whether the waiters want to lease items.
     """
     tables = store.tables
-    paused = tr.snapshot[tables.paused]
+    paused = tables.begin_paused(tr)
     head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
     first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
     requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
     allowance = None if limits is None else limits.begin(tr, tables, now_us())
 
     def end_look() -> Look:
-        if paused.present():
-            return Look(tr.watch(tables.paused))
+        says_so = paused()
+        if says_so is not None:
+            return Look(tr.watch(says_so))
         if any(True for _ in head):
             if allowance is None:
                 return Look(None)

@@ -6,6 +6,7 @@ index is in a subspace of its own, with a byte for each table:
     01  READY   2 bytes of a hash of the name, name   it may have something to take now
     02  LATER   moment, name                          it may have something to take from then on
     03  WAKE    0 to 15                               changed with each row that is written for news
+    04  PAUSED                                        since when no member gives anything, and why
 
 What is true after every commit: if a member has something to take now, it has a row READY, or a row
 LATER of a moment that is over. If it will have something at a moment, it has a row READY, or a row
@@ -15,6 +16,11 @@ Whoever gives a member something new to take writes its row without reading any,
 that does so (:meth:`Member.write`): so pushes depend on no row, and never conflict. Only a take
 from the family removes rows (:mod:`fdbqueue.service.consume.families`), and depends on those that
 it removes: if a row is written again meanwhile, that take conflicts.
+
+A family of any size is paused by the one key PAUSED, which is no row of the index. Each transaction
+that takes from a member reads it, beside what it reads of the member; a queue outside any family
+has none to read. While it is there, no row is removed, and writers write theirs as ever: so once it
+is cleared, every member that has something is found.
 
 The hash spreads the members over the range of READY, so that processes that begin anywhere seldom
 meet, and so do their storage servers.
@@ -29,7 +35,7 @@ from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 
-_READY, _LATER, _WAKE = b"\x01", b"\x02", b"\x03"
+_READY, _LATER, _WAKE, _PAUSED = b"\x01", b"\x02", b"\x03", b"\x04"
 _MOMENT = struct.Struct(">Q")
 _HASH_BYTES = 2
 #: A waiter watches so many keys, and each member changes one of them.
@@ -53,14 +59,19 @@ class FamilyKeys:
 
     Args:
         prefix: The bytes of its subspace.
+        family: The family's name.
 
     Attributes:
+        family: As given.
+        paused: The key that says that the family is paused.
         ready: The range of the members that may have something to take now.
         wakes: The keys that a waiter watches.
         bounds: The range of all rows.
     """
 
-    def __init__(self, prefix: bytes) -> None:
+    def __init__(self, prefix: bytes, family: str) -> None:
+        self.family = family
+        self.paused = prefix + _PAUSED
         self._ready, self._later = prefix + _READY, prefix + _LATER
         self.ready = self._ready, self._later
         self.wakes = tuple(prefix + _WAKE + bytes((number,)) for number in range(_WAKES))
@@ -70,9 +81,8 @@ class FamilyKeys:
         """Return the rows of a member."""
         data = name.encode()
         digest = hashlib.blake2b(data, digest_size=_HASH_BYTES).digest()
-        return Member(
-            self._ready + digest + data, self._later, data, self.wakes[digest[-1] % _WAKES]
-        )
+        wake = self.wakes[digest[-1] % _WAKES]
+        return Member(self, self._ready + digest + data, self._later, data, wake)
 
     def ready_at(self, hashed: bytes) -> bytes:
         """Return the key in :attr:`ready` at which the members with a hash begin."""
@@ -103,14 +113,20 @@ class Member:
     """The rows of one member in the index of its family.
 
     Attributes:
+        family: The family's name.
+        paused: The key that says that the family is paused.
         ready: The key that says that it may have something to take now.
         gives_at_end: Whether it may give something new when a lease ends, because a limit of it
             keeps the rest back.
     """
 
-    __slots__ = ("_later", "_name", "_wake", "gives_at_end", "ready")
+    __slots__ = ("_later", "_name", "_wake", "family", "gives_at_end", "paused", "ready")
 
-    def __init__(self, ready: bytes, later: bytes, name: bytes, wake: bytes) -> None:
+    def __init__(
+        self, keys: FamilyKeys, ready: bytes, later: bytes, name: bytes, wake: bytes
+    ) -> None:
+        self.family = keys.family
+        self.paused = keys.paused
         self.ready = ready
         self.gives_at_end = False
         self._later = later

@@ -1,7 +1,7 @@
-"""The members of a family, for those who look at it: which have something, and which there are.
+"""A family: which members have something, which there are; and to pause all of them at once.
 
-Nothing is taken, written or depended on. All is bounded by what the caller asks for, so that it
-costs the same beside a million members.
+Nothing is taken. All is bounded by what the caller asks for, so that it costs the same beside a
+million members.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.state import Pause, Pausing, parse_pause
 from fdbqueue.service.storage.families import FamilyKeys
 
 #: So many rows of the index are read at once.
@@ -17,7 +18,7 @@ _ROWS = 1_000
 
 
 class Family:
-    """A family to look at; :meth:`Catalog.families` returns all.
+    """A family, to look at and to pause; :meth:`Catalog.families` returns all.
 
     Args:
         name: The pattern.
@@ -25,6 +26,7 @@ class Family:
         keys: Its index.
         names: Yields the names of all queues that begin with a text and sort after another.
         has: Tells whether a name is a member's.
+        pausing: Pauses and resumes it.
 
     Attributes:
         name: As given.
@@ -40,6 +42,7 @@ class Family:
         keys: FamilyKeys,
         names: Callable[[str, str], Iterator[str]],
         has: Callable[[str], bool],
+        pausing: Pausing,
     ) -> None:
         self.name = name
         self.kind = kind
@@ -47,6 +50,38 @@ class Family:
         self.start = name.partition("*")[0]
         self._keys = keys
         self._names = names
+        self._pausing = pausing
+
+    # Pause
+
+    def pause(self, *, reason: str = "", tr: Transaction | None = None) -> Pause:
+        """Let pops and leases find nothing in any member, until the family is resumed.
+
+        One key is written, whatever the number of members, those that are created later included.
+        All else is as :meth:`Queue.pause` says, also for who takes from a member by its name. A
+        member that is paused by itself stays so when the family is resumed.
+
+        Args:
+            reason: Why, clipped at 1,000 characters. A family that is paused already gets the new
+                reason, and keeps its time.
+            tr: The transaction to take part in; None for one of its own.
+        """
+        return self._pausing.pause(reason, tr)
+
+    def resume(self, *, tr: Transaction | None = None) -> bool:
+        """Let pops and leases take from its members again; tell if the family was paused."""
+        return self._pausing.resume(tr)
+
+    def paused(self, *, tr: Transaction | None = None) -> Pause | None:
+        """Return since when and why the family is paused, None if it is not."""
+        return self._pausing.paused(tr)
+
+    def begin_paused(self, tr: Transaction) -> Callable[[], Pause | None]:
+        """Begin to read whether it is paused; call the returned function for the result."""
+        read = tr.snapshot[self._keys.paused]
+        return lambda: parse_pause(read, self.name)
+
+    # Look at its members
 
     def names(self, start: str = "", *, after: str = "") -> Iterator[str]:
         """Yield the names of the queues that begin with a text, sorted, as they are asked for.
