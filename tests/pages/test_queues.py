@@ -183,7 +183,8 @@ def test_the_list_asks_for_all_queues_together(viewer, queue, watched, sort, mon
     """One transaction for the names and one for the figures, a few reads for each queue.
 
     Eight reads: two counts, two for the oldest, the minutes, the pause, and both ends; of a member
-    the pause of its family, too. A queue without items may have no format yet, which is looked for again.
+    the pause of its family, too. A queue without items may have no format yet, which is looked for
+    again.
     """
     monkeypatch.setattr(queue_list, "MEMBERS_LISTED", 30)
     for number in range(30):
