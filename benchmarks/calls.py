@@ -90,7 +90,7 @@ CASES = (
     Case("nack", "FIFO", "files", 16, 20),
     Case("pop_from", "FIFO", "files", 18, 24),
     Case("enqueue", "task", "calls", 285, 297),
-    Case("run", "task", "calls", 400, 708),
+    Case("run", "task", "calls", 450, 708),
     Case("enqueue", "task", "frames", 12, 12),
     Case("enqueue", "task", "files", 20, 19),
     Case("life", "task", "files", 39, 36),
