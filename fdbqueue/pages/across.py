@@ -34,6 +34,7 @@ from fdbqueue.columns.items import ItemRow, reason_text
 from fdbqueue.columns.text import folded, grouped, visible
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
+from fdbqueue.pages.item_columns import in_one_line
 from fdbqueue.pages.readings import Reading, queue_of_task, reading_of
 from fdbqueue.pages.search import reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
@@ -262,6 +263,7 @@ class Left(NamedTuple):
 
 def paged(form: AcrossForm, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
     """Return what the template shows of a page of rows, and the ways to the next ones."""
+    columns = tuple(map(in_one_line, columns))
     page = form.cleaned_data["page"]
     begin = (page - 1) * ROWS_PER_PAGE
     shown = rows[begin : begin + ROWS_PER_PAGE]
@@ -325,7 +327,7 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
         address = form.address(name=row.name, worker=None)
         return link(f"worker-{next(numbers)}", address, visible(row.name))
 
-    of_workers = _with_links(WORKERS, {"worker": of_worker})
+    of_workers = tuple(map(in_one_line, _with_links(WORKERS, {"worker": of_worker})))
     labels = [str(column.heading) for column in of_workers]
     shown = _context(form, found, columns, rows)
     return {

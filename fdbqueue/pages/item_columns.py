@@ -6,12 +6,12 @@ What is said of an item is in :mod:`fdbqueue.columns.items`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import FUTURE, PAST, Kind, link
+from fdbqueue.columns import FUTURE, PAST, Column, Kind, link
 from fdbqueue.columns.items import (
     FAILURES,
     LISTED,
@@ -63,10 +63,13 @@ _IN_ONE_LINE = (
 )
 
 
-def in_one_line(column: ItemColumn) -> ItemColumn:
+AnyColumn = TypeVar("AnyColumn", bound=Column[Any])
+
+
+def in_one_line(column: AnyColumn) -> AnyColumn:
     """Return a column for a list: of a moment it says how far away that is.
 
-    The moment itself is shown on hovering, and on the page of the item.
+    The moment itself is shown on hovering, and on the page of an item.
     """
     kinds = [line for kind, line in _IN_ONE_LINE if column.kind is kind]
     return replace(column, kind=kinds[0]) if kinds else column
